@@ -94,6 +94,14 @@ class SinkChangedError(SinkError):
     """What a sink writes to no longer holds the rows that the job had committed; restarts do not help."""
 
 
+class TargetRefusedError(SinkError):
+    """The target of a sink cannot hold some records; the job is not restarted, as it would meet the same records again."""
+
+
+class RecordRefusedError(TargetRefusedError):
+    """A sink's writer does not take the record that it was called with; with dead letters on, the job goes on without it."""
+
+
 class TypeMismatchError(FlinkishError, TypeError):
     """A record or state value does not have the declared type."""
 

@@ -177,7 +177,12 @@ class Attempt:
             if restored is not None:
                 faults.reach(faults.Point.RESTORING)
             nodes = [*program_parts.sinks(self._setup.plan.job_graph), *program_parts.dead_letters(self._setup.dead_letters)]
-            self._committers = Committers(nodes, self._setup.configuration)
+            self._committers = Committers(
+                nodes,
+                self._setup.configuration,
+                job_name=self._setup.job_name,
+                dead_letters=self._setup.dead_letters if self._setup.keeps_dead_letters else None,
+            )
             if restored is not None:
                 prepared = restored.manifest.coordinator.extra.get(_PREPARED)
                 if prepared is not None:

@@ -11,11 +11,14 @@ import msgspec
 
 from flinkish.checkpoint.manifest import Committable, Manifest
 from flinkish.common import options
+from flinkish.common.clock import SystemClock
 from flinkish.common.closing import Unwinding, close_all
 from flinkish.common.configuration import Configuration
-from flinkish.common.errors import ForeignCheckpointError, SinkChangedError, SinkError
+from flinkish.common.errors import ForeignCheckpointError, SinkChangedError, SinkError, TargetRefusedError
 from flinkish.common.ids import LineageId, OperatorUid
 from flinkish.jobmaster.program_parts import SinkNode
+from flinkish.jobmaster.refused_records import KeptRefusedRecords
+from flinkish.program.dead_letters import DeadLetterTable
 from flinkish.program.sinks import CommitRequest, Committer, RestoredCheckpoint, checkpoint_name
 
 _log = logging.getLogger("flinkish.jobmaster.committers")
@@ -62,7 +65,15 @@ class _SinkCommitter:
 class Committers:
     """The committers of all sinks of a job, created again for each attempt."""
 
-    def __init__(self, nodes: Iterable[SinkNode], configuration: Configuration) -> None:
+    def __init__(
+        self,
+        nodes: Iterable[SinkNode],
+        configuration: Configuration,
+        *,
+        job_name: str = "",
+        dead_letters: DeadLetterTable | None = None,
+    ) -> None:
+        """`dead_letters`: the table that takes records that a target refuses; None = such a record fails the job."""
         self._may_leave: bool = configuration.get(options.SAVEPOINT_IGNORE_UNCLAIMED_STATE)
         self._committers: dict[OperatorUid, _SinkCommitter] = {}
         #: A clause about the commit that runs, for progress; None = there is none.
@@ -70,6 +81,8 @@ class Committers:
         for node in nodes:
             committer = node.sink.create_committer(configuration)
             if committer is not None:
+                if dead_letters is not None:
+                    committer.refused_records = KeptRefusedRecords(node, dead_letters, job_name, configuration, SystemClock())
                 self._committers[node.uid] = _SinkCommitter(node, committer)
 
     def restore(self, manifest: Manifest, lineage: LineageId, *, trusted: bool) -> None:
@@ -119,7 +132,7 @@ class Committers:
         Every sink is called, even if it has nothing to commit. Raises SinkError from the sink's own error; commits of other sinks
         stay, and are repeated without effect after the job's restart.
         Raises ForeignCheckpointError if a committable does not belong to the sink; SinkChangedError if what it had committed is
-        lost.
+        lost; TargetRefusedError if its target refuses records and the job keeps no dead letters.
         """
         lost = self._without_committer(committables)
         if lost:
@@ -134,6 +147,8 @@ class Committers:
                 raise
             except (ForeignCheckpointError, SinkChangedError) as error:
                 raise type(error)(f"{sink.node.label}: {error}") from error
+            except TargetRefusedError as error:
+                raise TargetRefusedError(f"{sink.node.label}: {checkpoint_name(checkpoint_id)}: {error}") from error
             except BaseException as error:
                 raise SinkError(
                     f"{sink.node.label}: committing {len(requests)} committables of {checkpoint_name(checkpoint_id)} failed: "

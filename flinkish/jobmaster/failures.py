@@ -13,6 +13,7 @@ from flinkish.common.errors import (
     SinkChangedError,
     SourceChangedError,
     StaleGenerationError,
+    TargetRefusedError,
 )
 from flinkish.common.ids import OperatorUid
 from flinkish.graph.job_graph import VertexId
@@ -22,13 +23,15 @@ from flinkish.runtime.protocol import TaskFailure
 #: Errors that a restart would meet again: the checkpoint to restore is damaged or foreign, or another process has taken over the
 #: job. Flink marks such errors with SuppressRestartsException. An older checkpoint never replaces a damaged one. In addition, a
 #: closed standard output does not open again, and when a close() hangs, everything else is already done. If the data that a
-#: source reads has changed incompatibly, or what a sink had written is lost, its owner must decide what to do.
+#: source reads has changed incompatibly, what a sink had written is lost, or a target cannot hold a record, its owner must decide
+#: what to do.
 _UNRECOVERABLE = (
     CorruptCheckpointError,
     ForeignCheckpointError,
     StaleGenerationError,
     SourceChangedError,
     SinkChangedError,
+    TargetRefusedError,
     PrintError,
     CloseTimeoutError,
 )

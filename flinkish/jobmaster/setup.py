@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from flinkish.checkpoint.settings import CheckpointSettings
 from flinkish.common import options
@@ -18,7 +17,7 @@ from flinkish.graph.runtime_mode import is_batch
 from flinkish.jobmaster.admission import AdmissionSettings
 from flinkish.jobmaster.latency import Granularity, LatencySettings
 from flinkish.jobmaster.restart_strategies import ExponentialDelay, FailureRate, FixedDelay, NoRestart, RestartConfig
-from flinkish.program.sinks import Sink
+from flinkish.program.dead_letters import DeadLetterTable
 from flinkish.runtime.dependencies import NO_DEPENDENCIES, Dependencies
 
 _log = logging.getLogger("flinkish.jobmaster")
@@ -56,7 +55,7 @@ class JobSetup:
     #: Folder on disk that all tasks can access; see TaskProgram.
     spill: Path | None = None
     #: Commits dead letters, also those of a checkpoint from a time when the job kept some; None in programs of tests.
-    dead_letters: Sink[Any, Any] | None = None
+    dead_letters: DeadLetterTable | None = None
 
     @property
     def keeps_dead_letters(self) -> bool:
@@ -80,7 +79,7 @@ def job_setup(
     lineage: LineageId,
     dependencies: Dependencies = NO_DEPENDENCIES,
     spill: Path | None = None,
-    dead_letters: Sink[Any, Any] | None = None,
+    dead_letters: DeadLetterTable | None = None,
 ) -> JobSetup:
     """Read all settings of a job. Raises ConfigurationError for a malformed value."""
     checkpoints = CheckpointSettings.from_configuration(configuration)

@@ -6,11 +6,17 @@ checkpoints. The sink is made by the API (`datastream.connectors.dead_letters`),
 
 from __future__ import annotations
 
+from abc import abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from flinkish.common.ids import OperatorUid
 from flinkish.common.typeinfo import TypeInformation, Types
+from flinkish.program.sinks import Sink
+
+if TYPE_CHECKING:
+    from flinkish.common.configuration import Configuration
 
 #: The uid under which committables of dead letters are stored in checkpoints; part of the transaction's name in the table.
 DEAD_LETTERS_UID: Final = OperatorUid("flinkish.dead-letters")
@@ -22,8 +28,11 @@ DROPPED: Final = "dropped"
 #: Kinds of dead letters.
 UNDECODABLE: Final = "undecodable"
 LATE: Final = "late"
-#: What `raw` holds: the bytes as the source read them, or a pickled value, if JSON has no form for it that shows all of it.
+REFUSED: Final = "refused"
+#: What `raw` holds: the bytes as the source read them, those of a message that a target refused, or a pickled value, if JSON has
+#: no form for it that shows all of it.
 RAW_OF_SOURCE: Final = "source"
+RAW_FOR_TARGET: Final = "target"
 RAW_PICKLED: Final = "pickle"
 
 _BYTES = Types.PRIMITIVE_ARRAY(Types.BYTE())
@@ -37,7 +46,8 @@ COLUMNS: Final[dict[str, TypeInformation]] = {
     "operator_uid": Types.STRING(),
     "operator_name": Types.STRING(),
     "subtask": Types.INT(),
-    # Where a source read the record: the file or partition, and the number of its line, row, offset or byte there.
+    # Where a source read the record: the file or partition, and the number of its line, row, offset or byte there. For a refused
+    # message the topic that it was for.
     "source": Types.STRING(),
     "position": Types.LONG(),
     "position_unit": Types.STRING(),
@@ -50,7 +60,7 @@ COLUMNS: Final[dict[str, TypeInformation]] = {
     "raw": _BYTES,
     "raw_format": Types.STRING(),
     "json": Types.STRING(),
-    # The checkpoint that was to come next when the record was dropped.
+    # The checkpoint that was to come next when the record was dropped; the one that held a record that a target refused.
     "checkpoint_id": Types.LONG(),
 }
 ROW_TYPE: Final = Types.ROW_NAMED(list(COLUMNS), list(COLUMNS.values()))
@@ -75,6 +85,23 @@ class BadRecord:
     timestamp: int | None = None
 
 
+class DeadLetterTable(Sink[Any, Any]):
+    """The sink of dead letters."""
+
+    @abstractmethod
+    def put_aside(
+        self,
+        rows: Sequence[tuple[Any, ...]],
+        *,
+        name: str,
+        checkpoint_id: int,
+        job_id: str,
+        lineage: str,
+        configuration: Configuration,
+    ) -> None:
+        """Commit rows now, on the driver; do nothing if those of this name, checkpoint id and lineage were committed before."""
+
+
 class DeadLetters(Protocol):
     """Takes the records of one operator in one subtask that would be lost."""
 
@@ -87,6 +114,10 @@ class DeadLetters(Protocol):
 
     def late(self, value: Any, timestamp: int | None, watermark: int, reason: str) -> None:
         """Take a record that came too late; times are in milliseconds."""
+        ...
+
+    def refused(self, value: Any, timestamp: int | None, watermark: int, reason: str) -> None:
+        """Take a record that the operator, a sink, cannot write; times are in milliseconds. Called only if `on`."""
         ...
 
     def dropped(self, kind: str) -> None:

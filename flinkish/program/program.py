@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from flinkish.program.transformations import Transformation, TransformationId
 
 if TYPE_CHECKING:
     from flinkish.common.configuration import Configuration
     from flinkish.common.execution_config import ExecutionConfig
-    from flinkish.program.sinks import Sink
+    from flinkish.program.dead_letters import DeadLetterTable
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,4 +70,4 @@ class Program:
     python_requirements: PythonRequirements | None = None
     python_executable: str | None = None
     #: Writes and commits dead letters; see program/dead_letters.py.
-    dead_letters: Sink[Any, Any] | None = None
+    dead_letters: DeadLetterTable | None = None

@@ -18,6 +18,7 @@ import msgspec
 from flinkish.common.absent import AbsentMember
 from flinkish.common.absent_names import JAVA_OBJECT
 from flinkish.common.limits import LONG_MAX
+from flinkish.program.refused_records import RefusedRecords
 
 if TYPE_CHECKING:
     from flinkish.common.configuration import Configuration
@@ -169,6 +170,9 @@ class RestoredCheckpoint:
 
 class Committer(ABC, Generic[WriterCommitT]):
     """Commits on the driver. It must be idempotent: after a crash it gets the same requests again with the same checkpoint id."""
+
+    #: Takes records that the target refuses; the job sets it. A committer that cannot tell such records apart raises an error.
+    refused_records: RefusedRecords = RefusedRecords()
 
     def restore(self, checkpoint: RestoredCheckpoint) -> None:
         """Process the checkpoint that an attempt starts from; called once, before that checkpoint's requests are committed again.

@@ -30,6 +30,7 @@ from flinkish.program.dead_letters import (
     LATE,
     RAW_OF_SOURCE,
     RAW_PICKLED,
+    REFUSED,
     ROW_TYPE,
     UNDECODABLE,
     BadRecord,
@@ -189,14 +190,14 @@ class _Kept(DeadLetters):
             self._counter = metrics.counter(DEAD_LETTERS_METRIC)
 
     def undecodable(self, record: BadRecord, watermark: int) -> None:
-        where = None if record.source is None else _storable(record.source), record.position, record.unit
+        where = None if record.source is None else storable(record.source), record.position, record.unit
         headers = None
         if record.headers is not None:
             headers = [Row(key=key, value=value) for key, value in record.headers]
         raw, json = record.raw, record.json
         self._write(
             UNDECODABLE,
-            _storable(record.reason),
+            storable(record.reason),
             where,
             (record.timestamp, None if watermark == MIN_WATERMARK else watermark),
             (record.key, headers, raw, None if raw is None else RAW_OF_SOURCE, json),
@@ -204,17 +205,19 @@ class _Kept(DeadLetters):
         )
 
     def late(self, value: Any, timestamp: int | None, watermark: int, reason: str) -> None:
-        json, raw = to_json(value), None
-        if json is None:
-            json, raw = to_json(_shown(value)), pickling.dumps(value)
-        elif not _says_all(value):
-            raw = pickling.dumps(value)
+        self._write_value(LATE, value, timestamp, watermark, reason)
+
+    def refused(self, value: Any, timestamp: int | None, watermark: int, reason: str) -> None:
+        self._write_value(REFUSED, value, timestamp, watermark, storable(reason))
+
+    def _write_value(self, kind: str, value: Any, timestamp: int | None, watermark: int, reason: str) -> None:
+        raw, raw_format, json = forms_of(value)
         self._write(
-            LATE,
+            kind,
             reason,
             (None, None, None),
             (timestamp, None if watermark == MIN_WATERMARK else watermark),
-            (None, None, raw, None if raw is None else RAW_PICKLED, json),
+            (None, None, raw, raw_format, json),
             len(raw or b"") + len(json or ""),
         )
 
@@ -229,6 +232,16 @@ class _Kept(DeadLetters):
         self._counter.inc()
         # In the order of COLUMNS.
         self._subtask.write((kind, reason, *self._origin, *where, *times, *record), size)
+
+
+def forms_of(value: Any) -> tuple[bytes | None, str | None, str | None]:
+    """Return the columns `raw`, `raw_format` and `json` of a value."""
+    json, raw = to_json(value), None
+    if json is None:
+        json, raw = to_json(_shown(value)), pickling.dumps(value)
+    elif not _says_all(value):
+        raw = pickling.dumps(value)
+    return raw, None if raw is None else RAW_PICKLED, json
 
 
 def _says_all(value: Any) -> bool:
@@ -254,10 +267,10 @@ def _shown(value: Any) -> str:
         text = repr(value)
     except Exception as error:
         text = f"{type(value).__qualname__}, whose repr() raised {type(error).__name__}"
-    return _storable(text[:_SHOWN])
+    return storable(text[:_SHOWN])
 
 
-def _storable(text: str) -> str:
+def storable(text: str) -> str:
     """Return a text without lone surrogates, which have no UTF-8; a file name or a bad line may have some."""
     return text if text.isascii() else text.encode("utf-8", "backslashreplace").decode()
 
@@ -276,6 +289,9 @@ class _Dropped(DeadLetters):
 
     def late(self, value: Any, timestamp: int | None, watermark: int, reason: str) -> None:
         self.dropped(LATE)
+
+    def refused(self, value: Any, timestamp: int | None, watermark: int, reason: str) -> None:
+        raise AssertionError("without a table, the error of the sink fails the job")
 
     def dropped(self, kind: str) -> None:
         if not self._told:

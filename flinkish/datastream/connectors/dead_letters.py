@@ -6,14 +6,16 @@ import logging
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from flinkish.common import options
 from flinkish.common.configuration import Configuration
 from flinkish.common.errors import ForeignCheckpointError, SinkChangedError, SinkError
+from flinkish.common.limits import LONG_MIN
 from flinkish.common.typeinfo import TypeInformation
-from flinkish.program.dead_letters import ROW_TYPE
-from flinkish.program.sinks import CommitRequest, Committer, RestoredCheckpoint, Sink, SinkWriter, SinkWriterContext
+from flinkish.datastream.state import ListState, ListStateDescriptor
+from flinkish.program.dead_letters import ROW_TYPE, DeadLetterTable
+from flinkish.program.sinks import CommitRequest, Committer, RestoredCheckpoint, SinkWriter, SinkWriterContext, WriteContext
 
 if TYPE_CHECKING:
     from flinkish.datastream.connectors.delta.committer import DeltaCommittable
@@ -27,7 +29,7 @@ _COMPACT_EVERY: Final = 100
 _HINT: Final = "\nHint: "
 
 
-class DeadLetterSink(Sink[Any, "DeltaCommittable"]):
+class DeadLetterSink(DeadLetterTable):
     """Writes rows of dead letters into the table at a path; with None it only commits what a checkpoint still holds.
 
     A table that lacks columns of this version gets them; columns that it has in addition become null.
@@ -42,6 +44,31 @@ class DeadLetterSink(Sink[Any, "DeltaCommittable"]):
 
     def create_committer(self, configuration: Configuration) -> Committer[DeltaCommittable]:
         return _DeadLetterCommitter(self._path, configuration)
+
+    def put_aside(
+        self,
+        rows: Sequence[tuple[Any, ...]],
+        *,
+        name: str,
+        checkpoint_id: int,
+        job_id: str,
+        lineage: str,
+        configuration: Configuration,
+    ) -> None:
+        assert self._path is not None, "without a table there are no rows"
+        table = _table(self._path)
+        committer = table.create_committer(configuration)
+        if committer.holds(lineage, name, checkpoint_id):
+            return
+        writer = table.create_writer(cast("SinkWriterContext", _DriverContext(configuration, lineage, name)))
+        for row in rows:
+            writer.write(row, WriteContext(timestamp=None, watermark=LONG_MIN))
+        writer.flush(True)
+        requests = [
+            CommitRequest(committable=committable, job_id=job_id, lineage=lineage, sink_uid=name, subtask_index=0)
+            for committable in writer.prepare_commit()
+        ]
+        committer.commit(checkpoint_id, requests)
 
     @property
     def committable_type(self) -> Any:
@@ -60,6 +87,40 @@ class DeadLetterSink(Sink[Any, "DeltaCommittable"]):
                 f"{options.DEAD_LETTERS_DIR.key} = {self._path!r}: {str(error).partition(_HINT)[0]}",
                 hint="give the dead letters a folder of their own, which need not exist.",
             ) from error
+
+
+class _DriverContext:
+    """What a DeltaWriter needs of its context to write once, on the driver: nothing outlives it."""
+
+    def __init__(self, configuration: Configuration, lineage: str, sink_uid: str) -> None:
+        self.configuration = configuration
+        self.lineage = lineage
+        self.sink_uid = sink_uid
+        self.subtask_index = 0
+        self.input_type = ROW_TYPE
+
+    def get_list_state(self, descriptor: ListStateDescriptor) -> ListState[Any]:
+        return _Elements()
+
+
+class _Elements(ListState[Any]):
+    def __init__(self) -> None:
+        self._elements: list[Any] = []
+
+    def get(self) -> list[Any]:
+        return list(self._elements)
+
+    def add(self, value: Any) -> None:
+        self._elements.append(value)
+
+    def add_all(self, values: list[Any]) -> None:
+        self._elements.extend(values)
+
+    def update(self, values: list[Any]) -> None:
+        self._elements = list(values)
+
+    def clear(self) -> None:
+        self._elements = []
 
 
 def _table(path: str) -> DeltaSink:

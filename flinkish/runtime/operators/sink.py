@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from flinkish.common.configuration import Configuration
+from flinkish.common.errors import RecordRefusedError
 from flinkish.common.typeinfo import TypeInformation
 from flinkish.datastream.functions import Function
 from flinkish.datastream.state import ListState, ListStateDescriptor
@@ -83,11 +84,17 @@ class SinkOperator(Operator):
             written += 1
             if timestamp is not None:
                 own = WriteContext(timestamp=timestamp, watermark=self.current_watermark)
-                write(value if owns or value.__class__ in SCALARS else isolate(value), own)
+                try:
+                    write(value if owns or value.__class__ in SCALARS else isolate(value), own)
+                except RecordRefusedError as error:
+                    self._put_aside(value, own, error)
                 return
             if context.watermark != self.current_watermark:
                 context = WriteContext(timestamp=None, watermark=self.current_watermark)
-            write(value if owns or value.__class__ in SCALARS else isolate(value), context)
+            try:
+                write(value if owns or value.__class__ in SCALARS else isolate(value), context)
+            except RecordRefusedError as error:
+                self._put_aside(value, context, error)
 
         def process_run(values: Iterable[Any]) -> None:
             nonlocal written, context
@@ -95,7 +102,10 @@ class SinkOperator(Operator):
             for count, value in enumerate(values, 1):  # noqa: B007 - the last count is what is wanted
                 if context.watermark != self.current_watermark:
                     context = WriteContext(timestamp=None, watermark=self.current_watermark)
-                write(value if owns or value.__class__ in SCALARS else isolate(value), context)
+                try:
+                    write(value if owns or value.__class__ in SCALARS else isolate(value), context)
+                except RecordRefusedError as error:
+                    self._put_aside(value, context, error)
             written += count
 
         def take_written() -> int:
@@ -110,6 +120,12 @@ class SinkOperator(Operator):
         self.process = process  # type: ignore[method-assign]
         self.process_run = process_run  # type: ignore[method-assign]
         self.take_written, self._bind = take_written, bind
+
+    def _put_aside(self, value: Any, context: WriteContext, error: RecordRefusedError) -> None:
+        """Make a dead letter of a record that the writer refuses; raise the error again if the job keeps none."""
+        if not self.context.dead_letters.on:
+            raise error
+        self.context.dead_letters.refused(value, context.timestamp, context.watermark, str(error))
 
     def open(self) -> None:
         self._writer_context = _WriterContext(self.context)

@@ -201,6 +201,12 @@ class DeltaCommitter(Committer[DeltaCommittable]):
             version, floor = restored, self._written
         self._seen = table.version()
 
+    def holds(self, lineage: str, sink_uid: str, checkpoint_id: int) -> bool:
+        """Return whether the table contains the rows of a sink of a lineage up to a checkpoint."""
+        table = open_table(self._path)
+        found = None if table is None else table.transaction_version(_application(lineage, sink_uid))
+        return found is not None and found >= checkpoint_id
+
     @panics_as_errors()
     def commit(self, checkpoint_id: int, requests: Sequence[CommitRequest[DeltaCommittable]]) -> None:
         if requests:

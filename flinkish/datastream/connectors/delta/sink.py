@@ -38,7 +38,7 @@ from flinkish.datastream.connectors.delta.table import (
 )
 from flinkish.datastream.connectors.delta.writer import DeltaWriter, StagingWriter
 from flinkish.datastream.connectors.file_system.writer_factories import COMPRESSIONS
-from flinkish.program.sinks import Committer, Sink, SinkWriter, SinkWriterContext
+from flinkish.program.sinks import Sink, SinkWriter, SinkWriterContext
 
 #: Bytes; that of Delta's OPTIMIZE in deltalake.
 _TARGET_FILE_SIZE: Final = 100 * 1024 * 1024
@@ -147,7 +147,7 @@ class DeltaSink(Sink[Any, DeltaCommittable]):
             return StagingWriter(self._path, layout, self._writes.keys, context, random_id)
         return DeltaWriter(self._path, layout, self._writes.compression, context, random_id)
 
-    def create_committer(self, configuration: Configuration) -> Committer[DeltaCommittable]:
+    def create_committer(self, configuration: Configuration) -> DeltaCommitter:
         return DeltaCommitter(self._path, self._writes)
 
     def get_transformer(self) -> _ByKey | None:

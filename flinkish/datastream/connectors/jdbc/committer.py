@@ -5,18 +5,20 @@ from __future__ import annotations
 import datetime
 import hashlib
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from flinkish.common.errors import ForeignCheckpointError, SinkChangedError, SinkError
+from flinkish.common.errors import ForeignCheckpointError, SinkChangedError, SinkError, TargetRefusedError
 from flinkish.datastream.connectors._lost_commits import lost_commits
 from flinkish.datastream.connectors.jdbc.database import Database, Session
 from flinkish.datastream.connectors.jdbc.options import JdbcExecutionOptions
 from flinkish.datastream.connectors.jdbc.statements import Statement
-from flinkish.datastream.connectors.jdbc.values import RowShape
+from flinkish.datastream.connectors.jdbc.values import Rows, RowShape
+from flinkish.program.refused_records import RefusedRecord
 from flinkish.program.sinks import END_OF_INPUT_CHECKPOINT, CommitRequest, Committer, RestoredCheckpoint, checkpoint_name
 
 if TYPE_CHECKING:
@@ -114,8 +116,8 @@ class JdbcCommitter(Committer[JdbcCommittable]):
         digest = _digest(requests)
         self._create_table()
 
-        def write(connection: sqlalchemy.Connection) -> int:
-            """Return the id at which the database stands then."""
+        def write(connection: sqlalchemy.Connection, *, sift: bool = False) -> int:
+            """Return the id at which the database stands then. With `sift`, rows that the database refuses are put aside."""
             found = self._raise_id(connection, application, checkpoint_id, digest)
             if found is not None:
                 self._check_same(found, application, checkpoint_id, digest)
@@ -124,11 +126,29 @@ class JdbcCommitter(Committer[JdbcCommittable]):
                 found = self._raise_id(connection, origin, checkpoint_id, digest)
                 if found is not None:
                     raise self._overtaken(checkpoint_id, found[0], "a job that was started from the same savepoint is running")
-            for request in requests:
-                self._write_rows(connection, request.committable)
+            if not sift:
+                for request in requests:
+                    for batch in self._batches(request.committable):
+                        connection.exec_driver_sql(self._text, self._bind(batch))
+                return checkpoint_id
+            if self._database.dialect == "postgresql":
+                # Otherwise deferred constraints would be checked when it is too late to leave out a row.
+                connection.exec_driver_sql("SET CONSTRAINTS ALL IMMEDIATE")
+            refused = [
+                self._refused(request, row, reason)
+                for request in requests
+                for batch in self._batches(request.committable)
+                for row, reason in self._sift(connection, batch)
+            ]
+            if refused:
+                self.refused_records.put_aside(checkpoint_id, requests, refused)
             return checkpoint_id
 
-        stands = self._session.run(write, f"commit {checkpoint_name(checkpoint_id)} to {self._label}")
+        what = f"commit {checkpoint_name(checkpoint_id)} to {self._label}"
+        try:
+            stands = self._session.run(write, what)
+        except TargetRefusedError:
+            stands = self._session.run(partial(write, sift=True), what)
         self._stands |= dict.fromkeys((application, *origins), stands)
         self._last = (application, checkpoint_id)
         if application not in self._origins:
@@ -158,7 +178,7 @@ class JdbcCommitter(Committer[JdbcCommittable]):
     def _lost(self, found: int | None, last: int) -> SinkChangedError:
         return lost_commits("JdbcSink", f"{self._label} (table {self._name})", last=last, found=found)
 
-    def _write_rows(self, connection: sqlalchemy.Connection, committable: JdbcCommittable) -> None:
+    def _batches(self, committable: JdbcCommittable) -> Iterator[Rows]:
         if committable.fields != self._fields:
             raise SinkError(
                 f"JdbcSink: the checkpoint holds rows of type {committable.fields}, which were not written yet; the sink now "
@@ -167,7 +187,26 @@ class JdbcCommitter(Committer[JdbcCommittable]):
             )
         rows = self._shape.decode(zlib.decompress(committable.rows))
         for begin in range(0, len(rows), self._batch_size):
-            connection.exec_driver_sql(self._text, self._bind(rows[begin : begin + self._batch_size]))
+            yield rows[begin : begin + self._batch_size]
+
+    def _sift(self, connection: sqlalchemy.Connection, rows: Rows) -> list[tuple[Sequence[Any], str]]:
+        """Write rows in their order, and return those that the database refuses, each with the reason."""
+        try:
+            with connection.begin_nested():
+                connection.exec_driver_sql(self._text, self._bind(rows))
+            return []
+        except Exception as error:
+            if not self._database.refuses(error):
+                raise
+            if len(rows) == 1:
+                return [(rows[0], self._database.described(error))]
+        middle = len(rows) // 2
+        return [*self._sift(connection, rows[:middle]), *self._sift(connection, rows[middle:])]
+
+    def _refused(self, request: CommitRequest[JdbcCommittable], row: Sequence[Any], reason: str) -> RefusedRecord:
+        return RefusedRecord(
+            reason=f"{self._label}: {reason}", subtask=request.subtask_index, value=dict(zip(self._shape.names, row, strict=True))
+        )
 
     def _check_same(self, found: tuple[int, int], application: str, checkpoint_id: int, digest: int) -> None:
         """Raise SinkError unless the id and digest found are those of exactly this checkpoint."""

@@ -13,7 +13,14 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 from urllib.parse import parse_qsl
 
-from flinkish.common.errors import FlinkishError, InvalidArgumentError, InvalidProgramError, MissingPackageError
+from flinkish.common.errors import (
+    FlinkishError,
+    InvalidArgumentError,
+    InvalidProgramError,
+    MissingPackageError,
+    SinkError,
+    TargetRefusedError,
+)
 from flinkish.common.packages import need
 from flinkish.datastream.connectors.jdbc.options import JdbcConnectionOptions
 
@@ -52,6 +59,11 @@ _POSTGRESQL_PARAMETERS: Final = {
     "connectTimeout": "connect_timeout",
     "options": "options",
 }
+#: SQLSTATEs of rows that a database refuses: data exceptions, violated constraints, views WITH CHECK OPTION, and errors that
+#: triggers raise in PL/pgSQL.
+_REFUSALS: Final = ("22", "23", "44", "P0001")
+#: Error numbers of violated CHECK constraints in MySQL and MariaDB, whose drivers count them as operational errors.
+_CHECKS_OF_MYSQL: Final = ((3819,), (4025,))
 _SERVER: Final = re.compile(r"//(?P<host>\[[^\]]*\]|[^/:,@?]*)(?::(?P<port>\d+))?/(?P<database>[^?]*)")
 
 
@@ -119,6 +131,22 @@ class Database:
         for secret in self._secrets():
             text = re.sub(rf"(?<!\w){re.escape(secret)}(?!\w)", "***", text)
         return text
+
+    def refuses(self, error: BaseException) -> bool:
+        """Return whether an error says that the database, or its driver, cannot take a value or row, however often it is sent."""
+        import sqlalchemy
+
+        # Drivers raise ValueError and OverflowError for values that they cannot send.
+        kinds = (TargetRefusedError, sqlalchemy.exc.DataError, sqlalchemy.exc.IntegrityError, ValueError, OverflowError)
+        if isinstance(error, kinds):
+            return True
+        original = getattr(error, "orig", None)
+        code = str(getattr(original, "sqlstate", None) or getattr(original, "pgcode", None) or "")
+        if not code and original is not None and original.args and isinstance(original.args[0], dict):
+            code = str(original.args[0].get("C", ""))  # of pg8000, which has no classes for them
+        return code.startswith(_REFUSALS) or (
+            self.dialect in ("mysql", "mariadb") and original is not None and original.args[:1] in _CHECKS_OF_MYSQL
+        )
 
     def _engine(self) -> sqlalchemy.Engine:
         import sqlalchemy
@@ -265,15 +293,18 @@ def _use_utc(connection: Any, record: object) -> None:
     connection.commit()
 
 
+#: For a batch that was not sifted, as JdbcSink.sink() writes it.
+_REFUSED_BATCH: Final = (
+    "change or filter such records before the sink, or the table so that it takes them; JdbcSink.exactly_once_sink() can put "
+    "them aside."
+)
+
+
 class Session:
     """A connection to a database that is opened on first use and replaced after an error."""
 
     def __init__(
-        self,
-        database: Database,
-        max_retries: int,
-        error: type[FlinkishError],
-        wait: Callable[[float], None] = time.sleep,
+        self, database: Database, max_retries: int, error: type[FlinkishError], wait: Callable[[float], None] = time.sleep
     ) -> None:
         self._database = database
         self._max_retries = max_retries
@@ -285,7 +316,8 @@ class Session:
         """Call `work` in a transaction; `what` describes it in errors.
 
         If the database or its driver raises an error, the connection is replaced and the transaction is tried again, after 0, 1,
-        2, ... seconds, as in Flink's JdbcOutputFormat. After `max_retries` retries the error is raised.
+        2, ... seconds, as in Flink's JdbcOutputFormat. After `max_retries` retries the error is raised; it is TargetRefusedError
+        for a sink if the database refuses a row.
         """
         import sqlalchemy
 
@@ -304,7 +336,10 @@ class Session:
                 if number == tries or not isinstance(error, sqlalchemy.exc.DBAPIError):
                     after = f" in {tries} tries" if number > 1 else ""
                     # Without a cause, because the original error may contain the password.
-                    raise self._error(f"{self._database.user} could not {what}{after}: {text}") from None
+                    kind, hint = self._error, None
+                    if kind is SinkError and self._database.refuses(error):
+                        kind, hint = TargetRefusedError, _REFUSED_BATCH
+                    raise kind(f"{self._database.user} could not {what}{after}: {text}", hint=hint) from None
                 _log.warning("%s could not %s (try %d of %d): %s", self._database.user, what, number, tries, text)
                 self._wait(number - 1)
         raise AssertionError("unreachable")

@@ -183,7 +183,7 @@ class _RowWriter(SinkWriter[Any, JdbcCommittable]):
         self._context = context
         self._shape = settings.shape
         deletes = settings.sql.lstrip().upper().startswith("DELETE")
-        self._values = self._shape.reader(context.input_type, deletions=deletes)
+        self._values = self._shape.reader(context.input_type, settings.database.dialect, deletions=deletes)
         self._rows: list[Sequence[Any]] = []
 
 

@@ -16,7 +16,7 @@ from typing import Any, Final
 import msgspec
 
 from flinkish.common.conversion import converter
-from flinkish.common.errors import InvalidProgramError, SinkError, TypeMismatchError
+from flinkish.common.errors import InvalidProgramError, RecordRefusedError, TypeMismatchError
 from flinkish.common.time import Instant
 from flinkish.common.typeinfo import (
     BasicType,
@@ -32,6 +32,7 @@ from flinkish.common.typeinfo import (
     TypeInformation,
 )
 from flinkish.common.types import Row, RowKind
+from flinkish.program.refused_records import REFUSED_HINT
 
 Convert = Callable[[Any], Any]
 Rows = Sequence[Sequence[Any]]
@@ -144,16 +145,19 @@ class RowShape:
         """Return the plain rows in bytes."""
         return self._decoder.decode(data)
 
-    def reader(self, input_type: TypeInformation, *, deletions: bool) -> Callable[[Any], Sequence[Any]]:
+    def reader(self, input_type: TypeInformation, dialect: str, *, deletions: bool) -> Callable[[Any], Sequence[Any]]:
         """Return the function that converts records of a stream of this type to plain rows.
 
         `deletions`: whether rows of the kinds DELETE and UPDATE_BEFORE are allowed. The function raises TypeMismatchError for
-        records that do not match the type.
+        records that do not match the type, and RecordRefusedError for values that a database of the dialect cannot hold.
         """
         checked = self._types_of(input_type) == self.types
         converts = [
-            _both(None if checked else converter(with_microseconds(field)), _PLAIN_CONVERTS.get(_key(field)))
-            for field in map(unwrapped, self.types)
+            _both(
+                _both(None if checked else converter(with_microseconds(field)), _PLAIN_CONVERTS.get(_key(field))),
+                _holdable(field, dialect, f"{self._what}: field {name!r}"),
+            )
+            for name, field in zip(self.names, map(unwrapped, self.types), strict=True)
         ]
         count, what, names = len(self.types), self._what, self.names
         needed = [(i, convert) for i, convert in enumerate(converts) if convert is not None]
@@ -234,6 +238,52 @@ _PLAIN_CONVERTS: Final[dict[BasicType | None, Convert]] = {
 }
 
 
+def _holdable(type_info: TypeInformation, dialect: str, what: str) -> Convert | None:
+    """Return the function that raises RecordRefusedError for a plain value that no column of the database can hold.
+
+    It returns all other values. None if every value can be held, as far as that is known without the database.
+    """
+    plain = plain_type(type_info, what)
+    mysql = dialect in ("mysql", "mariadb")
+
+    def refused(why: str) -> RecordRefusedError:
+        return RecordRefusedError(f"{what} {why}", hint=f"change such records before the sink, or {REFUSED_HINT}")
+
+    def text(value: str) -> str:
+        if not value.isascii():
+            try:
+                value.encode()
+            except UnicodeEncodeError:
+                raise refused(f"is text with a lone surrogate, which has no UTF-8: {value!r}") from None
+        if dialect == "postgresql" and "\0" in value:
+            raise refused(f"is text with a NUL character, which PostgreSQL cannot store: {value!r}")
+        return value
+
+    def number(value: float) -> float:
+        if math.isnan(value) or (mysql and math.isinf(value)):
+            what_happens = "MySQL cannot store" if mysql else "SQLite would store as NULL"
+            raise refused(f"is {'NaN' if math.isnan(value) else value}, which {what_happens}")
+        return value
+
+    def integer(value: Decimal) -> Decimal:
+        if not -(1 << 63) <= value < 1 << 63:
+            raise refused(f"is {value}, which is outside the 64 bits of an integer in SQLite")
+        return value
+
+    def decimal(value: Decimal) -> Decimal:
+        if not value.is_finite():
+            raise refused(f"is {value}, which MySQL cannot store")
+        return value
+
+    if plain is str:
+        return text
+    if plain is float and (mysql or dialect == "sqlite"):
+        return number
+    if plain is Decimal and mysql:
+        return decimal
+    return integer if dialect == "sqlite" and is_basic(type_info, BasicType.BIG_INT) else None
+
+
 def _bound(type_info: TypeInformation, dialect: str, what: str) -> Convert | None:
     """Return the function that converts a field's plain values for the driver; None if they stay the same."""
     if dialect == "sqlite":
@@ -241,13 +291,8 @@ def _bound(type_info: TypeInformation, dialect: str, what: str) -> Convert | Non
         if is_basic(type_info, BasicType.BIG_INT):
             return int
         if plain is float:
-
-            def not_nan(value: float) -> float:
-                if math.isnan(value):
-                    raise SinkError(f"{what} is NaN, which SQLite would store as NULL")
-                return value
-
-            return not_nan
+            # A checkpoint of an earlier version may hold NaN.
+            return _holdable(type_info, dialect, what)
         return _SQLITE.get(plain)
     if is_basic(type_info, BasicType.BIG_INT):
         return int

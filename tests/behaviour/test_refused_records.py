@@ -1,0 +1,102 @@
+"""Records that the target of a sink cannot hold: they end the job by name, and with dead letters they alone go aside."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+from deltalake import DeltaTable
+
+from flinkish.common import Row, Types
+from flinkish.common.errors import JobExecutionError, TargetRefusedError
+from flinkish.datastream.connectors.jdbc import JdbcConnectionOptions, JdbcExecutionOptions, JdbcSink
+from tests.conftest import MakeEnvironment
+
+TYPE = Types.ROW_NAMED(["id", "name", "price"], [Types.LONG(), Types.STRING(), Types.DOUBLE()])
+NAN = float("nan")
+
+
+def table(tmp_path: Path) -> Path:
+    path = tmp_path / "t.db"
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("CREATE TABLE t (id BIGINT, name TEXT NOT NULL, price DOUBLE)")
+    return path
+
+
+def ids(path: Path) -> list[int]:
+    with closing(sqlite3.connect(path)) as connection:
+        return [row[0] for row in connection.execute("SELECT id FROM t ORDER BY id")]
+
+
+def sink(path: Path) -> JdbcSink:
+    connection = JdbcConnectionOptions.JdbcConnectionOptionsBuilder().with_url(f"jdbc:sqlite:{path}").build()
+    execution = JdbcExecutionOptions.builder().with_batch_size(10).with_max_retries(0).build()
+    return JdbcSink.exactly_once_sink("INSERT INTO t VALUES (?, ?, ?)", TYPE, connection, execution)
+
+
+def settings(tmp_path: Path, **more: Any) -> dict[str, Any]:
+    return {
+        "execution.checkpointing.interval": "10 ms",
+        "execution.checkpointing.dir": tmp_path / "checkpoints",
+        "high-availability.cluster-id": "orders",
+        "execution.epoch.max-records": 40,
+        "restart-strategy.type": "fixed-delay",
+        "restart-strategy.fixed-delay.attempts": 1000,
+        "restart-strategy.fixed-delay.delay": "0 s",
+        **more,
+    }
+
+
+def test_a_poison_checkpoint_is_never_restarted_and_loses_only_what_the_table_refuses(
+    make_env: MakeEnvironment, tmp_path: Path
+) -> None:
+    path = table(tmp_path)
+
+    def run(name_of_71: str | None, more: dict[str, Any]) -> None:
+        env = make_env(2, settings(tmp_path, **more))
+        numbers = env.from_collection(list(range(200)), Types.LONG()).uid("numbers")
+        rows = numbers.map(lambda n: Row(id=n, name=name_of_71 if n == 71 else "x", price=1.0), TYPE).uid("rows")
+        rows.sink_to(sink(path)).uid("table")
+        env.execute()
+
+    message = r"record: \{'id': 71, 'name': None.*\nHint: set pipeline.dead-letters.dir"
+    with pytest.raises(JobExecutionError, match=message) as raised:
+        run(None, {})
+    assert isinstance(raised.value.__cause__, TargetRefusedError)
+    assert "starting again would meet the same" in str(raised.value)
+    # The checkpoint holds the row, so a corrected program meets it, too.
+    with pytest.raises(JobExecutionError, match="'id': 71"):
+        run("corrected", {})
+    assert 71 not in ids(path)
+
+    run("corrected", {"pipeline.dead-letters.dir": tmp_path / "dead"})
+    assert ids(path) == [n for n in range(200) if n != 71]
+    (letter,) = DeltaTable(tmp_path / "dead").to_pyarrow_table().to_pylist()
+    assert (letter["kind"], letter["operator_uid"]) == ("refused", "table")
+    assert json.loads(letter["json"]) == {"id": 71, "name": None, "price": 1.0}
+    assert "NOT NULL" in letter["reason"]
+
+
+@pytest.mark.parametrize("engine", ["local"])
+def test_a_record_that_a_writer_refuses_is_named_or_a_dead_letter(make_env: MakeEnvironment, tmp_path: Path) -> None:
+    path = table(tmp_path)
+
+    def run(more: dict[str, Any]) -> None:
+        env = make_env(1, {**settings(tmp_path), "high-availability.cluster-id": f"orders-{len(more)}", **more})
+        rows = env.from_collection([Row(id=n, name="x", price=NAN if n == 71 else 1.0) for n in range(200)], TYPE)
+        rows.sink_to(sink(path)).uid("table")
+        env.execute()
+
+    with pytest.raises(JobExecutionError, match=r"uid table.*\n?.*field 'price' is NaN"):
+        run({})
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("DELETE FROM t")
+        connection.commit()
+    run({"pipeline.dead-letters.dir": tmp_path / "dead"})
+    assert ids(path) == [n for n in range(200) if n != 71]
+    (letter,) = DeltaTable(tmp_path / "dead").to_pyarrow_table().to_pylist()
+    assert (letter["kind"], letter["raw_format"], letter["operator_uid"]) == ("refused", "pickle", "table")
