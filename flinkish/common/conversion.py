@@ -54,6 +54,7 @@ __all__ = [
     "makes_new",
     "mapping",
     "out_of_bounds",
+    "plain_type",
     "shortest_floats",
     "state_converter",
     "taking_apart",
@@ -62,6 +63,9 @@ __all__ = [
 Convert = Callable[[Any], Any]
 #: File name of the generated functions in tracebacks.
 COMPILED = "<flinkish conversion>"
+
+#: How user functions emit a record; a list or tuple that is one record is often returned as it is.
+_EMITTED = "map() returns the record; functions of many records `yield` it, or return it in a list."
 
 
 def converter(type_info: TypeInformation) -> Convert | None:
@@ -164,7 +168,7 @@ def _build(type_info: TypeInformation, lenient: bool, round_floats: bool = True)
     convert = _Builder(type_info, lenient, round_floats).build(type_info, "")
     if convert is None:
         return None
-    if isinstance(_plain_type(type_info), (RowTypeInfo, TupleTypeInfo)):
+    if isinstance(plain_type(type_info), (RowTypeInfo, TupleTypeInfo)):
         return convert  # the function handles None itself
 
     lines = ["def convert(value):", f"    if {_condition(type_info)}:", "        return slow(value)", "    return value"]
@@ -173,7 +177,7 @@ def _build(type_info: TypeInformation, lenient: bool, round_floats: bool = True)
 
 def _condition(type_info: TypeInformation) -> str:
     """Return an expression that is false for a `value` that needs no conversion."""
-    needed = _needs_conversion(_plain_type(type_info), "value")
+    needed = _needs_conversion(plain_type(type_info), "value")
     return "value is not None" if needed is None else f"value is not None and {needed}"
 
 
@@ -206,7 +210,7 @@ def taking_apart(
     Returns None if the type has a field that only the converter can check.
     """
     names = type_info.field_names
-    needed = [_needs_conversion(_plain_type(field), f"v{position}") for position, field in enumerate(type_info.field_types)]
+    needed = [_needs_conversion(plain_type(field), f"v{position}") for position, field in enumerate(type_info.field_types)]
     if not names or None in needed:
         return None
     if unbounded is not None and out_of_bounds(type_info.field_types[unbounded], f"v{unbounded}") is not None:
@@ -249,8 +253,9 @@ def makes_new(type_info: TypeInformation) -> bool:
             )
 
 
-def _plain_type(type_info: TypeInformation) -> TypeInformation:
-    return _plain_type(type_info.type_info) if isinstance(type_info, ExternalTypeInfo) else type_info
+def plain_type(type_info: TypeInformation) -> TypeInformation:
+    """Return a type without the wrappers of the Table API."""
+    return plain_type(type_info.type_info) if isinstance(type_info, ExternalTypeInfo) else type_info
 
 
 _INTEGER_BITS = {BasicType.BYTE: 8, BasicType.SHORT: 16, BasicType.INT: 32, BasicType.LONG: 64}
@@ -579,7 +584,9 @@ class _Builder:
                 return value
             # array.array and numpy arrays are accepted in collections; text, bytes, sets and dicts are mistakes.
             if not lenient or isinstance(value, (str, bytes, bytearray)) or not hasattr(value, "tolist"):
-                fail(path, expected, value, hint=None if lenient else "return a list: list(value), or value.tolist().")
+                fail(
+                    path, expected, value, hint=None if lenient else f"make it a list: list(value), or value.tolist(). {_EMITTED}"
+                )
             result: Sequence[Any] = value.tolist()
             return result
 
@@ -603,7 +610,7 @@ class _Builder:
         of = f" of {path}" if path else ""
         key_converter = self.build(type_info.key_type, f"a key{of}") or _same
         value_converter = self.build(type_info.value_type, f"a value{of}") or _same
-        keys_may_be_none = isinstance(_plain_type(type_info.key_type), PickledBytesTypeInfo)
+        keys_may_be_none = isinstance(plain_type(type_info.key_type), PickledBytesTypeInfo)
 
         def convert_map(value: Any) -> Any:
             if not isinstance(value, dict):
@@ -673,7 +680,7 @@ class _Builder:
                 if hasattr(value, "__dict__"):
                     attributes = vars(value)
                     return make_row(None, [attributes.get(name) for name in names])
-            fail(path, expected, value, hint="return Row(...) from the function, or declare another output type.")
+            fail(path, expected, value, hint="make it a Row(...), or declare another type." + ("" if lenient else f" {_EMITTED}"))
 
         def reorder(row: Row) -> list[Any]:
             try:
@@ -716,7 +723,7 @@ class _Builder:
                 path,
                 expected,
                 value,
-                hint=None if lenient else "return a tuple from the function, or declare another output type.",
+                hint=None if lenient else f"make it a tuple, or declare another output type. {_EMITTED}",
             )
 
         scope["as_tuple"] = as_tuple
@@ -734,7 +741,7 @@ class _Builder:
             if convert is None:
                 continue
             name = f"v{position}"
-            needed = _needs_conversion(_plain_type(field_type), name)
+            needed = _needs_conversion(plain_type(field_type), name)
             scope[f"c{position}"] = convert if nullable else _refuse_none(convert, self._fail, path, field_type)
             condition = " and ".join([*([f"{name} is not None"] if nullable else []), *([needed] if needed else [])])
             if condition:

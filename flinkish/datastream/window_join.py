@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from flinkish.common.errors import InvalidArgumentError
-from flinkish.common.records import ITERABLES, check_results
+from flinkish.common.records import check_results
 from flinkish.common.time import AmountOfTime
 from flinkish.common.typeinfo import RowTypeInfo, TypeInformation, Types
 from flinkish.common.types import Row
@@ -266,7 +266,7 @@ class _FlatJoin(_PairFunction):
 
         def results(one: Any, other: Any) -> Iterable[Any]:
             found: Iterable[Any] = call(one, other)
-            if found.__class__ not in ITERABLES:
+            if found.__class__ is not list:
                 check_results(found, "the FlatJoinFunction must return an iterable of results")
             return found
 
@@ -276,6 +276,8 @@ class _FlatJoin(_PairFunction):
 class _CoGroup(_PairFunction):
     def apply(self, key: Any, window: Any, inputs: Iterable[Any]) -> Iterable[Any]:
         results: Iterable[Any] = self._call(*self._split(inputs))
+        if results.__class__ is tuple:
+            check_results(results, "the CoGroupFunction must return an iterable of results")
         return results
 
 

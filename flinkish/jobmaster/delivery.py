@@ -14,7 +14,7 @@ from flinkish.common.errors import FlinkishError, JobExecutionError
 from flinkish.common.ids import OperatorUid
 from flinkish.program.dead_letters import DROPPED, LATE
 from flinkish.program.sinks import COLLECT, PRINT
-from flinkish.runtime.protocol import MIN_WATERMARK, SECONDS, DriverValues, EpochReport
+from flinkish.runtime.protocol import MIN_WATERMARK, SECONDS, WARNING, DriverValues, EpochReport
 
 _log = logging.getLogger("flinkish.jobmaster.delivery")
 
@@ -149,6 +149,7 @@ class Delivery:
         self._unknown: set[str] = set()
         self._dropping: set[OperatorUid] = set()
         self._in_seconds: set[OperatorUid] = set()
+        self._warned: set[OperatorUid] = set()
 
     def deliver(self, reports: Iterable[EpochReport]) -> None:
         """Print and collect the values in the order of the slots, whatever the order of the reports.
@@ -170,12 +171,21 @@ class Delivery:
                 self._tell_dropped(values)
             case destination if destination == SECONDS:
                 self._tell_seconds(values)
+            case destination if destination == WARNING:
+                self._warn(values)
             case destination if destination in self._takers:
                 self._takers[destination](values)
             case destination:
                 if destination not in self._unknown:
                     self._unknown.add(destination)
                     _log.warning("Operator %s sends values on channel %r, which nobody takes.", values.operator_uid, destination)
+
+    def _warn(self, values: DriverValues) -> None:
+        """Log a warning about an operator, once for all its subtasks and attempts."""
+        if values.operator_uid not in self._warned:
+            self._warned.add(values.operator_uid)
+            for text in values.values:
+                _log.warning("%s", text)
 
     def _tell_dropped(self, values: DriverValues) -> None:
         """Log, once for each operator, that it drops records; a table of dead letters would keep them."""

@@ -286,6 +286,10 @@ class VertexMetrics:
     labelled: Mapping[str, tuple[str, tuple[tuple[str, str], ...]]] = field(default_factory=dict)
 
 
+#: Destination on the driver of warnings about an operator, each a text; the driver logs the first of each operator.
+WARNING: Final = "warning"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DriverValues:
     """Values that a sink writer sent to the driver: printed lines, or collected records."""

@@ -7,14 +7,16 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import re
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, NamedTuple
 
 import pandas as pd
 import pytest
 
 from flinkish.common import Row, Time, Types, WatermarkStrategy
 from flinkish.common.errors import InvalidArgumentError
+from flinkish.common.typeinfo import TypeInformation
 from flinkish.common.watermark_strategy import TimestampAssigner
 from flinkish.datastream import (
     AggregateFunction,
@@ -31,6 +33,7 @@ from flinkish.datastream import (
     KeyedProcessFunction,
     KeySelector,
     MapFunction,
+    OutputTag,
     Partitioner,
     ProcessAllWindowFunction,
     ProcessFunction,
@@ -45,7 +48,13 @@ from flinkish.datastream.window_join import CoGroupFunction, FlatJoinFunction
 from tests.behaviour.test_bad_input import failure_of, local_env
 from tests.kit.results import collect
 
-ONE_RECORD = ["ab", b"ab", {"k": 1}, Row(1, 2), pd.DataFrame({"a": [1]})]
+
+class Point(NamedTuple):
+    x: int
+    y: int
+
+
+ONE_RECORD = ["ab", b"ab", {"k": 1}, Row(1, 2), Point(1, 2), pd.DataFrame({"a": [1]})]
 RULES = MapStateDescriptor("rules", Types.STRING(), Types.STRING())
 SECOND = TumblingEventTimeWindows.of(Time.seconds(1))
 
@@ -227,9 +236,61 @@ def test_the_timeout_of_an_async_function_must_return_a_list() -> None:
 
 
 @pytest.mark.parametrize("build", MANY.values(), ids=MANY)
-def test_a_list_a_tuple_and_a_generator_are_results(build: Callable[[Any], DataStream]) -> None:
+def test_a_list_has_the_results(build: Callable[[Any], DataStream]) -> None:
     assert set(collect(build(["ab", "cd"]))) == {"ab", "cd"}
-    assert set(collect(build(("ab", "cd")))) == {"ab", "cd"}
+
+
+#: These are not in PyFlink, so no program relies on the elements of a tuple as results.
+ONLY_HERE = {"flat join", "co_group"}
+TUPLES = {name: build for name, build in MANY.items() if name not in ONLY_HERE}
+
+
+@pytest.mark.parametrize("build", TUPLES.values(), ids=TUPLES)
+def test_the_elements_of_a_tuple_are_results_without_a_type_and_one_warning_names_the_function(
+    build: Callable[[Any], DataStream], caplog: pytest.LogCaptureFixture
+) -> None:
+    assert set(collect(build(("ab", "cd")).name("Mine"))) == {"ab", "cd"}
+    (warning,) = [record.getMessage() for record in caplog.records if "returned a tuple" in record.getMessage()]
+    assert "'Mine'" in warning
+    assert re.search(r"tests.behaviour.test_results\.\S+ line \d+", warning)
+    assert "return a list" in warning
+
+
+@pytest.mark.parametrize(
+    "type_info", [Types.TUPLE([Types.STRING(), Types.STRING()]), Types.ROW([Types.STRING(), Types.STRING()])]
+)
+@pytest.mark.parametrize("build", TUPLES.values(), ids=TUPLES)
+def test_a_returned_tuple_is_refused_where_records_are_tuples_or_rows(
+    build: Callable[[Any], DataStream], type_info: TypeInformation
+) -> None:
+    text = failure_of(build(("ab", "cd")).name("Mine")._set("get_type", output_type=type_info))
+    assert "Mine" in text
+    assert "use `yield a, b`, or return records in a list" in text
+
+
+@pytest.mark.parametrize("build", [MANY[name] for name in sorted(ONLY_HERE)], ids=sorted(ONLY_HERE))
+def test_a_returned_tuple_is_refused_by_joins(build: Callable[[Any], DataStream]) -> None:
+    assert "use `yield a, b`, or return records in a list" in failure_of(build(("ab", "cd")))
+
+
+def test_an_empty_tuple_is_no_results() -> None:
+    stream = numbers().flat_map(lambda _: (), Types.TUPLE([Types.STRING()]))
+    assert collect(stream) == []
+
+
+def test_a_tuple_is_several_results_where_its_elements_can_only_be_records(caplog: pytest.LogCaptureFixture) -> None:
+    assert collect(numbers().flat_map(lambda _: ("ab", "cd"), Types.STRING())) == ["ab", "cd"]
+    assert not [record for record in caplog.records if "returned a tuple" in record.getMessage()]
+
+
+def test_a_returned_pair_of_a_tag_and_a_value_is_refused() -> None:
+    text = failure_of(numbers().process(_Process((OutputTag("late", Types.STRING()), "ab")), Types.STRING()))
+    assert "return records in a list" in text
+
+
+def test_a_list_that_is_one_record_is_named_as_such() -> None:
+    text = failure_of(numbers().process(_Process([1, 2]), Types.LIST(Types.INT())))
+    assert "`yield` it, or return it in a list" in text
 
 
 class _CoMap(CoMapFunction):

@@ -176,7 +176,7 @@ class AsyncWaitOperator(FunctionOperator[AsyncWaitConfig]):
 
     def connect(self, output: Output) -> None:
         super().connect(output)
-        self._emit_results = results_emitter(output, self.emit, self.side_types(), self.node.name)
+        self._emit_results = results_emitter(self)
         queue, submit, back, capacity = self._queue, self._caller.submit, self._caller.back, self.config.capacity
 
         def process(value: Any, timestamp: int | None, self: AsyncWaitOperator = self) -> None:

@@ -126,7 +126,7 @@ class BroadcastProcessOperator(FunctionOperator[BroadcastProcessConfig]):
         states = _States(self, self.config.state_descriptors)
         self._read_only = BroadcastReadOnlyContext(self, states)
         self._writable = BroadcastContext(self, states)
-        self._emit_results = results_emitter(self.output, self.emit, self.side_types(), self.node.name)
+        self._emit_results = results_emitter(self)
         super().open()
 
     def process_records(self, input_index: int, records: Records) -> None:
@@ -152,7 +152,7 @@ class KeyedBroadcastProcessOperator(UserTimerOperator[KeyedBroadcastProcessConfi
         states = _States(self, self.config.state_descriptors)
         self.timer_context = KeyedBroadcastReadOnlyContext(self, states, self.backend, self.timers)
         self._writable = KeyedBroadcastContext(self, states, self.backend)
-        self.emit_results = results_emitter(self.output, self.emit, self.side_types(), self.node.name)
+        self.emit_results = results_emitter(self)
         super().open()
 
     def process_records(self, input_index: int, records: Records) -> None:

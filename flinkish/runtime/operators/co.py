@@ -6,7 +6,7 @@ from collections.abc import Callable
 from types import GeneratorType
 from typing import Any
 
-from flinkish.common.records import ITERABLES, check_record, check_results
+from flinkish.common.records import check_record
 from flinkish.program.operators import (
     CoFlatMapConfig,
     CoMapConfig,
@@ -16,7 +16,7 @@ from flinkish.program.operators import (
 from flinkish.runtime.elements import Records
 from flinkish.runtime.operators.contexts import CoProcessContext, KeyedCoProcessContext
 from flinkish.runtime.operators.function import ConfigT, FunctionOperator, keyed
-from flinkish.runtime.operators.results import results_emitter, tagged_emit
+from flinkish.runtime.operators.results import ResultsCheck, results_emitter, tagged_emit
 from flinkish.runtime.operators.timed import UserTimerOperator
 
 ProcessInput = Callable[[Any, int | None], None]
@@ -70,15 +70,17 @@ class CoFlatMapOperator(_TwoInputOperator[CoFlatMapConfig]):
         self._inputs = (self._flattening(self.function.flat_map1), self._flattening(self.function.flat_map2))
 
     def _flattening(self, function: Callable[[Any], Any]) -> ProcessInput:
-        emit, what = self.emit, f"flat_map of {self.node.name!r} must return None or an iterable of results"
+        emit = self.emit
+        check = ResultsCheck(self, f"flat_map of {self.node.name!r} must return None or an iterable of results")
+        accepted = check.accepted
         if self.output.side:
             emit = tagged_emit(self)
 
         def process(value: Any, timestamp: int | None, self: CoFlatMapOperator = self) -> None:
             results = function(value)
             if results is not None:
-                if results.__class__ is not GeneratorType and results.__class__ not in ITERABLES:
-                    check_results(results, what)
+                if results.__class__ not in accepted:
+                    check(results)
                 for result in results:
                     emit(result, timestamp)
 
@@ -89,7 +91,7 @@ class CoProcessOperator(_TwoInputOperator[CoProcessConfig]):
     def open(self) -> None:
         super().open()
         self._context = CoProcessContext(self)
-        self._emit_results = results_emitter(self.output, self.emit, self.side_types(), self.node.name)
+        self._emit_results = results_emitter(self)
         self._inputs = (self._processing(self.function.process_element1), self._processing(self.function.process_element2))
 
     def _processing(self, function: Callable[[Any, Any], Any]) -> ProcessInput:
@@ -107,7 +109,7 @@ class CoProcessOperator(_TwoInputOperator[CoProcessConfig]):
 class KeyedCoProcessOperator(UserTimerOperator[KeyedCoProcessConfig]):
     def open(self) -> None:
         self.timer_context = KeyedCoProcessContext(self, self.backend, self.timers)
-        self.emit_results = results_emitter(self.output, self.emit, self.side_types(), self.node.name)
+        self.emit_results = results_emitter(self)
         super().open()
         self._functions = (self.function.process_element1, self.function.process_element2)
 

@@ -122,7 +122,7 @@ class IntervalJoinOperator(TimedOperator[IntervalJoinConfig]):
 
     def open(self) -> None:
         super().open()
-        self._emit_results = results_emitter(self.output, self.emit, self.side_types(), self.node.name)
+        self._emit_results = results_emitter(self)
         self._late_dropped = self.context.metrics.counter(LATE_RECORDS)
 
     def process_records(self, input_index: int, records: Records) -> None:
@@ -167,7 +167,7 @@ class IntervalJoinOperator(TimedOperator[IntervalJoinConfig]):
 
     def _late(self, value: Any, timestamp: int, tag: OutputTag | None) -> None:
         if tag is not None and tag.tag_id in self.output.side:
-            self._emit_results(((tag, value),), timestamp)
+            self._emit_results([(tag, value)], timestamp)
             return
         if tag is None:
             self._late_dropped.inc()

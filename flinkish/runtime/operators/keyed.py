@@ -17,7 +17,7 @@ from flinkish.runtime.state.handles import refuse_nothing
 class KeyedProcessOperator(UserTimerOperator[KeyedProcessConfig]):
     def open(self) -> None:
         self.timer_context = KeyedProcessContext(self, self.backend, self.timers)
-        self.emit_results = results_emitter(self.output, self.emit, self.side_types(), self.node.name)
+        self.emit_results = results_emitter(self)
         super().open()
 
     def process_records(self, input_index: int, records: Records) -> None:

@@ -7,7 +7,7 @@ from types import GeneratorType
 from typing import Any
 
 from flinkish.common.conversion import converter, mapping
-from flinkish.common.records import ITERABLES, check_record, check_results
+from flinkish.common.records import check_record
 from flinkish.program.operators import (
     FilterConfig,
     FlatMapConfig,
@@ -17,7 +17,7 @@ from flinkish.program.operators import (
 from flinkish.runtime.operators.base import Output
 from flinkish.runtime.operators.contexts import ProcessContext
 from flinkish.runtime.operators.function import FunctionOperator
-from flinkish.runtime.operators.results import results_emitter, tagged_emit
+from flinkish.runtime.operators.results import ResultsCheck, results_emitter, tagged_emit
 
 
 class MapOperator(FunctionOperator[MapConfig]):
@@ -63,15 +63,16 @@ class FlatMapOperator(FunctionOperator[FlatMapConfig]):
     def open(self) -> None:
         super().open()
         self._flat_map = self.function.flat_map
+        self._check = ResultsCheck(self, f"flat_map of {self.node.name!r} must return an iterable of results")
+        self._accepted = self._check.accepted
         if self.output.side:
             self.emit = tagged_emit(self)
 
     def process(self, value: Any, timestamp: int | None) -> None:
         emit = self.emit
         results = self._flat_map(value)
-        kind = results.__class__
-        if kind is not GeneratorType and kind not in ITERABLES:
-            check_results(results, f"flat_map of {self.node.name!r} must return an iterable of results")
+        if results.__class__ not in self._accepted:
+            self._check(results)
         for result in results:
             emit(result, timestamp)
 
@@ -104,7 +105,7 @@ class ProcessOperator(FunctionOperator[ProcessConfig]):
         super().open()
         self._process_element = self.function.process_element
         self._context = ProcessContext(self)
-        self._emit_results = results_emitter(self.output, self.emit, self.side_types(), self.node.name)
+        self._emit_results = results_emitter(self)
 
     def process(self, value: Any, timestamp: int | None) -> None:
         self._context.element_timestamp = timestamp

@@ -67,7 +67,7 @@ class BaseWindowOperator(TimedOperator[WindowConfig]):
         config = self.config
         merging = isinstance(self.assigner, MergingWindowAssigner)
         self.function_context = WindowFunctionContext(self, self.backend, merging=merging)
-        self._emit_results = results_emitter(self.output, self.emit, self.side_types(), self.node.name)
+        self._emit_results = results_emitter(self)
         self._late_output = self._make_late_output()
         if config.fold is not None:
             config.fold.open(TaskRuntimeContext(self.context, self.backend))
