@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import functools
+import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import timedelta
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 from flinkish.common.errors import InvalidArgumentError, UnsupportedError
 from flinkish.common.limits import LONG_MIN
@@ -38,6 +39,14 @@ class TimestampAssigner(ABC):
         Differs from Flink: any value other than an int of 64 bits (also one of numpy), such as a float, a bool or a datetime,
         fails the job; PyFlink cuts the fraction of a float off. A first event time that looks like seconds is logged.
         """
+
+
+class _CallableAssigner(TimestampAssigner):
+    def __init__(self, function: Callable[[Any, int], int]) -> None:
+        self.extract_timestamp = function  # type: ignore[method-assign, assignment]
+
+    def extract_timestamp(self, value: Any, record_timestamp: int) -> int:
+        raise AssertionError("replaced by the constructor")
 
 
 class WatermarkOutput(Protocol):
@@ -185,18 +194,29 @@ class WatermarkStrategy:
         """Return a strategy without watermarks, for jobs that only use processing time."""
         return WatermarkStrategy(NoWatermarksGenerator)
 
-    def with_timestamp_assigner(self, timestamp_assigner: TimestampAssigner) -> WatermarkStrategy:
+    def with_timestamp_assigner(self, timestamp_assigner: TimestampAssigner | Callable[[Any, int], int]) -> WatermarkStrategy:
         """Return this strategy with an assigner that extracts the event times.
 
-        Raises InvalidArgumentError if it is no TimestampAssigner.
+        It is a TimestampAssigner or, as in Flink's Java API, a function of a record and its previous timestamp that returns the
+        event time in milliseconds: `lambda value, record_timestamp: value[1]`. PyFlink takes only a TimestampAssigner.
+
+        Raises InvalidArgumentError if it is neither, or a function that cannot be called with two arguments.
         """
-        if not callable(getattr(timestamp_assigner, "extract_timestamp", None)) or isinstance(timestamp_assigner, type):
+        extract = getattr(timestamp_assigner, "extract_timestamp", None)
+        if isinstance(timestamp_assigner, type) or not (callable(extract) or callable(timestamp_assigner)):
             raise InvalidArgumentError(
-                "with_timestamp_assigner() expects a TimestampAssigner;"
+                "with_timestamp_assigner() expects a TimestampAssigner or a function;"
                 f" got {timestamp_assigner!r} of type {type(timestamp_assigner).__name__}",
-                hint="subclass TimestampAssigner, implement extract_timestamp(value, record_timestamp) and pass an instance.",
+                hint="pass a function, lambda value, record_timestamp: ..., or an instance of a subclass of TimestampAssigner.",
             )
-        return replace(self, timestamp_assigner=timestamp_assigner)
+        if callable(extract) or not callable(timestamp_assigner):
+            return replace(self, timestamp_assigner=cast(TimestampAssigner, timestamp_assigner))
+        if not _takes_two(timestamp_assigner):
+            raise InvalidArgumentError(
+                f"the function of with_timestamp_assigner() must take two arguments; got {timestamp_assigner!r}",
+                hint="lambda value, record_timestamp: ...; record_timestamp is the time that the source gave the record.",
+            )
+        return replace(self, timestamp_assigner=_CallableAssigner(timestamp_assigner))
 
     def with_idleness(self, idle_timeout: Duration | timedelta) -> WatermarkStrategy:
         """Return this strategy with an idle timeout: a split without records for this time holds back no watermark.
@@ -264,6 +284,16 @@ class AssignerWithPeriodicWatermarksWrapper:
             "AssignerWithPeriodicWatermarksWrapper wraps a Java class, and flinkish runs no Java user code",
             hint="write a TimestampAssigner, and a WatermarkGenerator for WatermarkStrategy.for_generator().",
         )
+
+
+def _takes_two(function: Callable[..., Any]) -> bool:
+    try:
+        inspect.signature(function).bind(None, 0)
+    except TypeError:
+        return False
+    except ValueError:  # a function written in C, without a signature
+        return True
+    return True
 
 
 def _milliseconds(duration: object, what: str) -> int:

@@ -384,6 +384,9 @@ class StreamExecutionEnvironment:
         With a type the elements are converted to it, and a TypeMismatchError names what cannot be. Always of parallelism 1.
         A pandas DataFrame is the collection of its rows: tuples for a TUPLE, else Rows.
 
+        Raises InvalidArgumentError for an iterator or generator, as it may never end: from_collection(list(...)) takes one that
+        does, a DataGeneratorSource or SourceFunction replaces one that does not.
+
         Differs from Flink: whole numbers that are out of the type's range are refused, not wrapped around; so are a str, bytes
         and a dict, of which PyFlink makes a stream of characters, numbers and keys. The elements of a set are sorted.
         """

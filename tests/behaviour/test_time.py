@@ -44,6 +44,12 @@ def test_a_short_bounded_input_shows_no_watermark_with_a_periodic_strategy(env: 
     assert sorted(collect(stream)) == [("a", 10, LONG_MIN), ("b", 20, LONG_MIN)]
 
 
+def test_a_lambda_assigns_timestamps(env: StreamExecutionEnvironment) -> None:
+    strategy = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(lambda value, _: value[1])
+    stream = env.from_collection([("a", 7)]).assign_timestamps_and_watermarks(strategy).process(Times())
+    assert collect(stream) == [("a", 7, LONG_MIN)]
+
+
 def test_a_punctuated_watermark_is_seen_by_the_next_record(env: StreamExecutionEnvironment) -> None:
     env.set_parallelism(1)
     stream = env.from_collection([("a", 10), ("b", 20), ("c", 15)]).assign_timestamps_and_watermarks(PUNCTUATED)

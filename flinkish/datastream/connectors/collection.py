@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime
 import decimal
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -40,7 +40,7 @@ class CollectionSplit(SourceSplit):
 
 
 class CollectionSource(Source[Any, CollectionSplit, tuple[CollectionSplit, ...]]):
-    """Emits the elements of a collection in their order, with one reader.
+    """Emits the elements of a collection in their order, with one reader. An iterator, which may never end, is refused.
 
     With a type the elements are converted when the source is made, as leniently as in Flink: a row may be given as a list, tuple,
     dict or object. A pandas DataFrame is the collection of its rows. The elements of a set are sorted. Raises TypeMismatchError
@@ -115,6 +115,12 @@ def _checked(collection: Any) -> Iterable[Any]:
         else:
             hint = "from_collection([value]) makes a stream of it, from_collection(list(value)) of its parts."
         raise InvalidArgumentError(f"from_collection takes a collection of records, not a single one; {got}", hint=hint)
+    if isinstance(collection, Iterator):
+        raise InvalidArgumentError(
+            f"from_collection takes a collection, which has an end; {got}, an iterator, would be read to its end now.",
+            hint="from_collection(list(value)) if it ends; else from_source(DataGeneratorSource(function), ...), whose function "
+            "makes a record of each index, or add_source() of a SourceFunction, whose run() emits the records.",
+        )
     if isinstance(collection, (set, frozenset)):
         # Any order is possible, but it must be the same in each process, as a restored job continues at a position.
         try:

@@ -112,6 +112,12 @@ def test_each_with_method_returns_a_new_strategy_and_keeps_the_assigner() -> Non
     )
 
 
+def test_a_function_of_a_record_and_its_timestamp_is_an_assigner() -> None:
+    strategy = WatermarkStrategy.no_watermarks().with_timestamp_assigner(lambda value, timestamp: value[1] + timestamp)
+    assert strategy.timestamp_assigner is not None
+    assert strategy.timestamp_assigner.extract_timestamp(("a", 5), 2) == 7
+
+
 def test_no_watermarks_generates_none_but_may_assign_timestamps() -> None:
     strategy = WatermarkStrategy.no_watermarks().with_timestamp_assigner(FirstField())
     output = Output()
@@ -129,7 +135,8 @@ def test_no_watermarks_generates_none_but_may_assign_timestamps() -> None:
         (lambda: WatermarkStrategy.for_bounded_out_of_orderness(5), "max_out_of_orderness must be a Duration"),
         (lambda: WatermarkStrategy.for_bounded_out_of_orderness(Duration.of_millis(-1)), "must not be negative"),
         (lambda: WatermarkStrategy.no_watermarks().with_idleness(Duration.of_millis(0)), "at least 1 ms"),
-        (lambda: WatermarkStrategy.no_watermarks().with_timestamp_assigner(lambda v, t: t), "expects a TimestampAssigner"),
+        (lambda: WatermarkStrategy.no_watermarks().with_timestamp_assigner(5), "expects a TimestampAssigner"),
+        (lambda: WatermarkStrategy.no_watermarks().with_timestamp_assigner(lambda v: v), "must take two arguments"),
         (lambda: WatermarkStrategy.no_watermarks().with_timestamp_assigner(FirstField), "expects a TimestampAssigner"),
         (lambda: WatermarkStrategy.for_generator(EveryRecord()), "not an instance"),
         (lambda: WatermarkStrategy.for_generator(lambda: 5).create_generator(), "must return a WatermarkGenerator; got 5"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import itertools
 from typing import Any
 
 import numpy as np
@@ -33,6 +34,8 @@ def values(collection: Any, type_info: TypeInformation | None = None) -> list[An
         ({"a": 1}, "items"),
         (Row(1, "a"), r"\[value\]"),
         (pa.table({"a": [1]}), "to_pylist"),
+        (itertools.count(), "SourceFunction"),
+        ((number for number in [1, 2]), r"list\(value\)"),
     ],
     ids=lambda value: type(value).__name__,
 )
@@ -42,7 +45,7 @@ def test_what_is_no_collection_of_records_is_refused_with_what_to_write(collecti
 
 
 @pytest.mark.parametrize(
-    "collection", [[1, 2], (1, 2), range(1, 3), iter([1, 2]), {1: "a", 2: "b"}.keys(), np.array([1, 2]), pd.Series([1, 2])]
+    "collection", [[1, 2], (1, 2), range(1, 3), {1: "a", 2: "b"}.keys(), np.array([1, 2]), pd.Series([1, 2])]
 )
 def test_any_other_iterable_is_a_collection(collection: Any) -> None:
     assert values(collection, Types.INT()) == [1, 2]
