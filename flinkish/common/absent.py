@@ -97,6 +97,14 @@ class AbsentMember:
         raise AbsentMemberError(text, hint=_hint(self.absence))
 
 
+def declare_absent(owner: type, absences: Mapping[str, Absence]) -> None:
+    """Give a class absent members from a table; subclasses may define some of them."""
+    for name, absence in absences.items():
+        member = AbsentMember(absence)
+        member.__set_name__(owner, name)
+        setattr(owner, name, member)
+
+
 def _is_module(qualified: str) -> bool:
     from flinkish.common.absent_names import MODULES
 

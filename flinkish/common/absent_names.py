@@ -79,6 +79,66 @@ SPARK_READ: Final = Absence(
     "an environment is no SparkSession",
     "call from_data_frame(spark.readStream.format(...).load())",
 )
+
+
+def _named(reason: str, see: str) -> Absence:
+    return Absence("unsupported", reason, see)
+
+
+_JAVA_NAME: Final = "flinkish has PyFlink's names"
+_NO_FRAME: Final = "a stream is no DataFrame"
+_NO_KEYS: Final = "the stream has no keys"
+_FIELDS: Final = _named(_NO_FRAME, "call map() with a function of the record, lambda row: ...")
+_KEYS_FIRST: Final = _named(_NO_KEYS, "call key_by(lambda record: ...) first")
+_STARTS: Final = _named("a program has one start for all its streams", "call execute() of the environment after the last sink")
+
+#: Names that users of Flink's Java API and of Spark try on a stream, or that only streams with keys have.
+NAMES_ON_STREAMS: Final[Mapping[str, Absence]] = MappingProxyType(
+    {
+        "addSink": _named(_JAVA_NAME, "call add_sink(sink_function), or sink_to(sink)"),
+        "assignTimestampsAndWatermarks": _named(_JAVA_NAME, "call assign_timestamps_and_watermarks(strategy)"),
+        "flatMap": _named(_JAVA_NAME, "call flat_map(function)"),
+        "flatmap": _named(_JAVA_NAME, "call flat_map(function)"),
+        "keyBy": _named(_JAVA_NAME, "call key_by(lambda record: ...)"),
+        "sinkTo": _named(_JAVA_NAME, "call sink_to(sink)"),
+        "awaitTermination": _STARTS,
+        "collect": _named(_NO_FRAME, "call execute_and_collect(), which runs the program and returns this stream's records"),
+        "groupBy": _named(_NO_FRAME, "call key_by(lambda row: row.field), then reduce(), sum(), process() or window()"),
+        "groupby": _named(_NO_FRAME, "call key_by(lambda row: row.field), then reduce(), sum(), process() or window()"),
+        "mapInPandas": _named(_NO_FRAME, "call map() or process(), or mapInPandas() of the DataFrame before from_data_frame(df)"),
+        "map_in_pandas": _named(
+            _NO_FRAME, "call map() or process(), or mapInPandas() of the DataFrame before from_data_frame(df)"
+        ),
+        "select": _FIELDS,
+        "show": _named(_NO_FRAME, "call print(), then execute() of the environment"),
+        "start": _STARTS,
+        "trigger": _named(
+            "only windows have triggers, and micro-batches follow one another without an interval",
+            "call key_by(...).window(...).trigger(...); how often results are committed is set by env.enable_checkpointing(ms)",
+        ),
+        "where": _named(_NO_FRAME, "call filter(lambda row: ...); a join is stream.join(other).where(...)"),
+        "withColumn": _FIELDS,
+        "withWatermark": _named(_NO_FRAME, "call assign_timestamps_and_watermarks(WatermarkStrategy...)"),
+        "count_window": _KEYS_FIRST,
+        "interval_join": _KEYS_FIRST,
+        "max": _KEYS_FIRST,
+        "max_by": _KEYS_FIRST,
+        "min": _KEYS_FIRST,
+        "min_by": _KEYS_FIRST,
+        "reduce": _KEYS_FIRST,
+        "sum": _KEYS_FIRST,
+        "window": _named(
+            _NO_KEYS, "call key_by(lambda record: ...).window(...), or window_all(...) for windows over all records"
+        ),
+    }
+)
+_CEP: Final = _named(
+    "Flink's library of patterns is Java code", "write the pattern as a KeyedProcessFunction with state and timers"
+)
+_RICH: Final = (
+    *("AggregateFunction", "AsyncFunction", "CoFlatMapFunction", "CoMapFunction", "FilterFunction", "FlatMapFunction"),
+    *("Function", "MapFunction", "ReduceFunction", "SinkFunction", "SourceFunction", "WindowFunction"),
+)
 TIME_CHARACTERISTIC: Final = Absence(
     "gone",
     "streams know event time and processing time at once",
@@ -123,6 +183,7 @@ JARS_VALUE: Final = Absence(
 MODULES: Final = (
     "common.execution_mode",
     "common.utils",
+    "cep",
     # Connectors that only Flink's Java API has.
     "datastream.connectors.dynamodb",
     "datastream.connectors.hbase",
@@ -179,6 +240,7 @@ MODULES: Final = (
 ABSENT: Final[Mapping[str, Absence]] = MappingProxyType(
     {
         # Whole modules.
+        "cep": _CEP,
         "common.utils": JAVA_OBJECT,
         "datastream.utils": JAVA_OBJECT,
         "dataset": _DATA_SET,
@@ -224,6 +286,14 @@ ABSENT: Final[Mapping[str, Absence]] = MappingProxyType(
                 (_RABBITMQ, ("RMQConnectionConfig", "RMQSink", "RMQSource")),
             )
             for name in names
+        },
+        # Names of Flink's Java API.
+        **{
+            f"datastream.{module}Rich{name}": _named(
+                "every function has open() and close(), as in PyFlink", f"use {name}, which has both"
+            )
+            for module in ("", "functions.")
+            for name in _RICH
         },
         # Names of modules that are there.
         "keyword": _MAIN_PARTS,

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Generic, NoReturn, cast, overload
 
-from flinkish.common.absent import AbsentMember, names_of
-from flinkish.common.absent_names import JAVA_OBJECT, SPARK_FRAME, SPARK_WRITE
+from flinkish.common.absent import AbsentMember, declare_absent, names_of
+from flinkish.common.absent_names import JAVA_OBJECT, NAMES_ON_STREAMS, SPARK_FRAME, SPARK_WRITE
 from flinkish.common.errors import InvalidArgumentError, InvalidProgramError, UnsupportedError
 from flinkish.common.limits import UPPER_BOUND_MAX_PARALLELISM
 from flinkish.common.pickling import check_serializable, own_copy
@@ -608,6 +608,9 @@ class DataStream(_OperatorSettings, Generic[T_co]):
                 f"{method}() needs streams of the same environment; got one of another.",
                 hint="call get_execution_environment() once and make all streams from it.",
             )
+
+
+declare_absent(DataStream, NAMES_ON_STREAMS)
 
 
 class DataStreamSink(_OperatorSettings):

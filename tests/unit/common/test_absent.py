@@ -24,7 +24,7 @@ import flinkish
 from flinkish.common import absent_names
 from flinkish.common.absent import AbsentMember, absence_of
 from flinkish.common.errors import AbsentImportError, AbsentMemberError, AbsentModuleError, UnsupportedError
-from flinkish.datastream import StreamExecutionEnvironment, connectors
+from flinkish.datastream import KeyedStream, StreamExecutionEnvironment, connectors
 from flinkish.datastream.connectors import pulsar
 
 _RECORDED: dict[str, dict[str, dict[str, list[str] | None]]] = json.loads(
@@ -93,6 +93,33 @@ def test_a_name_that_nobody_knows_is_not_refused_by_a_reason() -> None:
     ]
 
 
+@pytest.mark.parametrize("keyed", [False, True], ids=["stream", "keyed stream"])
+def test_names_of_spark_and_java_on_a_stream_are_refused_with_the_method_to_use(keyed: bool) -> None:
+    stream = StreamExecutionEnvironment().from_collection([1])
+    stream = stream.key_by(lambda number: number) if keyed else stream
+    for name, absence in absent_names.NAMES_ON_STREAMS.items():
+        if keyed and "key_by" in absence.see and hasattr(KeyedStream, name):
+            continue  # only streams without keys lack it
+        assert not hasattr(stream, name)
+        with pytest.raises(AbsentMemberError, match=re.escape(absence.see)):
+            getattr(stream, name)
+
+
+def test_a_window_without_keys_says_that_key_by_comes_first() -> None:
+    stream = StreamExecutionEnvironment().from_collection([1])
+    with pytest.raises(AbsentMemberError, match=r"no keys.*\n.*key_by\(lambda record: ...\)\.window"):
+        stream.window  # noqa: B018
+
+
+def test_names_of_flinks_java_api_are_refused_with_the_name_to_use() -> None:
+    with pytest.raises(ImportError, match="use MapFunction"):
+        from flinkish.datastream import RichMapFunction  # type: ignore[attr-defined] # noqa: F401
+    with pytest.raises(ImportError, match="use ReduceFunction"):
+        from flinkish.datastream.functions import RichReduceFunction  # type: ignore[attr-defined] # noqa: F401
+    with pytest.raises(ImportError, match="KeyedProcessFunction"):
+        importlib.import_module("flinkish.cep")
+
+
 def test_no_reason_has_outlived_its_cause() -> None:
     """Each is about a name that PyFlink has, or had, and that flinkish has not."""
     names = {
@@ -103,7 +130,8 @@ def test_no_reason_has_outlived_its_cause() -> None:
     }
     names = {name.rstrip(".") for name in names}
     # Left out of the record, or of packages of their own.
-    elsewhere = {"dataset", "fn_execution", "ml", *(f"datastream.connectors.{name}" for name in _ONLY_IN_JAVA)}
+    java = {key for key in absent_names.ABSENT if key == "cep" or ".Rich" in key}
+    elsewhere = {*java, "dataset", "fn_execution", "ml", *(f"datastream.connectors.{name}" for name in _ONLY_IN_JAVA)}
     there = []
     for key in absent_names.ABSENT:
         module, _, name = key.rpartition(".")
