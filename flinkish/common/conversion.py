@@ -21,7 +21,7 @@ from typing import Any, NoReturn
 
 from flinkish.common.errors import TypeMismatchError
 from flinkish.common.limits import to_float32
-from flinkish.common.records import check_record
+from flinkish.common.records import HINT_OF_SPARK_ROWS, check_record, is_row_of_spark
 from flinkish.common.text import double_text, float_text
 from flinkish.common.time import Instant
 from flinkish.common.typeinfo import (
@@ -324,7 +324,8 @@ class _Builder:
             shown = shown[:200] + "..."
         what = f"{path} must be {expected}" if path else f"it must be {expected}"
         raise TypeMismatchError(
-            f"a value does not have its declared type {self._root!r}: {what}; got {shown} of type {type(value).__name__}",
+            f"a value does not have its declared type {self._root!r}: {what}; got {shown} of type "
+            f"{'pyspark.sql.Row' if is_row_of_spark(value) else type(value).__name__}",
             hint=hint,
         ) from error
 
@@ -672,6 +673,8 @@ class _Builder:
         def as_row(value: Any) -> Row:
             if isinstance(value, Row):
                 return value
+            if is_row_of_spark(value):
+                fail(path, f"a flinkish.common.Row ({type_info!r})", value, hint=HINT_OF_SPARK_ROWS)
             if lenient:
                 if isinstance(value, dict):
                     return make_row(None, [value.get(name) for name in names])

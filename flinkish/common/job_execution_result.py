@@ -35,6 +35,10 @@ class JobExecutionResult:
         """Return user metrics by name."""
         return dict(self._accumulators)
 
+    def __repr__(self) -> str:
+        values = "".join(f", {name}={value!r}" for name, value in self._accumulators.items())
+        return f"<JobExecutionResult of job {self._job_id}: ran {self._net_runtime} ms{values}>"
+
     def __str__(self) -> str:
         lines = [
             "Program execution finished",

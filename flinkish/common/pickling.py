@@ -186,11 +186,22 @@ def own_copy(value: Any, what: str) -> Any:
 
 def _not_serializable(value: Any, what: str, error: BaseException) -> NotSerializableError:
     path, culprit = _find_culprit(value)
+    hint = "create it in open(), which runs in the task, so that neither the constructor nor a closure holds it."
+    if _of_spark(culprit):
+        hint = (
+            "tasks have no SparkSession, SparkContext or DataFrame: read the DataFrame with from_data_frame(df) and connect the "
+            "streams, or collect() its rows into a dict before the job and use that."
+        )
+        error = TypeError("it belongs to Spark's driver")
     where = f"its attribute `{path}` ({_describe(culprit)})" if path else _describe(value)
     return NotSerializableError(
         f"{what} cannot be pickled because of {where}: {type(error).__name__}: {error}",
-        hint="create it in open(), which runs in the task, so that neither the constructor nor a closure holds it.",
+        hint=hint,
     )
+
+
+def _of_spark(value: Any) -> bool:
+    return type(value).__module__.startswith(("pyspark.sql.", "pyspark.core."))
 
 
 def _describe(value: Any) -> str:
@@ -209,7 +220,7 @@ def _pickling_error(value: Any) -> BaseException | None:
 
 def _find_culprit(value: Any, depth: int = 6) -> tuple[str, Any]:
     """Search attributes, closures and containers for the innermost part that cannot be pickled."""
-    for name, part in _parts(value):
+    for name, part in () if _of_spark(value) else _parts(value):
         if depth and _pickling_error(part) is not None:
             rest, culprit = _find_culprit(part, depth - 1)
             return f"{name}{'.' if rest and not rest.startswith('[') else ''}{rest}", culprit

@@ -8,8 +8,11 @@ from typing import Any
 from flinkish.common.errors import TypeMismatchError
 from flinkish.common.types import Row
 
-__all__ = ["check_record", "check_results", "is_one_record", "is_table"]
+__all__ = ["HINT_OF_SPARK_ROWS", "check_record", "check_results", "is_one_record", "is_row_of_spark", "is_table"]
 
+HINT_OF_SPARK_ROWS = (
+    "rows of streams are flinkish.common.Row, not pyspark.sql.Row: import that one, or make one as Row(**row.asDict())."
+)
 _ONE_RECORD = (str, bytes, bytearray, memoryview, dict, Row)
 
 
@@ -23,6 +26,11 @@ def is_one_record(value: Any) -> bool:
     (True, False)
     """
     return isinstance(value, _ONE_RECORD) or (isinstance(value, tuple) and type(value) is not tuple) or is_table(value)
+
+
+def is_row_of_spark(value: Any) -> bool:
+    """Return whether a value is a Row of pyspark, a tuple whose fields have names."""
+    return type(value).__module__ == "pyspark.sql.types" and type(value).__name__ == "Row"
 
 
 def is_table(value: Any) -> bool:
@@ -49,6 +57,8 @@ def check_results(results: Any, what: str, *, tuple_is_record: bool = True) -> N
         hint = "use `yield value`, or return a list: [value] for one record, [] for none."
         if is_tuple:
             hint = "a tuple is one record here: use `yield a, b`, or return records in a list: [(a, b)]."
+        if is_row_of_spark(results):
+            hint = f"use `yield`, or return it in a list. {HINT_OF_SPARK_ROWS}"
         if hasattr(results, "close") and hasattr(results, "cr_code"):
             results.close()  # otherwise Python would warn that it was never awaited
             hint = "an `async def` is called by AsyncDataStream only, as async_invoke of an AsyncFunction."

@@ -140,6 +140,9 @@ class _OperatorSettings:
             raise InvalidArgumentError(f"slot_sharing_group must be a name or a SlotSharingGroup; got {slot_sharing_group!r}.")
         return self._set("slot_sharing_group", slot_sharing_group=slot_sharing_group)
 
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} of {self._transformation.name!r}: {self._transformation.output_type!r}>"
+
     def __reduce__(self) -> NoReturn:
         raise TypeError(f"a {type(self).__name__} is part of the program and cannot be used inside a function")
 

@@ -617,6 +617,19 @@ class StateTtlConfig:
 EnumT = TypeVar("EnumT", bound=Enum)
 
 
+def check_descriptor(descriptor: object, kind: type[StateDescriptor], method: str) -> None:
+    """Raise InvalidArgumentError unless a getter of state got a descriptor of its kind."""
+    if not isinstance(descriptor, kind):
+        types = "Types.STRING(), Types.LONG()" if kind is MapStateDescriptor else "Types.LONG()"
+        name = descriptor if isinstance(descriptor, str) else "name"
+        raise InvalidArgumentError(
+            f"{method}() needs a {kind.__name__}; got {descriptor!r} of type {type(descriptor).__name__}.",
+            hint=f"{method}({kind.__name__}({name!r}, {types}))."
+            if kind in (ValueStateDescriptor, ListStateDescriptor, MapStateDescriptor)
+            else "a descriptor has the state's name and type.",
+        )
+
+
 def _checked_ttl(ttl: Time | timedelta) -> Time:
     millis = milliseconds_of(ttl, "A time-to-live", kinds=(Time,), rule="must be a Time", hint="for example Time.hours(1).")
     if millis <= 0:

@@ -7,7 +7,14 @@ from typing import Any
 
 from flinkish.common.errors import StateError
 from flinkish.datastream.functions import BroadcastProcessFunction, KeyedBroadcastProcessFunction, KeyedStateFunction
-from flinkish.datastream.state import BroadcastState, MapStateDescriptor, ReadOnlyBroadcastState, State, StateDescriptor
+from flinkish.datastream.state import (
+    BroadcastState,
+    MapStateDescriptor,
+    ReadOnlyBroadcastState,
+    State,
+    StateDescriptor,
+    check_descriptor,
+)
 from flinkish.program.operators import BroadcastProcessConfig, KeyedBroadcastProcessConfig
 from flinkish.runtime.elements import Records
 from flinkish.runtime.operators.base import Operator
@@ -78,11 +85,13 @@ class _BroadcastContext(ElementContext):
 
 class _Writing(_BroadcastContext):
     def get_broadcast_state(self, state_descriptor: MapStateDescriptor) -> BroadcastState[Any, Any]:
+        check_descriptor(state_descriptor, MapStateDescriptor, "get_broadcast_state")
         return self._states.writable(state_descriptor)
 
 
 class _Reading(_BroadcastContext):
     def get_broadcast_state(self, state_descriptor: MapStateDescriptor) -> ReadOnlyBroadcastState[Any, Any]:
+        check_descriptor(state_descriptor, MapStateDescriptor, "get_broadcast_state")
         return self._states.read_only(state_descriptor)
 
 
@@ -107,6 +116,7 @@ class KeyedBroadcastContext(_Writing, KeyedBroadcastProcessFunction.Context):
         call = function.process if isinstance(function, KeyedStateFunction) else function
         if not callable(call):
             raise StateError(f"apply_to_keyed_state() needs a KeyedStateFunction or a callable; got {function!r}")
+        check_descriptor(state_descriptor, StateDescriptor, "apply_to_keyed_state")
         self._backend.apply_to_all_keys(state_descriptor, call)
 
 

@@ -18,6 +18,7 @@ from flinkish.datastream.state import (
     ListStateDescriptor,
     MapStateDescriptor,
     OperatorStateStore,
+    check_descriptor,
 )
 from flinkish.runtime.operators.base import OperatorContext
 from flinkish.runtime.protocol import Barrier
@@ -30,12 +31,15 @@ class _Store(OperatorStateStore):
         self._state = state
 
     def get_broadcast_state(self, state_descriptor: MapStateDescriptor) -> BroadcastState[Any, Any]:
+        check_descriptor(state_descriptor, MapStateDescriptor, "get_broadcast_state")
         return self._state.broadcast_state(state_descriptor)
 
     def get_list_state(self, state_descriptor: ListStateDescriptor) -> ListState[Any]:
+        check_descriptor(state_descriptor, ListStateDescriptor, "get_list_state")
         return self._state.list_state(state_descriptor)
 
     def get_union_list_state(self, state_descriptor: ListStateDescriptor) -> ListState[Any]:
+        check_descriptor(state_descriptor, ListStateDescriptor, "get_union_list_state")
         return self._state.union_list_state(state_descriptor)
 
     def get_registered_state_names(self) -> set[str]:

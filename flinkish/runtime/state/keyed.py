@@ -20,6 +20,7 @@ from flinkish.datastream.state import (
     StateDescriptor,
     ValueState,
     ValueStateDescriptor,
+    check_descriptor,
 )
 from flinkish.runtime.key_groups import original_key
 from flinkish.runtime.state import tables
@@ -116,6 +117,7 @@ class KeyedStateBackend:
 
     def get_state(self, descriptor: ValueStateDescriptor) -> ValueState[Any]:
         """Return the value state of a descriptor; the same object each time."""
+        check_descriptor(descriptor, ValueStateDescriptor, "get_state")
 
         def make(table: ValueTable, policy: TtlPolicy | None) -> ValueState[Any]:
             convert = self._conversion(descriptor, table.codec)
@@ -127,6 +129,7 @@ class KeyedStateBackend:
 
     def get_list_state(self, descriptor: ListStateDescriptor) -> ListState[Any]:
         """Return the list state of a descriptor; the same object each time."""
+        check_descriptor(descriptor, ListStateDescriptor, "get_list_state")
 
         def make(table: ListTable, policy: TtlPolicy | None) -> ListState[Any]:
             convert = self._conversion(descriptor, table.codec)
@@ -138,6 +141,7 @@ class KeyedStateBackend:
 
     def get_map_state(self, descriptor: MapStateDescriptor) -> MapState[Any, Any]:
         """Return the map state of a descriptor; the same object each time."""
+        check_descriptor(descriptor, MapStateDescriptor, "get_map_state")
 
         def make(table: MapTable, policy: TtlPolicy | None) -> MapState[Any, Any]:
             what = self._what(descriptor)
@@ -151,6 +155,7 @@ class KeyedStateBackend:
 
     def get_reducing_state(self, descriptor: ReducingStateDescriptor) -> ReducingState[Any]:
         """Return the reducing state of a descriptor; the same object each time."""
+        check_descriptor(descriptor, ReducingStateDescriptor, "get_reducing_state")
 
         def make(table: ValueTable, policy: TtlPolicy | None) -> ReducingState[Any]:
             function, what = descriptor.get_reduce_function(), self._what(descriptor)
@@ -160,6 +165,7 @@ class KeyedStateBackend:
 
     def get_aggregating_state(self, descriptor: AggregatingStateDescriptor) -> AggregatingState[Any, Any]:
         """Return the aggregating state of a descriptor; the same object each time."""
+        check_descriptor(descriptor, AggregatingStateDescriptor, "get_aggregating_state")
 
         def make(table: ValueTable, policy: TtlPolicy | None) -> AggregatingState[Any, Any]:
             function, what = descriptor.get_agg_function(), self._what(descriptor)

@@ -1,0 +1,98 @@
+"""Mistakes of those who come from Spark, or give a name where an object is needed: the error says what to use instead."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from pyspark.sql import Row as SparkRow
+
+from flinkish.common import Types
+from flinkish.common.errors import NotSerializableError, TypeMismatchError
+from flinkish.common.job_execution_result import JobExecutionResult
+from flinkish.common.job_id import JobID
+from flinkish.datastream import BroadcastProcessFunction, KeyedProcessFunction, ProcessFunction
+from flinkish.datastream.state import MapStateDescriptor
+from tests.behaviour.test_bad_input import failure_of, local_env
+
+PERSON = Types.ROW_NAMED(["name", "age"], [Types.STRING(), Types.INT()])
+BOTH_MODULES = r"flinkish\.common\.Row, not pyspark\.sql\.Row"
+
+
+class _Getting(KeyedProcessFunction):
+    def __init__(self, method: str) -> None:
+        self.method = method
+
+    def open(self, runtime_context: Any) -> None:
+        getattr(runtime_context, self.method)("total")
+
+    def process_element(self, value: Any, ctx: Any) -> Any:
+        yield value
+
+
+class _Broadcast(BroadcastProcessFunction):
+    def process_element(self, value: Any, ctx: Any) -> Any:
+        yield ctx.get_broadcast_state("rules").get(value)
+
+    def process_broadcast_element(self, value: Any, ctx: Any) -> Any:
+        ctx.get_broadcast_state("rules").put(value, value)
+
+
+@pytest.mark.parametrize(
+    ("method", "descriptor"),
+    [
+        ("get_state", "ValueStateDescriptor('total', Types.LONG())"),
+        ("get_list_state", "ListStateDescriptor('total', Types.LONG())"),
+        ("get_map_state", "MapStateDescriptor('total', Types.STRING(), Types.LONG())"),
+        ("get_reducing_state", "ReducingStateDescriptor"),
+        ("get_aggregating_state", "AggregatingStateDescriptor"),
+    ],
+)
+def test_the_name_of_a_state_is_refused_where_its_descriptor_is_needed(method: str, descriptor: str) -> None:
+    text = failure_of(local_env().from_collection([1]).key_by(lambda value: value).process(_Getting(method)))
+    assert f"{method}() needs a" in text
+    assert descriptor in text
+    assert "got 'total' of type str" in text
+
+
+def test_the_name_of_a_broadcast_state_is_refused() -> None:
+    one = local_env().from_collection([1])
+    rules = MapStateDescriptor("rules", Types.INT(), Types.INT())
+    assert "get_broadcast_state() needs a MapStateDescriptor" in failure_of(
+        one.connect(one.broadcast(rules)).process(_Broadcast())
+    )
+
+
+class _Returning(ProcessFunction):
+    def process_element(self, value: Any, ctx: Any) -> Any:
+        return SparkRow(name="ann", age=value)
+
+
+def test_a_row_of_pyspark_is_refused_with_both_modules() -> None:
+    numbers = local_env().from_collection([1])
+    for stream in (numbers.map(lambda age: SparkRow(name="ann", age=age), PERSON), numbers.process(_Returning())):
+        text = failure_of(stream)
+        assert "flinkish.common.Row, not pyspark.sql.Row" in text
+    with pytest.raises(TypeMismatchError, match=BOTH_MODULES):
+        # By position, its fields would come into the wrong ones.
+        local_env().from_collection([SparkRow(age=1, name="ann")], PERSON)
+
+
+def test_an_object_of_sparks_driver_in_a_closure_is_named_with_the_way_to_go() -> None:
+    class SparkSession:
+        __module__ = "pyspark.sql.session"
+
+        def __reduce__(self) -> Any:
+            raise TypeError("CONTEXT_ONLY_VALID_ON_DRIVER")
+
+    spark = SparkSession()
+    with pytest.raises(NotSerializableError, match=r"attribute `spark` .*pyspark(.|\n)*from_data_frame\(df\)"):
+        local_env().from_collection([1]).map(lambda value: (spark, value))
+
+
+def test_results_and_streams_show_what_they_are() -> None:
+    stream = local_env().from_collection([1], Types.INT())
+    assert repr(stream) == "<DataStream of 'Collection Source': Integer>"
+    assert repr(stream.print()) == "<DataStreamSink of 'Print to Std. Out': Integer>"
+    result = JobExecutionResult(JobID("a" * 32), 12, {"seen": 3})
+    assert repr(result) == f"<JobExecutionResult of job {'a' * 32}: ran 12 ms, seen=3>"
