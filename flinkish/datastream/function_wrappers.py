@@ -5,7 +5,10 @@ Each wrapper replaces its method by the callable itself, so that `function.map(v
 
 from __future__ import annotations
 
+import dis
 import inspect
+import itertools
+import sys
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -175,6 +178,14 @@ def check_returns(function: object, method: str, *, many: bool) -> None:
 
 
 def _check_call(call: object, function: object, method: str, many: bool) -> None:
+    column_function = _column_function(call)
+    if column_function is not None:
+        raise InvalidArgumentError(
+            f"{method}() cannot call pyspark.sql.functions.{column_function}, which makes a Column of a DataFrame; "
+            f"in {describe(function)}.",
+            hint="write it in Python, such as str.upper or lambda row: row.name.upper(), or apply it to the DataFrame before "
+            "from_data_frame(df).",
+        )
     # inspect does not look at the __call__ method of an object.
     calls = call, type(call).__call__
     if any(inspect.iscoroutinefunction(part) or inspect.isasyncgenfunction(part) for part in calls):
@@ -187,6 +198,28 @@ def _check_call(call: object, function: object, method: str, many: bool) -> None
             f"{method}() needs a function that returns one value; got a generator function, which has `yield`: {describe(call)}.",
             hint="return the value; to emit many records, or none, use flat_map().",
         )
+
+
+def _column_function(call: object) -> str | None:
+    """Return the name of the function of columns that a callable is or calls, such as F.upper; None if there is none."""
+    if _is_of_columns(call):
+        return str(getattr(call, "__name__", call))
+    code = getattr(call, "__code__", None)
+    if code is None or "pyspark.sql.functions" not in sys.modules:
+        return None
+    # Only what is loaded as a variable: `text.upper()` has the name of a function, too.
+    for loads, follows in itertools.pairwise(dis.get_instructions(code)):
+        if loads.opname == "LOAD_GLOBAL":
+            value = getattr(call, "__globals__", {}).get(loads.argval)
+            if _is_of_columns(value):
+                return str(loads.argval)
+            if inspect.ismodule(value) and value.__name__.startswith("pyspark.sql.functions"):
+                return str(follows.argval)
+    return None
+
+
+def _is_of_columns(value: object) -> bool:
+    return inspect.isfunction(value) and value.__module__.startswith("pyspark.sql.functions")
 
 
 def describe(function: object) -> str:

@@ -6,12 +6,14 @@ from typing import Any
 
 import pytest
 from pyspark.sql import Row as SparkRow
+from pyspark.sql import functions as F
+from pyspark.sql.functions import upper
 
 from flinkish.common import Types
-from flinkish.common.errors import NotSerializableError, TypeMismatchError
+from flinkish.common.errors import InvalidArgumentError, NotSerializableError, TypeMismatchError
 from flinkish.common.job_execution_result import JobExecutionResult
 from flinkish.common.job_id import JobID
-from flinkish.datastream import BroadcastProcessFunction, KeyedProcessFunction, ProcessFunction
+from flinkish.datastream import BroadcastProcessFunction, KeyedProcessFunction, MapFunction, ProcessFunction
 from flinkish.datastream.state import MapStateDescriptor
 from tests.behaviour.test_bad_input import failure_of, local_env
 
@@ -88,6 +90,26 @@ def test_an_object_of_sparks_driver_in_a_closure_is_named_with_the_way_to_go() -
     spark = SparkSession()
     with pytest.raises(NotSerializableError, match=r"attribute `spark` .*pyspark(.|\n)*from_data_frame\(df\)"):
         local_env().from_collection([1]).map(lambda value: (spark, value))
+
+
+def _of_a_method_named_like_one(text: str) -> str:
+    return text.upper() + str(max(1, 2))
+
+
+class _Upper(MapFunction):
+    def map(self, value: Any) -> Any:
+        return F.upper(value)
+
+
+@pytest.mark.parametrize("function", [F.upper, lambda text: F.upper(text), lambda text: upper(text), _Upper()])
+def test_a_function_of_columns_is_refused_when_the_job_is_built(function: Any) -> None:
+    with pytest.raises(InvalidArgumentError, match=r"pyspark\.sql\.functions\.upper, which makes a Column"):
+        local_env().from_collection(["a"]).map(function)
+
+
+def test_a_method_with_the_name_of_a_function_of_columns_is_not_one() -> None:
+    local_env().from_collection(["a"]).map(_of_a_method_named_like_one)
+    local_env().from_collection(["a"]).map(lambda value: value.upper())
 
 
 def test_results_and_streams_show_what_they_are() -> None:
