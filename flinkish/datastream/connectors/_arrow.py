@@ -226,6 +226,8 @@ def _write_converter(type_info: TypeInformation, local: bool) -> Convert | None:
         case TimestampTypeInfo() | LocalTimeTypeInfo() if local and _is_timestamp(type_info):
             # A time without a zone is in the machine's zone.
             convert = lambda value: value.astimezone(datetime.UTC)  # noqa: E731
+        case TimeTypeInfo() | LocalTimeTypeInfo(time_type=LocalTimeTypeInfo.TimeType.LOCAL_TIME):
+            convert = _without_offset
         case BasicTypeInfo(basic_type=BasicType.BIG_INT):
             convert = decimal.Decimal
         case BasicTypeInfo(basic_type=BasicType.FLOAT):
@@ -258,6 +260,13 @@ def _write_converter(type_info: TypeInformation, local: bool) -> Convert | None:
 
 
 def _same(value: Any) -> Any:
+    return value
+
+
+def _without_offset(value: datetime.time) -> datetime.time:
+    """Return a time of day; raise ValueError if it has a zone other than UTC, which Arrow would drop."""
+    if value.utcoffset():
+        raise ValueError("without a date, a time cannot be converted to UTC")
     return value
 
 

@@ -20,7 +20,7 @@ from flinkish.common.errors import (
     TypeMismatchError,
 )
 from flinkish.common.time import Instant
-from flinkish.common.typeinfo import DecimalTypeInfo, TypeInformation, Types
+from flinkish.common.typeinfo import DecimalTypeInfo, LocalTimeTypeInfo, TypeInformation, Types
 from flinkish.common.types import Row
 from flinkish.datastream.connectors import DeltaSource
 from flinkish.datastream.connectors._arrow import RowsToArrow
@@ -222,6 +222,14 @@ def test_a_value_that_a_column_of_a_sink_cannot_hold_is_refused(tmp_path: Path, 
     for zoned in (True, False):
         with pytest.raises(TypeMismatchError, match="column 'v'"):
             RowsToArrow(["v"], [type_info], zoned=zoned).batch([(value,)])
+
+
+@pytest.mark.parametrize("type_info", [Types.SQL_TIME(), LocalTimeTypeInfo(LocalTimeTypeInfo.TimeType.LOCAL_TIME)])
+def test_a_time_of_day_with_another_zone_than_utc_is_refused_by_sinks(type_info: TypeInformation) -> None:
+    rows = RowsToArrow(["v"], [type_info], zoned=False)
+    assert rows.batch([(datetime.time(5, tzinfo=datetime.UTC),), (None,)]).to_pylist() == [{"v": datetime.time(5)}, {"v": None}]
+    with pytest.raises(TypeMismatchError, match=r"column 'v' .* cannot be converted to UTC"):
+        rows.batch([(datetime.time(5, tzinfo=datetime.timezone(datetime.timedelta(hours=2))),)])
 
 
 @pytest.mark.parametrize(
