@@ -119,7 +119,10 @@ def _check_jars(configuration: Configuration) -> None:
                         hint=f"use {options.JARS.key} (add_jars), which Spark fetches.",
                     )
             elif not place.is_local or not os.path.exists(place.file):
-                raise InvalidProgramError(f"{option.key} names {url}, which is not there.")
+                raise InvalidProgramError(
+                    f"{option.key} names {url}, which is not there.",
+                    hint="leave it out if it is a connector of Flink, such as Kafka's: those of flinkish need no jars.",
+                )
             elif option is options.JARS and "#" in url:
                 raise InvalidProgramError(
                     f"{option.key} names {url}: Spark takes what follows '#' for a name to call it by.",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bdb
 from dataclasses import dataclass
 
 from flinkish.common import redaction, tracebacks
@@ -66,7 +67,9 @@ class JobFailure:
     def text(self, *, full_traceback: bool) -> str:
         """Return the details that the message does not have: operator, record, traceback."""
         traceback = self.details if full_traceback else self.shown
-        return redaction.redact("\n".join([*self.circumstances, traceback.rstrip()]))
+        # Without a frame of the program it says no more than the message.
+        says_more = full_traceback or "Traceback" in traceback or tracebacks.NO_FRAMES in traceback
+        return redaction.redact("\n".join([*self.circumstances, *([traceback.rstrip()] if says_more else [])]))
 
 
 def from_task(failure: TaskFailure, parallelism: int) -> JobFailure:
@@ -126,6 +129,11 @@ def _circumstances(failure: TaskFailure) -> tuple[str, ...]:
 
 
 def _summary(error: BaseException) -> str:
+    if isinstance(error, bdb.BdbQuit):
+        return (
+            "BdbQuit: the debugger was quit, or found no terminal, as in the processes of Spark's tasks\n"
+            "Hint: run the program with -Dexecution.engine=local, where functions run in the program's own process."
+        )
     text = str(error)
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
 

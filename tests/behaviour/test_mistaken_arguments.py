@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bdb
 from typing import Any
 
 import pytest
@@ -110,6 +111,19 @@ def test_a_function_of_columns_is_refused_when_the_job_is_built(function: Any) -
 def test_a_method_with_the_name_of_a_function_of_columns_is_not_one() -> None:
     local_env().from_collection(["a"]).map(_of_a_method_named_like_one)
     local_env().from_collection(["a"]).map(lambda value: value.upper())
+
+
+def _debugged(value: Any) -> Any:
+    raise bdb.BdbQuit
+
+
+def test_a_debugger_without_a_terminal_is_told_of_the_local_engine() -> None:
+    assert "-Dexecution.engine=local" in failure_of(local_env().from_collection([1]).map(_debugged))
+
+
+def test_the_message_of_an_error_without_frames_of_the_program_comes_once() -> None:
+    text = failure_of(local_env().from_collection([1]).map(lambda value: str(value), Types.INT()))
+    assert text.count("a value does not have its declared type") == 1
 
 
 def test_results_and_streams_show_what_they_are() -> None:
