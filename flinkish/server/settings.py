@@ -38,6 +38,9 @@ class ServerSettings:
     capacity: int
     #: The token that every request needs; None = no token is needed, which is allowed only on a loopback address.
     token: str | None = field(default=None, repr=False)
+    #: Whether the server proves that it knows the token (`proof.py`). With a token that a person has chosen, anybody who can
+    #: reach the server could use the proofs to try out tokens.
+    proves: bool = False
     #: None = plain HTTP.
     tls: Tls | None = None
     #: All settings as text, with secrets hidden.

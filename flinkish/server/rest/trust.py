@@ -14,6 +14,7 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from flinkish.server.answers.wire import encode
+from flinkish.server.proof import PROOF_PATH, proof_for
 from flinkish.server.rest.calls import RestError
 from flinkish.server.rest.paths import refused
 from flinkish.server.settings import ServerSettings, is_loopback
@@ -53,6 +54,7 @@ class Gate:
         self._app = app
         self._page_paths = page_paths
         self._token = settings.token
+        self._open_paths = OPEN_PATHS | ({PROOF_PATH} if settings.proves else frozenset())
         self._names = {"localhost", settings.address.lower(), settings.bind_address.lower()}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -62,7 +64,9 @@ class Gate:
         protected = _protected(send)
         refusal = self._refusal(scope, Headers(scope=scope))
         if refusal is None:
-            if scope["path"] in OPEN_PATHS and scope["method"] in ("GET", "HEAD"):
+            if scope["path"] == PROOF_PATH and PROOF_PATH in self._open_paths:
+                await Response(proof_for(self._token or "", scope), 200)(scope, receive, protected)
+            elif scope["path"] in OPEN_PATHS and scope["method"] in ("GET", "HEAD"):
                 await Response(encode({"status": "ok"}), 200, media_type=_JSON)(scope, receive, protected)
             else:
                 await self._app(scope, _in_time(receive), protected)
@@ -89,7 +93,7 @@ class Gate:
             return 403, "Requests that pages of other sites send are refused."
         if (
             self._token is not None
-            and scope["path"] not in OPEN_PATHS
+            and scope["path"] not in self._open_paths
             and not (scope["method"] == "GET" and scope["path"] in self._page_paths)
             and not self._knows_token(headers.get("authorization", ""))
         ):

@@ -26,7 +26,8 @@ Ask = Callable[..., Reply]
 def forward(report: Report, method: str, path: str, query: Mapping[str, str], body: bytes, timeout: float = _TIMEOUT) -> Reply:
     """Forward a request to a driver; raises OSError if the driver does not answer within `timeout` seconds."""
     target = quote(path, safe="/:") + (f"?{urlencode(query)}" if query else "")
-    return ask(f"{report.host}:{report.port}", method, target, token=report.token, body=body, timeout=timeout)
+    secret = report.token if report.proves else None
+    return ask(f"{report.host}:{report.port}", method, target, token=report.token, secret=secret, body=body, timeout=timeout)
 
 
 class Drivers:

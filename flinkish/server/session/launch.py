@@ -18,6 +18,7 @@ from flinkish.common.config_file import PROPERTIES_VARIABLE
 from flinkish.common.errors import EngineError, FlinkishError
 from flinkish.common.ids import IdSource
 from flinkish.program.executor_loader import GATEWAY_VARIABLE
+from flinkish.server.proof import session_secret
 from flinkish.server.session import kept_logs, places, wire
 from flinkish.server.session.archive import decode_archive
 from flinkish.server.session.entries import DriverRecord, JobEntry, ProgramEntry
@@ -217,6 +218,7 @@ class Launch:
         variables = {
             wire.ADDRESS_VARIABLE: self._reports,
             wire.TOKEN_VARIABLE: token,
+            wire.PROOF_VARIABLE: session_secret(self._settings.key),
             wire.STORAGE_VARIABLE: str(self._settings.root),
             wire.DRIVER_VARIABLE: driver_id,
             wire.JOB_VARIABLE: entry.job_id,

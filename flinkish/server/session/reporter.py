@@ -75,6 +75,8 @@ class Assignment:
     #: The session's folder.
     storage: str
     token: str = field(repr=False)
+    #: What a Dispatcher has to prove that it knows; None = the driver was started by an earlier version, whose does not.
+    secret: str | None = field(default=None, repr=False)
     #: The folder of the job's checkpoints if its configuration names none.
     checkpoints: str | None = None
     #: The files with the driver's log and its standard output.
@@ -86,7 +88,7 @@ def take_assignment(environment: MutableMapping[str, str]) -> Assignment | None:
 
     Raises ConfigurationError if a variable is missing.
     """
-    token = environment.pop(wire.TOKEN_VARIABLE, None)
+    token, secret = environment.pop(wire.TOKEN_VARIABLE, None), environment.pop(wire.PROOF_VARIABLE, None)
     if token is None:
         return None
     try:
@@ -96,6 +98,7 @@ def take_assignment(environment: MutableMapping[str, str]) -> Assignment | None:
             reports=environment[wire.ADDRESS_VARIABLE],
             storage=environment[wire.STORAGE_VARIABLE],
             token=token,
+            secret=secret,
             checkpoints=environment.get(wire.CHECKPOINTS_VARIABLE),
             files=_files(environment),
         )
@@ -337,7 +340,8 @@ class SessionDriver:
 
     def _send(self, body: bytes) -> bool:
         try:
-            reply = ask(self._reports, "POST", wire.REPORT_PATH, token=self._assignment.token, body=body, timeout=_REPORT_TIMEOUT)
+            token, secret = self._assignment.token, self._assignment.secret
+            reply = ask(self._reports, "POST", wire.REPORT_PATH, token=token, secret=secret, body=body, timeout=_REPORT_TIMEOUT)
         except OSError:
             return False
         if reply.status == 409:
@@ -364,6 +368,7 @@ class SessionDriver:
             host=host,
             port=int(port),
             token=server.token or "",
+            proves=server.proves,
             summary=None if view is None else _shortened(job_views.summary(view)),
             slots=0 if view is None or view.status.is_terminal_state() else view.setup.plan.slots,
             status=self._status,
@@ -385,7 +390,7 @@ def driver_settings(configuration: Configuration) -> ServerSettings:
             own.remove_config(key)
     settings = server_settings(own.set(options.REST_PORT, 0).set(options.REST_ADDRESS, "127.0.0.1"))
     assert settings is not None
-    return replace(settings, token=secrets.token_hex(16))
+    return replace(settings, token=secrets.token_hex(16), proves=True)
 
 
 def become_driver(environment: MutableMapping[str, str]) -> SessionDriver:

@@ -11,6 +11,7 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from flinkish.common.errors import RegistryError
+from flinkish.server.proof import PROOF_PATH, proof_for, session_secret
 from flinkish.server.session.dispatcher import Dispatcher
 from flinkish.server.session.leadership import NotLeaderError
 from flinkish.server.session.wire import REPORT_PATH, Report
@@ -29,10 +30,14 @@ class ReportsApp:
         self.dispatcher: Dispatcher | None = None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a report; everything else is a 404."""
+        """Answer a report, or prove that this is a Dispatcher of the session; everything else is a 404."""
         if scope["type"] != "http":
             return
         request = Request(scope, receive)
+        if scope["path"] == PROOF_PATH and self.dispatcher is not None:
+            secret = session_secret(self.dispatcher.settings.key)
+            await Response(proof_for(secret, scope))(scope, receive, send)
+            return
         try:
             status = await self._status(request)
         except ClientDisconnect:

@@ -11,6 +11,8 @@ from flinkish.server.answers.jobs import JobSummary
 #: Variables in a driver's environment: the address and the token for reports, the session's folder, the driver and its job.
 ADDRESS_VARIABLE = "FLINKISH_DISPATCHER"
 TOKEN_VARIABLE = "FLINKISH_DISPATCHER_TOKEN"
+#: The secret with which Dispatchers of the session prove to the driver that they are such; see `server/proof.py`.
+PROOF_VARIABLE = "FLINKISH_DISPATCHER_PROOF"
 STORAGE_VARIABLE = "FLINKISH_DISPATCHER_STORAGE"
 DRIVER_VARIABLE = "FLINKISH_DRIVER_ID"
 JOB_VARIABLE = "FLINKISH_JOB_ID"
@@ -53,6 +55,8 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     host: str
     port: int
     token: str
+    #: Whether the driver's server proves that it knows this token; one of an earlier version does not.
+    proves: bool = False
     #: None = the job has not started yet.
     summary: JobSummary | None = None
     slots: int = 0

@@ -17,7 +17,7 @@ import pytest
 
 from flinkish.common import redaction
 from flinkish.server.rest.routes import ROUTES
-from flinkish.server.session import launch
+from flinkish.server.session import calls, launch
 from flinkish.server.session.processes import Command, SystemProcesses
 from flinkish.server.session.routes import SESSION_ROUTES
 from flinkish.server.session.service import Service
@@ -548,6 +548,15 @@ def test_the_port_for_drivers_takes_reports_with_the_drivers_token_only(client: 
     assert send(REPORT_PATH, b"{}", driver.token) == 400
     assert send(REPORT_PATH, b" " * 200_000, driver.token) == 413
     assert send("/overview", b"", driver.token) == 404
+
+
+def test_a_dispatcher_proves_to_its_drivers_that_it_is_one(client: Client) -> None:
+    driver = client.run()
+    address, secret = driver.environment["FLINKISH_DISPATCHER"], driver.environment["FLINKISH_DISPATCHER_PROOF"]
+    body = msgspec.json.encode(driver.report())
+    assert calls.ask(address, "POST", REPORT_PATH, token=driver.token, secret=secret, body=body).status == 200
+    with pytest.raises(OSError, match="not of this session"):
+        calls.ask(address, "POST", REPORT_PATH, token=driver.token, secret="another", body=body)
 
 
 # -- the end
