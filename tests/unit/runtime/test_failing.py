@@ -211,7 +211,7 @@ def test_the_record_is_shown_where_the_edge_converts_rows(function: Any, selecto
         return (timed(numbers) if stamped else numbers).map(function, PAIR).key_by(selector).reduce(lambda a, b: a)
 
     text = str(failed(build))
-    assert at in text
+    assert at in f"{text}\n"
     assert ("on its way" in text) == ("on its way" in at)
     assert "operator 'Map'" in text.splitlines()[0]
 
