@@ -449,8 +449,10 @@ class StreamExecutionEnvironment:
         latest row of all batches before, as with Spark's withWatermark(). `name`: of the source, by default "DataFrame".
         `as_tuples`: records are tuples instead of Rows.
 
-        A DataFrame that is not streaming is computed once, and the stream ends with its rows. A streaming one must not keep state
-        (aggregations, dropDuplicates, joins of streams).
+        A DataFrame that is not streaming is computed once, and the stream ends with its rows. Its order says nothing about event
+        times, so its watermark is held back until all rows have been read: event-time windows and timers then fire in order, and
+        no row is late. Until then their state is kept; execution.runtime-mode BATCH needs less memory. A streaming DataFrame must
+        not keep state (aggregations, dropDuplicates, joins of streams).
         Raises InvalidArgumentError for what is no DataFrame, and UnsupportedError for a DataFrame of Spark Connect, one that
         keeps state or that Spark does not run as a stream, or a column of a type that has no counterpart.
         """
@@ -641,10 +643,10 @@ def _properties(arguments: Iterable[str], environment: Mapping[str, str]) -> lis
 def _check_alignment(source: object, strategy: WatermarkStrategy, name: str) -> None:
     from flinkish.program.sources import Source
 
-    if not isinstance(source, Source):
+    if not isinstance(source, Source) or source.unordered:
         raise UnsupportedError(
             f"from_source({name!r}): with_watermark_alignment() needs a source that can be held back; {type(source).__name__} is "
-            "read on the driver or by Spark, as its input comes.",
+            "read on the driver or in Spark's order, as its input comes.",
             hint="leave the alignment out.",
         )
     if not (strategy.generates_watermarks or source.emits_watermarks):

@@ -13,11 +13,11 @@ from flinkish.common.errors import ConfigurationError, InvalidProgramError, Unsu
 from flinkish.common.paths import location
 from flinkish.datastream.execution_mode import RuntimeExecutionMode
 from flinkish.graph.stream_graph import StreamGraph
+from flinkish.graph.stream_graph_generator import is_endless
 from flinkish.program.dead_letters import ROW_TYPE
 from flinkish.program.driver_objects import NeedsDataFrames
-from flinkish.program.operators import SinkConfig, SinkWriterConfig, SourceConfig
+from flinkish.program.operators import SinkConfig, SinkWriterConfig
 from flinkish.program.program import Program
-from flinkish.program.sources import Boundedness
 
 
 def check_supported(program: Program, mode: RuntimeExecutionMode) -> None:
@@ -56,7 +56,7 @@ def check_commits(program: Program, graph: StreamGraph, configuration: Configura
     """
     path = configuration.get(options.DEAD_LETTERS_DIR)
     keeps_dead_letters = path is not None and program.dead_letters is not None
-    endless = _endless_source(graph)
+    endless = next((node.name for node in graph.nodes.values() if is_endless(node)), None)
     if endless is not None and not configuration.contains(options.CHECKPOINTING_INTERVAL):
         waiting = f"{options.DEAD_LETTERS_DIR.key} = {path!r}" if keeps_dead_letters else _committing_sink(graph, configuration)
         if waiting is not None:
@@ -67,13 +67,6 @@ def check_commits(program: Program, graph: StreamGraph, configuration: Configura
             )
     if keeps_dead_letters and program.dead_letters is not None:
         program.dead_letters.validate(ROW_TYPE)
-
-
-def _endless_source(graph: StreamGraph) -> str | None:
-    for node in graph.nodes.values():
-        if isinstance(node.operator, SourceConfig) and node.operator.source.boundedness is not Boundedness.BOUNDED:
-            return node.name
-    return None
 
 
 def _committing_sink(graph: StreamGraph, configuration: Configuration) -> str | None:

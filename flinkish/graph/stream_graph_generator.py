@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING
 from flinkish.common.errors import InvalidProgramError
 from flinkish.common.ids import OperatorUid
 from flinkish.common.limits import UPPER_BOUND_MAX_PARALLELISM
+from flinkish.common.watermark_strategy import NoWatermarksGenerator, WatermarkStrategy
 from flinkish.datastream.execution_mode import RuntimeExecutionMode
 from flinkish.graph.runtime_mode import runtime_mode
 from flinkish.graph.stream_graph import DEFAULT_SLOT_SHARING_GROUP, NodeId, StreamEdge, StreamGraph, StreamNode
 from flinkish.graph.translators import NodeInput, Output, translate
 from flinkish.graph.uids import InputIdentity, UidAssigner
-from flinkish.program.operators import OperatorConfig
+from flinkish.program.operators import OperatorConfig, SourceConfig, TimestampsAndWatermarksConfig
+from flinkish.program.sources import Boundedness, Source
 from flinkish.program.transformations import (
     VIRTUAL,
     Partitioner,
@@ -141,6 +143,7 @@ class _Generator:
                 for index, output in read
             ],
         )
+        operator = self._with_held_watermarks(operator, name, [output.node for _, output in read])
         parallelism = self._parallelism(transformation, name)
         if transformation.beside_input:
             parallelism = self._parallelism_beside(transformation, [output for _, output in read], parallelism)
@@ -168,6 +171,44 @@ class _Generator:
         )
         self.edges.extend(self._edge(node_id, index, output, inputs[index]) for index, output in read)
         return Output(node=node_id)
+
+    def _with_held_watermarks(self, operator: OperatorConfig, name: str, inputs: Sequence[NodeId]) -> OperatorConfig:
+        """Return the operator without watermarks before the end of its input, if an unordered source has chosen the order of it.
+
+        Otherwise, records that happened to be read last would be late. The end of the input is a watermark of its own.
+        """
+        match operator:
+            case SourceConfig(source=Source(unordered=True), watermarks=WatermarkStrategy() as strategy):
+                return replace(operator, watermarks=_without_watermarks(strategy))
+            case TimestampsAndWatermarksConfig(strategy=strategy):
+                sources = self._sources_before(inputs)
+                if not any(map(_is_unordered, sources)):
+                    return operator
+                endless = [node.name for node in sources if is_endless(node)]
+                if not endless:
+                    return replace(operator, strategy=_without_watermarks(strategy))
+                mixed = [node.name for node in self._sources_before(inputs, through_joins=False) if _is_unordered(node)]
+                if mixed:
+                    raise InvalidProgramError(
+                        f"{name!r} would have to hold its watermarks back until {mixed[0]!r} has been read, because Spark has "
+                        f"chosen the order of its rows; but {endless[0]!r}, which is in the same stream, never ends",
+                        hint="give each stream its own WatermarkStrategy before union(), as in from_data_frame(df, strategy).",
+                    )
+        return operator
+
+    def _sources_before(self, nodes: Iterable[NodeId], *, through_joins: bool = True) -> list[StreamNode]:
+        """Return the sources of these operators' records; without `through_joins`, not those behind two inputs."""
+        waiting, seen, found = list(nodes), set[NodeId](), list[StreamNode]()
+        while waiting:
+            node = self.nodes[waiting.pop()]
+            if node.id in seen:
+                continue
+            seen.add(node.id)
+            if isinstance(node.operator, SourceConfig):
+                found.append(node)
+            elif through_joins or len(node.input_types) == 1:
+                waiting += [edge.source for edge in self.edges if edge.target == node.id]
+        return found
 
     def _parallelism(self, transformation: Transformation, name: str) -> int:
         if not transformation.can_be_parallel:
@@ -228,6 +269,20 @@ class _Generator:
             partitioner=partitioner,
             side_output=output.side_output,
         )
+
+
+def _without_watermarks(strategy: WatermarkStrategy) -> WatermarkStrategy:
+    """Return a strategy that only assigns timestamps."""
+    return replace(strategy, generator_supplier=NoWatermarksGenerator, idleness_ms=None)
+
+
+def _is_unordered(node: StreamNode) -> bool:
+    return isinstance(node.operator, SourceConfig) and isinstance(node.operator.source, Source) and node.operator.source.unordered
+
+
+def is_endless(node: StreamNode) -> bool:
+    """Return whether an operator is a source that does not end by itself."""
+    return isinstance(node.operator, SourceConfig) and node.operator.source.boundedness is not Boundedness.BOUNDED
 
 
 def _checked_max_parallelism(wanted: int, parallelism: int, name: str) -> int:

@@ -257,6 +257,9 @@ class Source(ABC, Generic[T, SplitT, CheckpointT]):
     emits_watermarks: bool = False
     #: Whether readers emit new records that nothing else refers to, so that an edge or a sink need not copy them.
     makes_new_records: bool = False
+    #: Whether the order in which records are read says nothing about their event times, because another system has chosen it.
+    #: Only a bounded source may say so: its watermark is held back until it has been read.
+    unordered: bool = False
 
     @property
     @abstractmethod

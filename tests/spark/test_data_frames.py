@@ -23,6 +23,7 @@ from flinkish.common.session_settings import session_settings
 from flinkish.common.watermark_strategy import TimestampAssigner
 from flinkish.datastream import DataStream, StreamExecutionEnvironment
 from flinkish.datastream.connectors import DataFrameCommit, DataFrameSink
+from flinkish.datastream.functions import AggregateFunction
 from flinkish.datastream.window import TumblingEventTimeWindows
 from flinkish.engine.spark.native import Arrivals
 from tests.kit.waiting import wait_until
@@ -45,6 +46,20 @@ EVERY_TYPE = """
 class Times(TimestampAssigner):
     def extract_timestamp(self, value: Row, record_timestamp: int) -> int:
         return int(value.time)
+
+
+class Counting(AggregateFunction):
+    def create_accumulator(self) -> int:
+        return 0
+
+    def add(self, value: Any, accumulator: int) -> int:
+        return accumulator + 1
+
+    def get_result(self, accumulator: int) -> int:
+        return accumulator
+
+    def merge(self, a: int, b: int) -> int:
+        return a + b
 
 
 class Written:
@@ -194,6 +209,22 @@ def test_dates_and_times_do_not_depend_on_settings_of_the_session(
         back = on_spark.from_data_frame(frame).collect_as_data_frame(spark_session)
     assert given == [(frame.dtypes, frame.collect())] * 2
     assert (back.dtypes, back.collect()) == (frame.dtypes, frame.collect())
+
+
+def test_no_row_of_a_bounded_frame_is_late_in_whatever_order_spark_reads_it(
+    make_env: MakeEnvironment, spark_session: SparkSession
+) -> None:
+    env = make_env(2, {"execution.runtime-mode": "STREAMING", "execution.epoch.max-records": 500})
+    # The last times come first, in each of the files.
+    frame = spark_session.range(3_000).selectExpr("string(id % 5) key", "2999 - id time").repartition(4)
+    strategy = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(Times())
+    windows = (
+        env.from_data_frame(frame, strategy, "rows")
+        .key_by(lambda row: row.key, key_type=Types.STRING())
+        .window(TumblingEventTimeWindows.of(Time.seconds(1)))
+        .aggregate(Counting(), output_type=Types.LONG())
+    )
+    assert list(windows.execute_and_collect()) == [200] * 15
 
 
 def test_files_and_a_delta_table_and_numbers_meet_in_windows_of_event_time(

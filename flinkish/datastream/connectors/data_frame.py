@@ -261,6 +261,9 @@ class BoundedDataFrameSource(_DataFrameSource, Source[Any, FileSourceSplit, Boun
     job's checkpoints.
     """
 
+    # Spark decides which rows are in which file, and a file is read by any subtask.
+    unordered = True
+
     @property
     def boundedness(self) -> Boundedness:
         return Boundedness.BOUNDED
