@@ -98,7 +98,7 @@ class DeltaCheckpointStorage:
         self._num_retained = num_retained
         self._durable = durable
         self._handle: TableLog | None = None
-        #: The last version of which this driver has seen that no other one has taken over; -1 = none.
+        #: The last version at which this driver has checked that no other driver had taken over; -1 = none.
         self._own_version = -1
         self._generation = Generation(0)
         self._last_id = CheckpointId(0)

@@ -20,7 +20,7 @@ from flinkish.runtime import faults
 
 _KEY = "savepoint-path"
 _HINT = "give the path that was printed when the savepoint was taken: .../savepoint-<job>-<id>."
-#: What delta-rs writes into a log.
+#: Names of files that delta-rs writes into a log.
 _LOG_FILE = re.compile(rf"{paths.LOG}/(?:[0-9]{{20}}\..+|_last_checkpoint)")
 
 

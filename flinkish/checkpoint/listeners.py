@@ -1,4 +1,4 @@
-"""What the checkpoint coordinator calls: the job, and the history of its checkpoints."""
+"""Listeners of the checkpoint coordinator: the job, and the history of its checkpoints."""
 
 from __future__ import annotations
 

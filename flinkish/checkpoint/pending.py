@@ -122,7 +122,7 @@ class PendingCheckpoint:
 
     @property
     def records(self) -> tuple[SubtaskRecord, ...]:
-        """What the subtasks did that have acknowledged, in the order of the acknowledgements."""
+        """Statistics of the subtasks that have acknowledged, in the order of the acknowledgements."""
         return tuple(self._records)
 
     @property

@@ -29,7 +29,7 @@ _OF_CLIENT = ("rest.", "security.ssl.", "security.rest.")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """How to run a program."""
+    """Options of a program's run."""
 
     arguments: tuple[str, ...] = ()
     parallelism: int | None = None

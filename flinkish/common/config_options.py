@@ -75,7 +75,7 @@ def is_sensitive(key: str) -> bool:
 
 
 def is_sensitive_word(word: str) -> bool:
-    """Return whether a word of a text names a secret. A mere "key" does not: texts have many that are none."""
+    """Return whether a word of a text names a secret. "key" alone does not: most keys in a text are not secret."""
     return _SENSITIVE_PART.search(word) is not None or _SENSITIVE_LAST.search(word) is not None
 
 

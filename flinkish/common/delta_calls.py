@@ -41,7 +41,7 @@ def panics_as_errors() -> Iterator[None]:
             raise DeltaError(f"deltalake panicked: {shown}") from (error if shown == str(error) else None)
         if shown == str(error):
             raise
-        # What an object store answers to a wrong signature contains the id of the key.
+        # The answer of an object store to a wrong signature contains the id of the key.
         raise (type(error) if type(error).__module__.startswith(("deltalake", "_internal")) else DeltaError)(shown) from None
 
 

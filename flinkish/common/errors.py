@@ -79,7 +79,7 @@ class SourceError(FlinkishError, RuntimeError):
 
 
 class SourceChangedError(SourceError):
-    """What a source reads was changed so that the job cannot go on, such as the schema of a table; restarts do not help."""
+    """The input of a source, such as the schema of a table, was changed so that the job cannot go on; restarts do not help."""
 
 
 class DeserializationError(FlinkishError, ValueError):
@@ -91,7 +91,7 @@ class SinkError(FlinkishError, RuntimeError):
 
 
 class SinkChangedError(SinkError):
-    """What a sink writes to no longer holds the rows that the job had committed; restarts do not help."""
+    """The target of a sink no longer holds the rows that the job had committed; restarts do not help."""
 
 
 class TargetRefusedError(SinkError):

@@ -1,4 +1,4 @@
-"""What a process uses of its machine, as the operating system tells it."""
+"""Processor time, memory and threads of a process, as the operating system reports them."""
 
 from __future__ import annotations
 

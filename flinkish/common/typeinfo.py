@@ -693,7 +693,7 @@ class Types:
         return ListTypeInfo(element_type_info)
 
 
-#: What to do with one of DataTypes where one of Types is wanted.
+#: Hint if one of DataTypes was given where one of Types is needed.
 HINT_OF_DATA_TYPES: Final = "it holds one: write DataTypes.DECIMAL(10, 2).type_info, for example."
 
 

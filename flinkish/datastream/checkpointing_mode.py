@@ -6,7 +6,7 @@ from enum import Enum
 
 
 class CheckpointingMode(Enum):
-    """How often the state of a restored job reflects each record."""
+    """Whether the state of a restored job reflects each record exactly once or at least once."""
 
     #: The state reflects each record exactly once.
     EXACTLY_ONCE = 0

@@ -80,7 +80,7 @@ class _OperatorSettings:
         return self._environment.transformations[self._id]
 
     def _operator(self, method: str) -> Transformation:
-        """Return the transformation, having made sure that it is an operator, of which something can be set."""
+        """Return the transformation; refuse a stream that is not an operator, which has no settings."""
         return self._transformation
 
     def _set(self, method: str, **changes: Any) -> Self:
@@ -622,7 +622,7 @@ class DataStreamSink(_OperatorSettings):
     _j_data_stream_sink = AbsentMember(JAVA_OBJECT)
 
     def _set(self, method: str, **changes: Any) -> Self:
-        # Of a sink of two stages the first one, which writes, has what state and resources go by.
+        # A sink of two stages is an operator that writes and one that commits. State and resources belong to the first.
         first = self._first_stage()
         if first is not None:
             shared = {name: changes[name] for name in ("uid", "parallelism", "slot_sharing_group") if name in changes}

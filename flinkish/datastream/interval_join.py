@@ -36,7 +36,7 @@ class IntervalJoin(Generic[T_co, T2_co]):
         """Raise UnsupportedError: as in Flink, interval joins use event time only."""
         raise UnsupportedError(
             "an interval join in processing time is not supported: its intervals are of event time, as in Flink.",
-            hint="connect() the streams and keep what is to be joined in the state of a KeyedCoProcessFunction.",
+            hint="connect() the streams and keep the records to join in the state of a KeyedCoProcessFunction.",
         )
 
     def between(self, lower_bound: AmountOfTime, upper_bound: AmountOfTime) -> IntervalJoined[T_co, T2_co]:

@@ -358,7 +358,7 @@ class StateTtlConfig:
     """
 
     class UpdateType(Enum):
-        """Which accesses renew the time-to-live of a value."""
+        """The accesses that renew the time-to-live of a value."""
 
         #: Nothing: time-to-live is off.
         Disabled = 0
@@ -376,7 +376,7 @@ class StateTtlConfig:
         NeverReturnExpired = 1
 
     class TtlTimeCharacteristic(Enum):
-        """Which time is meant."""
+        """The time domain of the time-to-live."""
 
         ProcessingTime = 0
 

@@ -388,7 +388,7 @@ class StreamExecutionEnvironment:
         does, a DataGeneratorSource or SourceFunction replaces one that does not.
 
         Differs from Flink: whole numbers that are out of the type's range are refused, not wrapped around; so are a str, bytes
-        and a dict, of which PyFlink makes a stream of characters, numbers and keys. The elements of a set are sorted.
+        and a dict: PyFlink makes a stream of their characters, numbers and keys. The elements of a set are sorted.
         """
         from flinkish.datastream.connectors.collection import CollectionSource
 

@@ -52,7 +52,7 @@ FunctionT = TypeVar("FunctionT", bound=Function)
 
 
 class _Windowed:
-    """What windows of keys and of whole streams share."""
+    """Base class of the windows of keyed streams and of whole streams."""
 
     _apply_kind: ClassVar[type[Function]]
     _process_kind: ClassVar[type[Function]]

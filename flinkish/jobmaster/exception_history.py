@@ -1,4 +1,4 @@
-"""The history of a job's failures, of which the last ones are kept for people."""
+"""The last failures of a job, kept for people to read."""
 
 from __future__ import annotations
 

@@ -42,7 +42,7 @@ class YarnAttempt:
 
 @dataclass(frozen=True, slots=True)
 class JobShape:
-    """What tells the jobs of one program apart."""
+    """The identity of a job among the jobs of one program."""
 
     name: str
     uids: frozenset[OperatorUid]

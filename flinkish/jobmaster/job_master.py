@@ -146,7 +146,7 @@ class JobMaster:
         if notes is not None:
             notes.note("metrics", f"{len(values)} metrics", details=values)
             if self._ended:
-                # Notes are written with later ones, of which there are none.
+                # Notes are written together with later notes; at the end there are none.
                 notes.flush()
         elif not self._told_of_no_history:
             self._told_of_no_history = True

@@ -45,7 +45,7 @@ class SubtaskFigures:
     user: Mapping[str, Any] = field(default_factory=dict)
     #: Names and labels of those in groups of a key and a value.
     labelled: Mapping[str, Labelled] = field(default_factory=dict)
-    #: What it did per second in the last seconds.
+    #: Its rates in the last seconds.
     rates: Rates = field(default_factory=Rates)
 
     def totals(self) -> Totals:

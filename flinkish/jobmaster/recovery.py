@@ -70,7 +70,7 @@ def open_storage(
 ) -> CheckpointStorage:
     """Take over the job's checkpoint storage, or create one; in `temporary` if no folder is configured.
 
-    `lineage` is what they belong to if there are none yet.
+    `lineage`: the lineage of new checkpoints if there are none yet.
     Raises what the storage raises: ConfigurationError, CheckpointError.
     """
     from flinkish.checkpoint.delta_storage import DeltaCheckpointStorage

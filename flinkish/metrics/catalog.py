@@ -13,7 +13,7 @@ __all__ = ["CATALOG", "Kind", "MetricInfo", "Scope", "find"]
 
 
 class Scope(Enum):
-    """What a metric is about, with the prefix of its name in Prometheus, as in Flink."""
+    """The subject of a metric, with the prefix of its name in Prometheus, as in Flink."""
 
     SERVER = "jobmanager"
     JOB = "jobmanager_job"

@@ -1,4 +1,4 @@
-"""Where rows of DataFrames wait in files: with the checkpoints that name them, else for as long as the process runs."""
+"""Folders for files with rows of DataFrames: next to the checkpoints that name them, or temporary ones of this process."""
 
 from __future__ import annotations
 

@@ -269,7 +269,7 @@ class Source(ABC, Generic[T, SplitT, CheckpointT]):
     @property
     @abstractmethod
     def split_type(self) -> type[SplitT]:
-        """The dataclass of the splits, by which those of a checkpoint are decoded."""
+        """The dataclass of the splits; splits in checkpoints are decoded by it."""
 
     @property
     @abstractmethod
@@ -359,7 +359,7 @@ class NativeSource(NeedsDataFrames, ABC, Generic[T]):
     @property
     @abstractmethod
     def frame(self) -> Any:
-        """What the engine reads; on the driver only."""
+        """The object that the engine reads; on the driver only."""
 
     @property
     @abstractmethod
@@ -382,5 +382,5 @@ class NativeSource(NeedsDataFrames, ABC, Generic[T]):
         """Raise an error if the source cannot work as configured; called when the job is built."""
 
 
-#: What a program may read.
+#: A source that a program may read.
 AnySource = Source[Any, Any, Any] | DriverSource[Any] | NativeSource[Any]

@@ -1,4 +1,4 @@
-"""The kinds of state that operators keep, by which a restore knows whether an operator can go on with what has its uid.
+"""The kinds of state that operators keep. A restore compares them: an operator can only use state of its own kind.
 
 Operators of the same kind either understand each other's state or refuse it by the names and types of its parts. State of another
 kind could be taken for their own: a finished source of any class has no splits, for example, and the timers of sessions and of

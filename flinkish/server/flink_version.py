@@ -1,4 +1,4 @@
-"""What the server says about its version: that of Flink whose REST it speaks, and its own in the place of the commit."""
+"""The version in the server's answers: the version of Flink's REST API, with flinkish's own in the place of the commit."""
 
 from __future__ import annotations
 

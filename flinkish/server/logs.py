@@ -66,7 +66,7 @@ class Logs(logging.Handler):
         with self._messages_lock:
             size = sum(len(message.encode(errors="replace")) + 1 for message in self._messages)
             found.setdefault(MEMORY_NAME, LogFile(name=MEMORY_NAME, size=size, modified=self._changed, path=None))
-        # Behind those of this process, of which the first one is the main log.
+        # After the logs of this process, because the first one in the list is the main log.
         _add(found, self._more())
         return list(found.values())
 

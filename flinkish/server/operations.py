@@ -29,7 +29,7 @@ _MOST = 1_000
 
 
 class OperationKey(NamedTuple):
-    """What identifies an operation; `job_id` is None if it is not about a job."""
+    """The identity of an operation; `job_id` is None if it does not concern a job."""
 
     kind: str
     job_id: str | None

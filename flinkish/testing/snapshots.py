@@ -40,7 +40,7 @@ class HarnessSnapshot:
     parallelism: Mapping[OperatorUid, int]
 
     def entries(self) -> tuple[StateEntry, ...]:
-        """Return what is in it, such as to assert that state was cleaned up."""
+        """Return its content, for example to assert that state was cleaned up."""
         import pyarrow as pa
         import pyarrow.parquet as pq
 

@@ -61,7 +61,7 @@ def streams(
 
     Event times begin near 0 and go on by 0 to `max_gap` milliseconds from record to record; a record is behind the newest one of
     any split by up to `disorder`. Watermarks are as high as that allows, so no record is late, however many splits there are.
-    With `late`, some records are: up to so many milliseconds behind a watermark of their split.
+    `late`: some records are up to this many milliseconds behind a watermark of their split.
 
     Args:
         values: What records are; with `keys` they are pairs of a key and a value.

@@ -82,7 +82,7 @@ def object_root(text: str) -> PurePath | None:
     return root_of(f"{place.scheme}://{place.host}/{inside}")
 
 
-#: What a name in an object store must be like: the hint of the error to raise after `object_root` fails.
+#: The rule for names in object stores: the hint of the error to raise after `object_root` fails.
 OBJECT_NAMES = (
     "with letters, digits, '.', '_', '=' and '-' in the names, and without credentials, which keys such as s3.access-key set."
 )

@@ -58,7 +58,7 @@ _ENDPOINT = re.compile(r"(?:(https?)://)?([A-Za-z0-9.\[\]:_-]+)/?")
 
 @dataclass(frozen=True, slots=True)
 class S3Settings:
-    """What the configuration says about S3; None = as the environment says. Credentials are not part of its printed form."""
+    """Settings of S3 from the configuration; None = the environment decides. Its printed form has no credentials."""
 
     access_key: str | None = field(default=None, repr=False)
     secret_key: str | None = field(default=None, repr=False)

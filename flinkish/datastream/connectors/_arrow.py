@@ -495,7 +495,7 @@ def _holds(wanted: pa.DataType, have: pa.DataType) -> bool:
     return bool(pa.types.is_integer(have) and wanted.precision - wanted.scale >= _DIGITS[have.bit_width])
 
 
-#: Digits that Arrow demands of a decimal for integers of so many bits, signed or not.
+#: Digits of the decimal that Arrow demands for integers with these numbers of bits, signed or not.
 _DIGITS = {8: 3, 16: 5, 32: 10, 64: 20}
 
 

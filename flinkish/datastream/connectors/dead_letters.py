@@ -25,7 +25,7 @@ _log = logging.getLogger("flinkish.connectors.dead_letters")
 
 #: After this many commits small files are merged: a checkpoint with a single dead letter writes a file of 8 KB.
 _COMPACT_EVERY: Final = 100
-#: What stands before the hint of an error, which is not the one for dead letters.
+#: Separates an error from its hint, which is replaced by one about dead letters.
 _HINT: Final = "\nHint: "
 
 

@@ -37,7 +37,7 @@ _SHOWN = 200
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Message:
-    """What a message has in addition to its value; `timestamp` is in milliseconds."""
+    """The parts of a message other than its value; `timestamp` is in milliseconds."""
 
     key: bytes | None = None
     headers: tuple[tuple[str, bytes | None], ...] | None = None

@@ -90,7 +90,7 @@ class ActionFailed:
 
 @dataclass(frozen=True, slots=True)
 class _Order:
-    """What a waiting micro-batch is to run."""
+    """The work that a waiting micro-batch is given."""
 
     command: bytes
     description: str

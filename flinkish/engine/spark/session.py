@@ -393,7 +393,7 @@ def delta_jars() -> list[Path]:
 
 
 def _make_socket_folder() -> Path:
-    """Create a folder for what is to be removed at last, even if this process is killed: then the next one does it.
+    """Create a folder that is removed when this process ends; if it is killed, the next process removes it.
 
     Spark leaves sockets behind if the driver is killed, and fails with a long path of them.
 

@@ -33,7 +33,7 @@ DELTA_CLASSES = {
     "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
     "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
 }
-#: What says which jars and class paths a running JVM has.
+#: Settings that name the jars and class paths of a running JVM.
 JAR_SETTINGS = ("spark.jars", "spark.driver.extraClassPath")
 #: /dev/shm is used only if it has at least this many free bytes (containers often have 64 MB there).
 _SHARED_MEMORY_BYTES = 2 << 30

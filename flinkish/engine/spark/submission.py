@@ -264,7 +264,7 @@ def _driver_environment(line: CommandLine, master: str) -> dict[str, str]:
 
 
 def _as_read_by_yarn(quoted: str) -> str:
-    """Return what YARN is to be given as the value of an environment variable, which is text that is quoted as for a shell.
+    """Return a value of an environment variable, quoted as for a shell, in the form in which YARN passes it on unchanged.
 
     YARN writes `export NAME="VALUE"` into a script, without escapes, and replaces `{{`, `}}` and `<CPS>` before. These are inside
     of single quotes here, because shlex quotes words that have such characters.

@@ -85,7 +85,7 @@ def _named(name: str) -> str:
 
 
 def _label(name: str) -> str:
-    """Return a name as the text format has those of labels: without colons, and no digit first. Flink's are so already."""
+    """Return a valid name of a label: without colons, and without a digit at its beginning. Flink's names are valid."""
     text = _NO_LABEL.sub("_", name)
     return f"_{text}" if text[:1].isdigit() else text
 

@@ -223,7 +223,7 @@ class SourceOperator(Operator):
     def read(self, command: ReaderCommand, native: Sequence[bytes] = ()) -> ReaderReport:
         """Read for one epoch; emits records and watermarks, and at the end of all input the final watermark and the end.
 
-        `native` is what the engine has read for this subtask, if it reads the source.
+        `native`: records that the engine has read for this subtask, if it reads the source.
         """
         if command.finished:
             # The final watermark and the end were sent in an earlier epoch of this attempt; the gates have stored them.
@@ -266,10 +266,10 @@ class SourceOperator(Operator):
     def _read_native(
         self, command: ReaderCommand, decode: Callable[[bytes], Iterable[Any]], bodies: Sequence[bytes]
     ) -> ReaderReport:
-        """Emit what the engine has read, after the watermark that all subtasks came to in the epochs before.
+        """Emit the records that the engine has read, after the watermark of all subtasks at the end of the last epoch.
 
-        Which subtask gets a record is up to the engine, so a watermark of this subtask's own would say nothing of what the others
-        hold: its generator's word goes to the driver, which sends the highest of all with the next epoch.
+        The engine decides which subtask gets a record, so the watermark of one subtask says nothing about the records of others:
+        the watermark of its generator goes to the driver, which sends the highest of all with the next epoch.
         """
         combined, output = self.combined, self._output
         if combined is not None:
@@ -423,7 +423,7 @@ class SourceOperator(Operator):
         )
 
     def send_watermark(self) -> None:
-        """Emit the combined watermark of the generators; what those of a native source say is for the driver."""
+        """Emit the combined watermark of the generators; for a native source, send it to the driver instead."""
         assert self.combined is not None
         watermark, idle = self.combined.take()
         if self._native:

@@ -255,7 +255,7 @@ decode_plain_list = msgspec.msgpack.Decoder(list[Any], ext_hook=_extension).deco
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Form:
-    """How the values of a type are written. The functions are None if value and plain form are the same."""
+    """The functions between the values of a type and their plain form; None if both are the same."""
 
     to_plain: Function | None = None
     from_plain: Function | None = None

@@ -216,7 +216,7 @@ def _texts_as_json(values: Sequence[Any]) -> pa.Array | None:
     return pc.binary_join_element_wise(quote, texts, quote, pa.scalar("", pa.large_string()))
 
 
-#: What JSON escapes in texts, as a regular expression.
+#: Characters that JSON escapes in texts, as a regular expression.
 _ESCAPED = r'["\\\x00-\x1f]'
 _JSON_COLUMNS: dict[str, Callable[[Sequence[Any]], pa.Array | None]] = {"long": _longs_as_json, "string": _texts_as_json}
 

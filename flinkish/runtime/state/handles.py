@@ -167,7 +167,7 @@ class CellReducingState(ReducingState[Any]):
         self._cell.put(result if self._convert is None else self._convert(result))
 
     def take(self) -> tuple[Any, ...]:
-        """Empty the state and return what was in it, as the only item; nothing if it was empty."""
+        """Empty the state; return a list with its value, or an empty list if it had none."""
         return _take(self._cell)
 
     def merge(self, taken: Any) -> None:

@@ -253,7 +253,7 @@ class OperatorState:
         return self._list(descriptor, tables.OPERATOR_UNION)
 
     def broadcast_state(self, descriptor: MapStateDescriptor) -> TableBroadcastState:
-        """Return a map of which each subtask has a copy; a restore at another parallelism copies it to new subtasks.
+        """Return a map that each subtask has a copy of; a restore at another parallelism copies it to new subtasks.
 
         Entries never expire: as in Flink, a time-to-live in the descriptor is for keyed state.
         """

@@ -23,7 +23,7 @@ class JobIds(Wire, frozen=True, kw_only=True):
 
 
 class RestartsInfo(Kebab, frozen=True, kw_only=True, omit_defaults=True):
-    """What fails in a job; not a part of Flink's answers, which have it only for a job that has failed.
+    """The restarts of a job and its last failure. Flink's answers lack this; here only those about a failed job have it.
 
     Times are milliseconds since the epoch.
     """

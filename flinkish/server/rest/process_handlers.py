@@ -173,7 +173,7 @@ def _here_or_404(state: ServerState, call: Call) -> None:
 
 def _others(manager: TaskManager) -> str:
     pids = ", ".join(sorted({str(process.pid) for process in manager.processes.values()}))
-    return f"{pids} on {manager.host}; on Spark, the executor's stderr in Spark's own page has what they print"
+    return f"{pids} on {manager.host}; on Spark, their output is in the executor's stderr, on Spark's own page"
 
 
 def _figures(state: ServerState, manager: TaskManager) -> Mapping[str, Any]:

@@ -37,7 +37,7 @@ class NotLeaderError(FlinkishError, RuntimeError):
 
 @dataclass(slots=True)
 class Live:
-    """What the leader knows of a job in addition to its entry, since it leads."""
+    """The leader's knowledge about a job that is not in the job's entry."""
 
     report: Report | None = None
     #: When the driver last reported, or could first have reported, in monotonic milliseconds.

@@ -20,7 +20,7 @@ from flinkish.engine.processes import namespace
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """Where a process runs. Records contain its text."""
+    """The machine, container and network in which a process runs. Records contain its text."""
 
     #: Id of this run of the kernel: all containers of a machine have the same one, and no two machines do.
     boot: str

@@ -23,7 +23,7 @@ _CHUNK = 1 << 20
 
 
 def begin_again(file: Path, old: Path) -> None:
-    """Move the content of a file to `old`, in which only what it had before is lost; raises OSError.
+    """Move the content of a file to `old`, whose former content is lost; raises OSError.
 
     Lines stay whole, because half of a secret would not be recognized: instead of the line that the removed part ends in, the
     file begins with blanks. It keeps at most 64 KB. If this process is killed meanwhile, lines are in both files.

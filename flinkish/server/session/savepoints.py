@@ -1,4 +1,4 @@
-"""Which jobs of a session still need the savepoint that they were started from."""
+"""Finds the jobs of a session that still need the savepoint that they were started from."""
 
 from __future__ import annotations
 

@@ -56,7 +56,7 @@ def summary(view: JobView) -> answers.JobSummary:
 
 
 def restarts(view: JobView) -> answers.RestartsInfo | msgspec.UnsetType:
-    """Return what fails in a job; nothing if it has not failed yet."""
+    """Return the restarts and the last failure of a job; None if it has not failed yet."""
     if not view.failures:
         return msgspec.UNSET
     last = view.failures[0]
@@ -293,7 +293,7 @@ def _chain_text(vertex: JobVertex) -> str:
 
 
 def _exception(view: JobView, failure: FailureRecord) -> answers.ExceptionInfo:
-    """Return a failure. As in Flink, the one that ended the job is a failure of the job that contains that of the task."""
+    """Return a failure. As in Flink, the failure that ended the job is the job's own and contains the failure of the task."""
     on_task = failure.task is not None
     own = answers.ExceptionInfo(
         exceptionName=failure.error,

@@ -78,7 +78,7 @@ class Metadata:
 
     @property
     def mapping_mode(self) -> str:
-        """How columns are matched with those of files: none, name or id."""
+        """The mode that matches columns of the table with columns of files: none, name or id."""
         return self.configuration.get("delta.columnMapping.mode", "none")
 
     @property

@@ -47,7 +47,7 @@ Partition = tuple[str | None, ...]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeltaWrites:
-    """How rows are written into a table."""
+    """Settings of the rows' way into a table."""
 
     partition_by: tuple[str, ...]
     #: Properties of a table that the sink creates.

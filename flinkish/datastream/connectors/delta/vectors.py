@@ -77,7 +77,7 @@ class DeletionVector:
             (checksum,) = struct.unpack(">I", found[4 + size :])
         except FileNotFoundError as error:
             raise SourceError(
-                f"DeltaSource: {path} is gone, which says what rows of {table} are deleted",
+                f"DeltaSource: {path}, the list of deleted rows of {table}, no longer exists",
                 hint="was VACUUM run with a retention shorter than the job's delay? Start from the table as it is now.",
             ) from error
         except OSError as error:

@@ -82,7 +82,7 @@ def _at_least(least: int, value: Any, name: str) -> int:
 
 @dataclass(frozen=True, slots=True)
 class ClosedFile:
-    """A file to merge, of which only the first `length` bytes are valid."""
+    """A file to merge; only its first `length` bytes are valid."""
 
     path: str
     length: int

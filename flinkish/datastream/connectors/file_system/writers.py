@@ -61,7 +61,7 @@ class FileWriterSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InProgressFile:
-    """A file of which the first `length` bytes are valid. Times are processing time in milliseconds."""
+    """A file; its first `length` bytes are valid. Times are processing time in milliseconds."""
 
     part: PartFile
     length: int

@@ -299,7 +299,7 @@ class _Brokers:
         return sorted(found)
 
     def _missing(self, topics: Mapping[str, Any]) -> tuple[str, Any] | None:
-        """Return a topic that is to be read and cannot be read, with the error."""
+        """Return a topic that the source should read but cannot, with the error."""
         for name in (*self._settings.topics, *(topic for topic, _ in self._settings.partitions)):
             if name not in topics:
                 return name, self._kafka.KafkaError(self._kafka.KafkaError.UNKNOWN_TOPIC_OR_PART)
