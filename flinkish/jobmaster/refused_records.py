@@ -41,7 +41,7 @@ class KeptRefusedRecords(RefusedRecords):
         digest = hashlib.sha256()
         rows = []
         for record in records:
-            raw, raw_format, json = (record.raw, RAW_FOR_TARGET, None) if record.raw is not None else forms_of(record.value)
+            raw, raw_format, json = forms_of(record.value) if record.topic is None else (record.raw, RAW_FOR_TARGET, None)
             headers = None if record.headers is None else [Row(key=key, value=value) for key, value in record.headers]
             what = (record.topic, record.timestamp, record.key, record.headers, raw, json)
             digest.update(repr(what).encode())

@@ -23,7 +23,7 @@ _SHOWN: Final = 300
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RefusedRecord:
-    """A record that a target refuses: as a value, or as the bytes `raw` of a message."""
+    """A record that a target refuses: a value, or a message for a topic with the bytes `raw`."""
 
     reason: str
     #: The subtask of the sink that prepared the record.
@@ -47,7 +47,7 @@ class RefusedRecords:
         TargetRefusedError, with which the commit fails and the job ends, if the job keeps no dead letters.
         """
         first = records[0]
-        shown = repr(first.value if first.raw is None else first.raw)
+        shown = repr(first.value if first.topic is None else (first.key, first.raw))
         if len(shown) > _SHOWN:
             shown = f"{shown[:_SHOWN]}... ({len(shown)} characters)"
         count = "1 record" if len(records) == 1 else f"{len(records)} records, one of which"

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from deltalake import DeltaTable
 
 from flinkish.common import Configuration, Row, Types, WatermarkStrategy
 from flinkish.common.clock import SystemClock
@@ -27,6 +28,7 @@ from flinkish.datastream.connectors.kafka import (
 )
 from flinkish.datastream.connectors.kafka.client import GroupReader, is_passing
 from flinkish.datastream.connectors.kafka.committer import KafkaCommitter
+from flinkish.datastream.connectors.kafka.limits import batch_bytes
 from flinkish.datastream.connectors.kafka.sink_settings import KafkaCommittable, Message, digest_of
 from flinkish.datastream.connectors.kafka.staging import Staging
 from tests.conftest import MakeEnvironment
@@ -168,8 +170,45 @@ def test_messages_that_kafka_refuses_fail_the_job_in_the_task(kafka: Broker, mak
     env.from_collection(["a" * 3000], Types.STRING()).sink_to(
         sink_to(kafka, serializer(small), DeliveryGuarantee.AT_LEAST_ONCE).build()
     )
-    with pytest.raises(JobExecutionError, match="1 messages were not written"):
+    with pytest.raises(JobExecutionError, match=r"takes 30\d\d bytes; the topic takes 2000 "):
         env.execute()
+
+
+@LOCAL
+@pytest.mark.parametrize("guarantee", [DeliveryGuarantee.AT_LEAST_ONCE, DeliveryGuarantee.EXACTLY_ONCE])
+def test_a_topic_with_a_small_limit_takes_many_messages_and_the_large_one_is_a_dead_letter(
+    kafka: Broker, make_env: MakeEnvironment, tmp_path: Path, guarantee: DeliveryGuarantee
+) -> None:
+    topic = kafka.create_topic(1, max_message_bytes="2000")
+    env = make_env(1, {"pipeline.dead-letters.dir": tmp_path / "dead"})
+    values = [str(number) * 100 for number in range(101)]
+    env.from_collection([*values[:50], "a" * 3000, *values[50:]], Types.STRING()).sink_to(
+        sink_to(kafka, serializer(topic), guarantee).build()
+    )
+    env.execute()
+    assert kafka.values(topic) == values
+    (letter,) = DeltaTable(tmp_path / "dead").to_pyarrow_table().to_pylist()
+    assert (letter["kind"], letter["json"]) == ("refused", f'"{"a" * 3000}"')
+
+
+@LOCAL
+def test_a_message_without_a_key_for_a_compacted_topic_is_refused_in_the_task(kafka: Broker, make_env: MakeEnvironment) -> None:
+    topic = kafka.create_topic(1, cleanup_policy="compact")
+    env = make_env(1)
+    env.from_collection(["a"], Types.STRING()).sink_to(sink_to(kafka, serializer(topic), DeliveryGuarantee.EXACTLY_ONCE).build())
+    with pytest.raises(JobExecutionError, match="has no key, but the topic is compacted"):
+        env.execute()
+
+
+@LOCAL
+def test_the_largest_message_that_a_topic_takes_is_not_refused(kafka: Broker, make_env: MakeEnvironment) -> None:
+    topic = kafka.create_topic(1, max_message_bytes="2000")
+    largest = next(size for size in range(2000, 0, -1) if batch_bytes((topic, -1, None, b"a" * size, -1, [("h", b"1")])) <= 2000)
+    schema = serializer(topic).set_header_provider(lambda record: [("h", b"1")])
+    env = make_env(1)
+    env.from_collection(["a" * largest], Types.STRING()).sink_to(sink_to(kafka, schema, DeliveryGuarantee.EXACTLY_ONCE).build())
+    env.execute()
+    assert kafka.values(topic) == ["a" * largest]
 
 
 @LOCAL

@@ -65,6 +65,8 @@ _REFUSED_ACCESS: Final = frozenset(
 )
 #: The id that brokers without topic ids return: 16 zero bytes, in Base64.
 _NO_ID: Final = "A" * 22
+#: INVALID_RECORD: without a key, for a compacted topic; INVALID_TIMESTAMP: too far from the brokers' time.
+_REFUSED_MESSAGE: Final = frozenset({"MSG_SIZE_TOO_LARGE", "RECORD_LIST_TOO_LARGE", "INVALID_RECORD", "INVALID_TIMESTAMP"})
 _GONE: Final = frozenset({"UNKNOWN_TOPIC_OR_PART", "_UNKNOWN_TOPIC", "_UNKNOWN_PARTITION"})
 
 
@@ -117,6 +119,11 @@ def is_gone(error: confluent_kafka.KafkaError) -> bool:
 def text_of(error: confluent_kafka.KafkaError) -> str:
     """Return an error's text and code."""
     return f"{error.str()} ({error.name()})"
+
+
+def is_refusal(error: confluent_kafka.KafkaError) -> bool:
+    """Return whether an error says that brokers, or the client, do not take a message, however often it is sent."""
+    return error.name() in _REFUSED_MESSAGE
 
 
 def described(kind: type[FlinkishError], what: str, error: Any) -> FlinkishError:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import PurePath
 from typing import Any, Final
@@ -19,9 +19,10 @@ import msgspec
 
 from flinkish.common.clock import Clock
 from flinkish.common.configuration import Configuration
-from flinkish.common.errors import ForeignCheckpointError, SinkError
+from flinkish.common.errors import ForeignCheckpointError, SinkError, TargetRefusedError
 from flinkish.common.files.schemes import root_of
 from flinkish.datastream.connectors.kafka import client
+from flinkish.datastream.connectors.kafka.limits import TopicLimits, ask
 from flinkish.datastream.connectors.kafka.sink_settings import WHO, KafkaCommittable, KafkaSinkSettings, Message, digest_of
 from flinkish.datastream.connectors.kafka.staging import Staging, read, remove_staged
 from flinkish.datastream.connectors.kafka.writers import produce
@@ -68,6 +69,8 @@ class KafkaCommitter(Committer[KafkaCommittable]):
         self._kafka = client.library()
         self._producer: Any = None
         self._error: Any = None
+        #: Limits of the topic, if there is only one.
+        self._limits: TopicLimits | None = None
         self._origins: tuple[str, ...] = ()
         self._restored = False
         #: The checkpoint that was last written, by application.
@@ -113,7 +116,9 @@ class KafkaCommitter(Committer[KafkaCommittable]):
         else:
             if marker is None and self._restored:
                 self._check_age(checkpoint_id, requests)
-            self._write(checkpoint_id, requests, application, digest)
+            topic = next((message[0] for message in _messages(requests)), "")
+            marker = _Marker(checkpoint=checkpoint_id, digest=digest)
+            self._write(marker, _messages(requests), topic, application)
         if application not in self._origins:
             self._origins = ()
         self._clean(checkpoint_id, requests, lineage, uid)
@@ -192,9 +197,15 @@ class KafkaCommitter(Committer[KafkaCommittable]):
         """Make the producer; from then on, committers of earlier attempts cannot write."""
         if self._producer is not None:
             return
+        topic = self._settings.serializer._topic
+        if topic is not None and self._limits is None:
+            self._limits = ask(self._settings, topic)
         name = self._settings.transactional_id(uid)
         configuration = self._settings.transactional("committer", name)
         configuration |= {"on_delivery": self._report, "delivery.report.only.error": True}
+        if self._limits is not None and self._limits.batch_bytes is not None:
+            # A larger batch is refused, even if each of its messages would be taken.
+            configuration["batch.size"] = str(min(self._limits.batch_bytes, self._settings.batch_size))
         producer = client.make_producer(configuration, WHO)
         self._retrying("its transactions cannot be used", lambda: producer.init_transactions(_RETRY))
         self._producer = producer
@@ -203,19 +214,15 @@ class KafkaCommitter(Committer[KafkaCommittable]):
         if error is not None and self._error is None and error.name() not in ("_PURGE_QUEUE", "_PURGE_INFLIGHT"):
             self._error = (error, message.topic())
 
-    def _write(
-        self, checkpoint_id: int, requests: Sequence[CommitRequest[KafkaCommittable]], application: str, digest: str
-    ) -> None:
+    def _write(self, marker: _Marker, messages: Iterable[Message], topic: str, application: str) -> None:
+        """Write messages and the marker, which `topic` carries; without a topic there is nothing to write."""
         producer, kafka, self._error = self._producer, self._kafka, None
-        marker = _Marker(checkpoint=checkpoint_id, digest=digest)
         # A job that was started from another job's savepoint also moves that job's marker: a second start from the savepoint
         # then finds a marker that is ahead of it.
         origins = () if application in self._origins else self._origins
-        topic = ""
         try:
             producer.begin_transaction()
-            for count, message in enumerate(_messages(requests), 1):
-                topic = topic or message[0]
+            for count, message in enumerate(messages, 1):
                 produce(producer, message, kafka)
                 if count % _LOOK_EVERY == 0:
                     producer.poll(0)
@@ -228,11 +235,13 @@ class KafkaCommitter(Committer[KafkaCommittable]):
         except BaseException as error:
             self._abort()
             if isinstance(error, kafka.KafkaException):
-                raise self._described(checkpoint_id, error) from None
+                # If a message was not written, that is the reason why the transaction failed.
+                cause = error if self._error is None else self._error[0]
+                raise self._described(marker.checkpoint, cause) from None
             raise
         if self._error is not None:
             self._abort()
-            raise self._described(checkpoint_id, self._error[0])
+            raise self._described(marker.checkpoint, self._error[0])
         for name in (application, *origins):
             self._markers[name] = marker
         self._last = (application, topic, marker, self._clock.monotonic())
@@ -288,7 +297,7 @@ class KafkaCommitter(Committer[KafkaCommittable]):
                 hint="a newer attempt of this job is running, or another job has the same set_transactional_id_prefix(): each "
                 "job needs one of its own. It also happens to a transaction that takes longer than transaction.timeout.ms.",
             )
-        described = client.described(SinkError, what, inner)
+        described = client.described(TargetRefusedError if client.is_refusal(inner) else SinkError, what, inner)
         assert isinstance(described, SinkError)
         return described
 

@@ -111,6 +111,17 @@ class KafkaSinkSettings:
             raise ConfigurationError(f"{WHO}: message.max.bytes = {value!r}: expected a number of bytes")
         return int(value)
 
+    @property
+    def compresses(self) -> bool:
+        """Whether the client compresses messages."""
+        configuration = client_configuration(self.properties, WHO)
+        return any(configuration.get(key, "none") != "none" for key in ("compression.type", "compression.codec"))
+
+    @property
+    def batch_size(self) -> int:
+        """The maximum size of a batch that the client sends, in bytes."""
+        return int(self.producer("batch")["batch.size"])
+
     def transactional_id(self, sink_uid: str) -> str:
         """Return the id by which the brokers know the committer, and fence those of former attempts."""
         return f"{self.prefix}-{sink_uid}"

@@ -8,10 +8,11 @@ from typing import Any, Final
 
 import msgspec
 
-from flinkish.common.errors import SinkError, TypeMismatchError
+from flinkish.common.errors import RecordRefusedError, SinkError, TargetRefusedError, TypeMismatchError
 from flinkish.common.ids import IdSource
 from flinkish.datastream.connectors._row_buffer import RowBuffer, bytes_state
 from flinkish.datastream.connectors.kafka import client
+from flinkish.datastream.connectors.kafka.limits import TopicLimits, ask
 from flinkish.datastream.connectors.kafka.serialization import KafkaRecordSerializationSchema
 from flinkish.datastream.connectors.kafka.sink_settings import (
     WHO,
@@ -22,6 +23,7 @@ from flinkish.datastream.connectors.kafka.sink_settings import (
     digest_of,
 )
 from flinkish.datastream.connectors.kafka.staging import Staging, staging_root
+from flinkish.program.refused_records import REFUSED_HINT
 from flinkish.program.sinks import DeliveryGuarantee, SinkWriter, SinkWriterContext, WriteContext
 
 _log = logging.getLogger("flinkish.kafka")
@@ -61,26 +63,34 @@ class _Topics:
         return known
 
 
-def message_function(settings: KafkaSinkSettings, topics: _Topics) -> Callable[[Any, int | None], Message]:
-    """Return a function that converts a record and its timestamp to a message."""
+def message_function(
+    settings: KafkaSinkSettings, topics: _Topics, note_limits: Callable[[TopicLimits], None] = lambda limits: None
+) -> Callable[[Any, int | None], Message]:
+    """Return a function that converts a record and its timestamp to a message.
+
+    `note_limits` is called with the limits of each new topic. The function raises RecordRefusedError for a message beyond them.
+    """
     schema: KafkaRecordSerializationSchema = settings.serializer
     schema.open()
     fixed, selector = schema._topic, schema._topic_selector
     serialize = schema._value_schema.serialize
     serialize_key = None if schema._key_schema is None else schema._key_schema.serialize
     partitioner, headers_of = schema._partitioner, schema._header_provider
-    with_time, seen, partitions = settings.write_timestamp, set[str](), topics.partitions
+    with_time, partitions = settings.write_timestamp, topics.partitions
+    limits: dict[str, TopicLimits] = {}
 
-    def message(record: Any, timestamp: int | None) -> Message:
+    def message_of(record: Any, timestamp: int | None) -> Message:
         topic = fixed
         if topic is None:
             assert selector is not None
             topic = selector.apply(record)
-        if topic not in seen:
+        limit = limits.get(topic)
+        if limit is None:
             if not isinstance(topic, str) or not topic:
                 raise TypeMismatchError(f"{WHO}: the topic selector must return the name of a topic; got {topic!r}")
             partitions(topic)
-            seen.add(topic)
+            limit = limits[topic] = TopicLimits() if settings.log_failures_only else ask(settings, topic)
+            note_limits(limit)
         value = serialize(record)
         key = None if serialize_key is None else serialize_key(record)
         partition = -1
@@ -93,9 +103,11 @@ def message_function(settings: KafkaSinkSettings, topics: _Topics) -> Callable[[
                 )
         headers = None if headers_of is None else _checked_headers(headers_of(record), topic)
         time = timestamp if with_time and timestamp is not None and timestamp >= 0 else -1
-        return topic, partition, key, value, time, headers
+        message = topic, partition, key, value, time, headers
+        limit.check(message)
+        return message
 
-    return message
+    return message_of
 
 
 def _checked_headers(headers: Any, topic: str) -> list[tuple[str, bytes | None]]:
@@ -115,7 +127,10 @@ def _checked_headers(headers: Any, topic: str) -> list[tuple[str, bytes | None]]
 
 
 def produce(producer: Any, message: Message, kafka: Any) -> None:
-    """Give a message to a producer, waiting for room in its queue; raises SinkError if the producer refuses it."""
+    """Give a message to a producer, waiting for room in its queue; raises SinkError if the producer does not take it.
+
+    It is RecordRefusedError if the producer would never take it.
+    """
     topic, partition, key, value, time, headers = message
     more: dict[str, Any] = {}
     if partition >= 0:
@@ -131,7 +146,8 @@ def produce(producer: Any, message: Message, kafka: Any) -> None:
         except BufferError:
             producer.poll(_ROOM)
         except kafka.KafkaException as error:
-            raise client.described(SinkError, f"{WHO}: a message for topic {topic!r} was not taken", error) from None
+            kind = RecordRefusedError if client.is_refusal(error.args[0]) else SinkError
+            raise client.described(kind, f"{WHO}: a message for topic {topic!r} was not taken", error) from None
 
 
 class DirectWriter(SinkWriter[Any, KafkaCommittable]):
@@ -144,10 +160,19 @@ class DirectWriter(SinkWriter[Any, KafkaCommittable]):
         self._failed = 0
         configuration = settings.producer(str(context.subtask_index))
         configuration |= {"on_delivery": self._report, "delivery.report.only.error": True}
+        self._configuration = configuration
+        self._batch_size = settings.batch_size
         self._producer = client.make_producer(configuration, WHO)
-        self._message = message_function(settings, _Topics(lambda: self._producer, settings.servers))
+        self._message = message_function(settings, _Topics(lambda: self._producer, settings.servers), self._keep_within)
         self._waits = settings.guarantee is not DeliveryGuarantee.NONE
         self._count = 0
+
+    def _keep_within(self, limits: TopicLimits) -> None:
+        """Send no larger batches than a topic takes; a batch is refused even if each of its messages would be taken."""
+        if limits.batch_bytes is not None and limits.batch_bytes < self._batch_size:
+            self._batch_size = limits.batch_bytes
+            self._producer.flush()
+            self._producer = client.make_producer({**self._configuration, "batch.size": str(self._batch_size)}, WHO)
 
     def _report(self, error: Any, message: Any) -> None:
         if error is not None:
@@ -155,7 +180,8 @@ class DirectWriter(SinkWriter[Any, KafkaCommittable]):
             self._error = self._error or (error, message.topic())
 
     def write(self, value: Any, context: WriteContext) -> None:
-        produce(self._producer, self._message(value, context.timestamp), self._kafka)
+        message = self._message(value, context.timestamp)  # may replace the producer
+        produce(self._producer, message, self._kafka)
         self._count += 1
         if self._count >= _LOOK_EVERY:
             self._count = 0
@@ -182,7 +208,8 @@ class DirectWriter(SinkWriter[Any, KafkaCommittable]):
         if self._settings.log_failures_only:
             _log.error("%s: %d messages were lost, one for topic %r: %s", WHO, failed, topic, client.text_of(error))
             return
-        raise client.described(SinkError, f"{WHO}: {failed} messages were not written, one for topic {topic!r}", error)
+        kind = TargetRefusedError if client.is_refusal(error) else SinkError
+        raise client.described(kind, f"{WHO}: {failed} messages were not written, one for topic {topic!r}", error)
 
     def close(self) -> None:
         if not self._waits:
@@ -225,9 +252,9 @@ class StagingWriter(SinkWriter[Any, KafkaCommittable]):
             size += sum(len(name) + len(header or b"") for name, header in headers)
         if size + _OVERHEAD > self._largest:
             # If only the committer noticed it, the checkpoint could never be written.
-            raise SinkError(
+            raise RecordRefusedError(
                 f"{WHO}: a message for topic {message[0]!r} has {size} bytes; the client takes {self._largest - _OVERHEAD}",
-                hint="set message.max.bytes (Java's max.request.size), and max.message.bytes of the topic.",
+                hint=f"set message.max.bytes (Java's max.request.size), and max.message.bytes of the topic; or {REFUSED_HINT}",
             )
         if self._open is None:
             self._open = self._buffer.group(())
