@@ -46,6 +46,8 @@ DIFFERENCES: dict[str, Difference] = {
     "values.flat_map_of_text": Difference(_PARTS),
     "values.rows_are_iterable": Difference(_PARTS),
     "values.text_as_a_collection": Difference(_PARTS),
+    "values.a_generator": Difference("An iterator is refused: whether it ends is not known, and it cannot be read again."),
+    "timers.timestamps_that_are_no_whole_numbers": Difference("A float is refused; PyFlink cuts its fraction off."),
     "values.numbers_that_are_too_large_wrap_around": Difference("A number that is out of its type's range is refused."),
     "asynchronous.side_outputs": Difference("PyFlink cannot make an asynchronous operator with a side output.", ["1", "2"]),
     "late_records.late_data_that_nobody_reads": Difference(

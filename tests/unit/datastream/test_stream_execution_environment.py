@@ -225,8 +225,8 @@ def test_from_collection_always_runs_in_one_subtask(env: StreamExecutionEnvironm
         stream.set_parallelism(2)
 
 
-def test_from_collection_takes_any_iterable_also_an_empty_one(env: StreamExecutionEnvironment) -> None:
-    collections: tuple[Any, ...] = ([], (), {1, 2}, {"a": 1}.items(), range(3), (number for number in range(3)))
+def test_from_collection_takes_any_collection_also_an_empty_one(env: StreamExecutionEnvironment) -> None:
+    collections: tuple[Any, ...] = ([], (), {1, 2}, {"a": 1}.items(), range(3))
     for collection in collections:
         env.from_collection(collection)
     assert env.from_collection([], Types.INT()).get_type() == Types.INT()

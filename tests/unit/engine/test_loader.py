@@ -35,7 +35,7 @@ def parameters(function: Callable[..., Any]) -> list[str]:
 def test_the_factory_of_each_entry_makes_an_engine(record: EngineRecord) -> None:
     engine = loader.create_engine(configuration(record.name), ManualClock(), random_id)
     calls = [name for name, call in vars(Engine).items() if inspect.isfunction(call) and not name.startswith("_")]
-    assert sorted(calls) == ["close", "interrupt", "run_attempt", "scratch_root"]
+    assert sorted(calls) == ["busy_operators", "close", "interrupt", "run_attempt", "scratch_root"]
     for name in calls:
         assert parameters(getattr(engine, name)) == parameters(getattr(Engine, name))[1:]
     engine.close()

@@ -91,7 +91,7 @@ def test_splits_of_a_checkpoint_are_handed_out_first_and_in_their_order() -> Non
 @pytest.mark.parametrize("restart_readers", [False, True])
 def test_collection_is_emitted_in_order_by_one_reader(restart_readers: bool) -> None:
     values = ["a", None, 1, ("b", 2), [3], {"c": 4}]
-    run = SourceRun(CollectionSource(iter(values)), parallelism=2, credit=2, restart_readers=restart_readers)
+    run = SourceRun(CollectionSource(values), parallelism=2, credit=2, restart_readers=restart_readers)
     assert run.by_subtask() == {0: values, 1: []}
 
 
