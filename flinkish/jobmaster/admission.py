@@ -31,7 +31,8 @@ _INITIAL_CREDIT = 10_000
 _LEAST_CREDIT = 16
 #: Maximum factor by which the credit changes after one epoch, because single epochs are noisy (garbage collection, a first call).
 _STEP = 4
-#: Maximum factor of growth after an epoch that took half of its target or more: one small step shows whether the model is wrong.
+#: Maximum factor of growth after an epoch that took half of its target or more, unless most of that was the fixed cost: one small
+#: step shows whether the model is wrong.
 _SMALL_STEP = 2
 #: Number of epochs that the model is fitted to. In simulations (see tests/unit/jobmaster/test_admission.py), 8 epochs followed
 #: noise, and 24 adapted slowly to changed costs.
@@ -173,7 +174,9 @@ class Admission:
         budget = max(settings.target_duration - model.fixed_ms, model.fixed_ms)
         affordable = budget > model.marginal_ms * settings.max_records
         wanted = settings.max_records if affordable else int(budget / model.marginal_ms)
-        step = _STEP if cost.elapsed_ms < settings.target_duration / 2 else _SMALL_STEP
+        # Where fixed costs are at least half of an epoch, four times the records make it at most two and a half times as long.
+        mostly_fixed = model.measured and cost.elapsed_ms <= 2 * model.fixed_ms
+        step = _STEP if mostly_fixed or cost.elapsed_ms < settings.target_duration / 2 else _SMALL_STEP
         bounded = max(credit // _STEP, min(credit * step, wanted))
         if bounded <= _LEAST_CREDIT and not model.measured and len(self._seen) >= _LATEST:
             bounded = 2 * _LEAST_CREDIT

@@ -287,3 +287,14 @@ def test_first_epochs_keep_within_the_bound_of_bytes() -> None:
     assert admission.credit == 10
     admission.observe(EpochCost(records=10, busy_ms=1, elapsed_ms=1, bytes=1_000))
     assert admission.credit == 10_000
+
+
+def test_a_job_whose_epochs_are_all_fixed_cost_soon_reads_as_much_as_it_may() -> None:
+    # A sink that takes 1.7 s for each epoch, however little is in it: the probe takes that for the cost of its records.
+    admission = Admission(SETTINGS)
+    read = epochs = 0
+    while read < 150_000:
+        read += admission.credit
+        epochs += 1
+        admission.observe(cost(admission.credit, busy=1_742 + 0.01 * admission.credit))
+    assert epochs <= 8
