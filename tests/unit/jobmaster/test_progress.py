@@ -125,8 +125,11 @@ def test_a_suspended_job_tells_from_where_it_goes_on(caplog: pytest.LogCaptureFi
 
 
 def test_a_job_without_checkpoints_does_not_claim_to_be_suspended(caplog: pytest.LogCaptureFixture) -> None:
+    def printing(env: StreamExecutionEnvironment, job: JobHarness) -> None:
+        env.from_source(job.source("orders", Types.LONG()), WatermarkStrategy.no_watermarks(), "Orders").print()
+
     caplog.set_level(logging.INFO, "flinkish.job")
-    with JobHarness(program, settings={"execution.checkpointing.interval": 0}) as job:
+    with JobHarness(printing, settings={"execution.checkpointing.interval": 0}) as job:
         job.client.stop_for_signal("SIGTERM")
         assert job.client.wait_released(20)
     assert lines_of(caplog)[-1].endswith(
