@@ -12,7 +12,7 @@ from deltalake import DeltaTable
 
 from flinkish.common import Configuration, Row, Types, WatermarkStrategy
 from flinkish.common.clock import SystemClock
-from flinkish.common.errors import ForeignCheckpointError, JobExecutionError, SinkError
+from flinkish.common.errors import ForeignCheckpointError, JobExecutionError, SinkError, TargetRefusedError
 from flinkish.common.ids import random_id
 from flinkish.common.serialization import SimpleStringSchema
 from flinkish.common.watermark_strategy import TimestampAssigner
@@ -31,6 +31,7 @@ from flinkish.datastream.connectors.kafka.committer import KafkaCommitter
 from flinkish.datastream.connectors.kafka.limits import batch_bytes
 from flinkish.datastream.connectors.kafka.sink_settings import KafkaCommittable, Message, digest_of
 from flinkish.datastream.connectors.kafka.staging import Staging
+from flinkish.program.refused_records import RefusedRecord, RefusedRecords
 from tests.conftest import MakeEnvironment
 from tests.kit.kafka_broker import Broker
 from tests.unit.docs.pages import PAGES_FOLDER, blocks
@@ -280,6 +281,36 @@ def encode(messages: Sequence[Message]) -> bytes:
 @pytest.fixture
 def commits(kafka: Broker, tmp_path: Path) -> Commits:
     return Commits(kafka, tmp_path, kafka.create_topic(1))
+
+
+class Kept(RefusedRecords):
+    def __init__(self) -> None:
+        self.records: list[RefusedRecord] = []
+
+    def put_aside(self, checkpoint_id: int, requests: Sequence[CommitRequest[Any]], records: Sequence[RefusedRecord]) -> None:
+        self.records += records
+
+
+def test_a_commit_writes_all_messages_but_those_that_the_brokers_refuse(kafka: Broker, tmp_path: Path) -> None:
+    commits = Commits(kafka, tmp_path, kafka.create_topic(1, max_message_bytes="2000"))
+    values = [f"{number}" for number in range(101)]
+    poisoned = [*values[:30], "x" * 3000, *values[30:60], *["y" * 3000] * 6, *values[60:]]
+    committer = commits.committer()
+    with pytest.raises(TargetRefusedError, match=r"pipeline\.dead-letters\.dir"):
+        committer.commit(1, commits.requests(*poisoned))
+    assert kafka.values(commits.topic) == []
+    committer.close()
+
+    restored = commits.restored(1)
+    restored.refused_records = kept = Kept()
+    restored.commit(1, commits.requests(*poisoned))
+    restored.commit(1, commits.requests(*poisoned))
+    restored.commit(2, commits.requests("last"))
+
+    assert kafka.values(commits.topic) == [*values, "last"]
+    assert [(record.topic, record.raw) for record in kept.records] == [
+        (commits.topic, letter.encode() * 3000) for letter in "xyyyyyy"
+    ]
 
 
 def test_a_commit_that_comes_again_has_no_effect(kafka: Broker, commits: Commits) -> None:

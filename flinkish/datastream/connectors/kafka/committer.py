@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import hashlib
 import logging
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import PurePath
 from typing import Any, Final
 
@@ -19,13 +20,14 @@ import msgspec
 
 from flinkish.common.clock import Clock
 from flinkish.common.configuration import Configuration
-from flinkish.common.errors import ForeignCheckpointError, SinkError, TargetRefusedError
+from flinkish.common.errors import ForeignCheckpointError, RecordRefusedError, SinkError, TargetRefusedError
 from flinkish.common.files.schemes import root_of
 from flinkish.datastream.connectors.kafka import client
 from flinkish.datastream.connectors.kafka.limits import TopicLimits, ask
 from flinkish.datastream.connectors.kafka.sink_settings import WHO, KafkaCommittable, KafkaSinkSettings, Message, digest_of
 from flinkish.datastream.connectors.kafka.staging import Staging, read, remove_staged
 from flinkish.datastream.connectors.kafka.writers import produce
+from flinkish.program.refused_records import RefusedRecord
 from flinkish.program.sinks import END_OF_INPUT_CHECKPOINT, CommitRequest, Committer, RestoredCheckpoint, checkpoint_name
 
 _log = logging.getLogger("flinkish.kafka")
@@ -118,7 +120,10 @@ class KafkaCommitter(Committer[KafkaCommittable]):
                 self._check_age(checkpoint_id, requests)
             topic = next((message[0] for message in _messages(requests)), "")
             marker = _Marker(checkpoint=checkpoint_id, digest=digest)
-            self._write(marker, _messages(requests), topic, application)
+            try:
+                self._write(marker, requests, topic, application)
+            except TargetRefusedError:
+                self._write_without_refused(marker, requests, topic, application)
         if application not in self._origins:
             self._origins = ()
         self._clean(checkpoint_id, requests, lineage, uid)
@@ -193,8 +198,11 @@ class KafkaCommitter(Committer[KafkaCommittable]):
 
     # -- writing -------------------------------------------------------------------------------------------------------------
 
-    def _begin(self, uid: str) -> None:
-        """Make the producer; from then on, committers of earlier attempts cannot write."""
+    def _begin(self, uid: str, *, alone: bool = False) -> None:
+        """Make the producer; from then on, committers of earlier attempts cannot write.
+
+        `alone`: it sends each message in a batch of its own, because brokers take or refuse whole batches.
+        """
         if self._producer is not None:
             return
         topic = self._settings.serializer._topic
@@ -206,6 +214,8 @@ class KafkaCommitter(Committer[KafkaCommittable]):
         if self._limits is not None and self._limits.batch_bytes is not None:
             # A larger batch is refused, even if each of its messages would be taken.
             configuration["batch.size"] = str(min(self._limits.batch_bytes, self._settings.batch_size))
+        if alone:
+            configuration["batch.num.messages"] = "1"
         producer = client.make_producer(configuration, WHO)
         self._retrying("its transactions cannot be used", lambda: producer.init_transactions(_RETRY))
         self._producer = producer
@@ -214,20 +224,87 @@ class KafkaCommitter(Committer[KafkaCommittable]):
         if error is not None and self._error is None and error.name() not in ("_PURGE_QUEUE", "_PURGE_INFLIGHT"):
             self._error = (error, message.topic())
 
-    def _write(self, marker: _Marker, messages: Iterable[Message], topic: str, application: str) -> None:
-        """Write messages and the marker, which `topic` carries; without a topic there is nothing to write."""
+    def _write_without_refused(
+        self, marker: _Marker, requests: Sequence[CommitRequest[KafkaCommittable]], topic: str, application: str
+    ) -> None:
+        """Put the messages aside that the brokers refuse, and write the others.
+
+        A refusal ends its transaction, so there is one transaction for each few refused messages, until one succeeds.
+        """
+        refused: dict[int, str] = {}
+        while True:
+            known = len(refused)
+            self._begin(requests[0].sink_uid, alone=True)
+            try:
+                self._write(marker, requests, topic, application, refused)
+            except TargetRefusedError:
+                if len(refused) > known:
+                    continue
+                raise
+            finally:
+                self._producer = None  # the next commit sends batches again
+            return
+
+    def _put_aside(
+        self, checkpoint_id: int, requests: Sequence[CommitRequest[KafkaCommittable]], refused: dict[int, str]
+    ) -> None:
+        while self._error is None and self._producer.flush(_RETRY):
+            pass  # which messages are refused must be known first
+        if self._error is not None or not refused:
+            return
+        records = [
+            RefusedRecord(
+                reason=refused[index],
+                subtask=request.subtask_index,
+                raw=value,
+                topic=topic,
+                key=key,
+                headers=None if headers is None else tuple(headers),
+                timestamp=time if time >= 0 else None,
+            )
+            for index, (request, (topic, _, key, value, time, headers)) in enumerate(_messages_of(requests))
+            if index in refused
+        ]
+        self.refused_records.put_aside(checkpoint_id, requests, records)
+
+    def _note_refusal(self, refused: dict[int, str], index: int, error: Any, message: Any) -> None:
+        if error is not None and client.is_refusal(error):
+            refused[index] = client.text_of(error)
+        self._report(error, message)
+
+    def _write(
+        self,
+        marker: _Marker,
+        requests: Sequence[CommitRequest[KafkaCommittable]],
+        topic: str,
+        application: str,
+        refused: dict[int, str] | None = None,
+    ) -> None:
+        """Write messages and the marker, which `topic` carries; without a topic there is nothing to write.
+
+        `refused`: the messages to put aside, by their number, with the reason; refusals of others are noted there. None: the
+        messages travel in batches, in which a refusal says nothing about single messages.
+        """
         producer, kafka, self._error = self._producer, self._kafka, None
         # A job that was started from another job's savepoint also moves that job's marker: a second start from the savepoint
         # then finds a marker that is ahead of it.
         origins = () if application in self._origins else self._origins
         try:
             producer.begin_transaction()
-            for count, message in enumerate(messages, 1):
-                produce(producer, message, kafka)
-                if count % _LOOK_EVERY == 0:
+            for index, (_, message) in enumerate(_messages_of(requests)):
+                if refused is None:
+                    produce(producer, message, kafka)
+                elif index not in refused:
+                    try:
+                        produce(producer, message, kafka, partial(self._note_refusal, refused, index))
+                    except RecordRefusedError as error:
+                        refused[index] = str(error)
+                if index % _LOOK_EVERY == 0:
                     producer.poll(0)
                     if self._error is not None:
                         break
+            if refused is not None:
+                self._put_aside(marker.checkpoint, requests, refused)
             if self._error is None and topic:
                 for name in (application, *origins):
                     self._send_marker(name, topic, marker)
@@ -337,15 +414,21 @@ class KafkaCommitter(Committer[KafkaCommittable]):
 
 
 def _messages(requests: Sequence[CommitRequest[KafkaCommittable]]) -> Iterator[Message]:
+    return (message for _, message in _messages_of(requests))
+
+
+def _messages_of(
+    requests: Sequence[CommitRequest[KafkaCommittable]],
+) -> Iterator[tuple[CommitRequest[KafkaCommittable], Message]]:
     decoder = msgspec.msgpack.Decoder(list[Message])
     for request in requests:
         committable = request.committable
         for file in committable.files:
             assert committable.root is not None
             for chunk in read(root_of(committable.root), file):
-                yield from decoder.decode(chunk)
+                yield from ((request, message) for message in decoder.decode(chunk))
         for chunk in committable.chunks:
-            yield from decoder.decode(chunk)
+            yield from ((request, message) for message in decoder.decode(chunk))
 
 
 def _roots(requests: Sequence[CommitRequest[KafkaCommittable]]) -> list[PurePath]:

@@ -126,10 +126,10 @@ def _checked_headers(headers: Any, topic: str) -> list[tuple[str, bytes | None]]
     return result
 
 
-def produce(producer: Any, message: Message, kafka: Any) -> None:
+def produce(producer: Any, message: Message, kafka: Any, on_delivery: Callable[[Any, Any], None] | None = None) -> None:
     """Give a message to a producer, waiting for room in its queue; raises SinkError if the producer does not take it.
 
-    It is RecordRefusedError if the producer would never take it.
+    It is RecordRefusedError if the producer would never take it. `on_delivery` replaces the producer's own callback.
     """
     topic, partition, key, value, time, headers = message
     more: dict[str, Any] = {}
@@ -139,6 +139,8 @@ def produce(producer: Any, message: Message, kafka: Any) -> None:
         more["timestamp"] = max(1, time)  # 0 would be the time of writing
     if headers:
         more["headers"] = headers
+    if on_delivery is not None:
+        more["on_delivery"] = on_delivery
     while True:
         try:
             producer.produce(topic, value, key, **more)
