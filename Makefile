@@ -26,12 +26,9 @@ FLINK_PYTHON_JARS := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/flinkish/flink-pytho
 # Spark's own Kafka source for the tests; tests/kit/spark_kafka.py looks for it there. The version is that of pyspark in setup.cfg.
 SPARK_KAFKA_JARS := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/flinkish/spark-kafka-4.2.0
 
-# ruff cannot read setup.cfg: its settings are here.
-RUFF_FORMAT := --isolated --target-version py311 --line-length 130
-RUFF_CHECK := $(RUFF_FORMAT) --select E,F,I,UP,B,SIM,RUF,C4,PIE,PT
 # House rules for flinkish/: each of clocks, random numbers and pickling is used in one module only (common/clock, ids, pickling).
 banned = $(foreach name,$(2),"$(name)".msg = "$(1)",)
-HOUSE_RULES := $(RUFF_FORMAT) --select TID251 \
+HOUSE_RULES := --isolated --target-version py311 --select TID251 \
 	--per-file-ignores 'flinkish/common/clock.py:TID251' \
 	--per-file-ignores 'flinkish/common/ids.py:TID251' \
 	--per-file-ignores 'flinkish/common/pickling.py:TID251' \
@@ -110,9 +107,9 @@ cluster-test: setup $(CLASSES) ## Kill parts of a standalone cluster and of YARN
 
 .PHONY: check
 check: $(INSTALLED) ## Lint, format, types, import rules, unit tests; under 2 minutes
-	$(BIN)/ruff check $(RUFF_CHECK) $(CODE)
+	$(BIN)/ruff check $(CODE)
 	@$(BIN)/ruff check $(HOUSE_RULES) flinkish
-	$(BIN)/ruff format $(RUFF_FORMAT) --check $(CODE)
+	$(BIN)/ruff format --check $(CODE)
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/python -m pytest tests/unit $(DOCTESTS) -q -n $(TEST_PROCESSES) --dist worksteal $(PYTEST_ARGS)
@@ -127,8 +124,8 @@ pictures: $(INSTALLED) ## Make the pictures of the server's page in docs/pages/i
 
 .PHONY: format
 format: $(INSTALLED) ## Format the code and apply ruff's fixes
-	$(BIN)/ruff check $(RUFF_CHECK) --fix $(CODE)
-	$(BIN)/ruff format $(RUFF_FORMAT) $(CODE)
+	$(BIN)/ruff check --fix $(CODE)
+	$(BIN)/ruff format $(CODE)
 
 .PHONY: setup
 setup: $(INSTALLED) ## Make the virtual environment, check for Java, fetch Delta's jars
