@@ -666,6 +666,9 @@ class CheckpointCoordinator:
     def _after_completion(self, pending: PendingCheckpoint, stored: StoredCheckpoint, record: CheckpointRecord) -> None:
         future = self._futures.pop(self._request_of.pop(pending.checkpoint_id), None)
         failure: CheckpointError | None = None
+        if self._history is not None and pending.export is None:
+            # Before the sinks commit: the checkpoint is complete even if that fails.
+            self._history.checkpoint_ended(record)
         try:
             if pending.kind.is_recovery_point:
                 faults.reach(faults.Point.SINKS_TO_COMMIT)
@@ -685,9 +688,10 @@ class CheckpointCoordinator:
             if future is not None:
                 future.set_exception(CheckpointError(f"checkpoint {pending.checkpoint_id} of job {self._job_id}: {_text(error)}"))
             raise
+        finally:
+            if self._history is not None and pending.export is not None:
+                self._history.checkpoint_ended(record)
         faults.reach(faults.Point.CHECKPOINT_ENDED)
-        if self._history is not None:
-            self._history.checkpoint_ended(record)
         with self._lock:
             self._storage.clean_up(tuple(self._pending))
         if future is not None and failure is not None:

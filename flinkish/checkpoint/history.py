@@ -1,7 +1,8 @@
 """A Delta table with the events of a job, for people: checkpoints, attempts, exceptions, metrics. It is not used for recovery.
 
-Notes are best effort: a failure to write them is logged and does not affect the job. They are buffered and written in batches,
-and old rows are removed from time to time, so that the table stays small however long the job runs.
+Notes are best effort: a failure to write them is logged and does not affect the job. They are written to the table in batches,
+and old rows are removed from time to time, so that the table stays small however long the job runs. The notes of the next batch
+wait in a file of the table's folder. If the process is killed, the job's next process writes them into the table.
 """
 
 from __future__ import annotations
@@ -10,17 +11,22 @@ import json
 import logging
 import threading
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path, PurePath
 from typing import Any
 
+import msgspec
 import pyarrow as pa
-from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, write_deltalake
+from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, Transaction, write_deltalake
+from deltalake.exceptions import TableNotFoundError
 
 from flinkish.checkpoint import paths
 from flinkish.checkpoint.statistics import CheckpointRecord
 from flinkish.common.clock import Clock
 from flinkish.common.delta_calls import panics_as_errors, rows_of
+from flinkish.common.errors import CorruptCheckpointError
+from flinkish.common.files.checkpoint_files import CheckpointFiles
 from flinkish.common.files.schemes import files_at
 from flinkish.common.ids import Generation
 
@@ -42,6 +48,9 @@ _BATCH_MS = 60_000
 #: After this many batches, the table is rewritten as one file with the newest rows.
 _BATCHES_PER_COMPACTION = 50
 _KEPT_ROWS = 100_000
+#: The file with the notes of the next batch; readers of the table ignore it because of its name.
+WAITING = "_waiting.json"
+_LARGEST_WAITING = 64 * 1024 * 1024
 _PROPERTIES = {"delta.logRetentionDuration": "interval 1 days", "delta.deletedFileRetentionDuration": "interval 1 hours"}
 
 
@@ -54,12 +63,41 @@ _DETAILS = tuple(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Note:
+class Note:
+    """A row of the table; `time` is milliseconds since the epoch."""
+
     time: int
+    generation: int
     event: str
     checkpoint_id: int | None
     message: str
     details: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Batch:
+    """Notes that one commit writes into the table; the commit's application transaction is (generation, number)."""
+
+    generation: int
+    number: int
+    notes: list[Note]
+
+
+def waiting_notes(files: CheckpointFiles, table: DeltaTable | None) -> list[Note]:
+    """Return the notes that wait in the file of a history; none that are in its table (None = there is no table) already.
+
+    Raises OSError or msgspec.MsgspecError if there is a file that cannot be read.
+    """
+    try:
+        batch = msgspec.json.decode(files.read(WAITING, limit=_LARGEST_WAITING), type=_Batch)
+    except FileNotFoundError:
+        return []
+    written = None if table is None else table.transaction_version(_application(batch.generation))
+    return batch.notes if written is None or written < batch.number else []
+
+
+def _application(generation: int) -> str:
+    return f"flinkish/history/{generation}"
 
 
 class JobHistory:
@@ -72,9 +110,13 @@ class JobHistory:
         self._generation = generation
         self._clock = clock
         self._lock = threading.Lock()
-        self._notes: list[_Note] = []
         self._last_write = clock.monotonic()
         self._batches = 0
+        self._notes: list[Note] = []
+        try:
+            self._notes = self._left_waiting()
+        except Exception:
+            _log.warning("The last notes of an earlier process about the job could not be read.", exc_info=True)
 
     @property
     def root(self) -> PurePath:
@@ -99,9 +141,17 @@ class JobHistory:
         with self._lock:
             text = json.dumps(details or {}, default=str, sort_keys=True)
             self._notes.append(
-                _Note(time=self._clock.wall_time(), event=event, checkpoint_id=checkpoint_id, message=message, details=text)
+                Note(
+                    time=self._clock.wall_time(),
+                    generation=self._generation,
+                    event=event,
+                    checkpoint_id=checkpoint_id,
+                    message=message,
+                    details=text,
+                )
             )
             due = len(self._notes) >= _BATCH or now - self._last_write >= _BATCH_MS
+            self._keep_waiting()
         if due:
             self.flush()
 
@@ -118,9 +168,30 @@ class JobHistory:
                 _log.warning("%d notes about the job could not be written to %s.", len(notes), self._root, exc_info=True)
 
     @panics_as_errors()
-    def _append(self, notes: list[_Note]) -> None:
-        rows = [{**asdict(note), "generation": self._generation} for note in notes]
-        table = pa.Table.from_pylist(rows, schema=_SCHEMA)
+    def _left_waiting(self) -> list[Note]:
+        """Return the notes that an earlier process, which was killed, has left."""
+        if not self._files.exists(WAITING):
+            return []
+        self._files.refuse_links(paths.LOG)
+        try:
+            table = DeltaTable(str(self._root), storage_options=self._options())
+        except TableNotFoundError:
+            table = None
+        return waiting_notes(self._files, table)
+
+    def _keep_waiting(self) -> None:
+        """Write the waiting notes to their file, for the case that the process is killed."""
+        batch = _Batch(generation=self._generation, number=self._batches, notes=self._notes)
+        try:
+            self._files.refuse_links()
+            self._files.make_root(sync=False)
+            self._files.replace(WAITING, msgspec.json.encode(batch), sync=False)
+        except (OSError, CorruptCheckpointError):
+            _log.debug("The waiting notes about the job could not be written to %s.", self._root, exc_info=True)
+
+    @panics_as_errors()
+    def _append(self, notes: list[Note]) -> None:
+        table = pa.Table.from_pylist([asdict(note) for note in notes], schema=_SCHEMA)
         self._files.refuse_links()
         if isinstance(self._root, Path):
             paths.check_log(self._root)
@@ -132,8 +203,11 @@ class JobHistory:
             name="flinkish history",
             configuration=_PROPERTIES,
             storage_options=self._options(),
+            commit_properties=CommitProperties(app_transactions=[Transaction(_application(self._generation), self._batches)]),
         )
         self._batches += 1
+        with suppress(FileNotFoundError):
+            self._files.remove(WAITING)
         if self._batches % _BATCHES_PER_COMPACTION == 0:
             self._compact()
 

@@ -7,10 +7,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import PurePath
 
+import msgspec
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError, TableNotFoundError
 
 from flinkish.checkpoint import paths
+from flinkish.checkpoint.history import WAITING, waiting_notes
 from flinkish.common.delta_calls import panics_as_errors, rows_of
 from flinkish.common.errors import ConfigurationError, CorruptCheckpointError
 from flinkish.common.files.schemes import files_at
@@ -41,7 +43,7 @@ def jobs_with_history(directory: str) -> list[str]:
     files = files_at(root)
     if not files.is_folder():
         raise ConfigurationError(f"{_KEY}: there is no folder {root}", hint="--dir names the folder of the checkpoints.")
-    return sorted(name for name in files.names() if files.is_folder(f"{name}/history/{paths.LOG}"))
+    return sorted(name for name in files.names() if any(files.exists(f"{name}/history/{each}") for each in (paths.LOG, WAITING)))
 
 
 @panics_as_errors()
@@ -51,13 +53,20 @@ def read_history(directory: str, job_id: str) -> Sequence[Event]:
     files = files_at(root)
     try:
         files.refuse_links(paths.LOG)
-        table = rows_of(DeltaTable(str(root), storage_options=dict(files.delta_options) or None), root)
-    except TableNotFoundError:
-        return ()
-    except (DeltaError, OSError) as error:
+        try:
+            table = DeltaTable(str(root), storage_options=dict(files.delta_options) or None)
+        except TableNotFoundError:
+            table = None
+        # First, as the writer may move these notes into the table in the meantime.
+        waiting = waiting_notes(files, table)
+        rows = None if table is None else rows_of(table, root)
+    except (DeltaError, OSError, msgspec.MsgspecError) as error:
         raise CorruptCheckpointError(f"the history {root} cannot be read: {error}") from error
-    rows = table.select(["time", "event", "checkpoint_id", "message"]).sort_by("time").to_pylist()
-    return [Event(_milliseconds(row["time"]), row["event"], row["checkpoint_id"], row["message"] or "") for row in rows]
+    found = [] if rows is None else rows.select(["time", "event", "checkpoint_id", "message"]).sort_by("time").to_pylist()
+    return [
+        *(Event(_milliseconds(row["time"]), row["event"], row["checkpoint_id"], row["message"] or "") for row in found),
+        *(Event(note.time, note.event, note.checkpoint_id, note.message) for note in waiting),
+    ]
 
 
 def _root(directory: str) -> PurePath:

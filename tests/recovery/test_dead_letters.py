@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 from deltalake import DeltaTable
 
+from flinkish.checkpoint.history_reader import jobs_with_history, read_history
 from tests.kit.seeds import chosen_seed
 from tests.kit.waiting import wait_until
 from tests.recovery import dead_letters_job
@@ -43,17 +44,26 @@ def assert_part(folder: Path, numbers: int) -> int:
     return len(found)
 
 
+def assert_whole_history(folder: Path, completed: int) -> None:
+    """The job's history has each completed checkpoint once, those before the kill as well."""
+    (job_id,) = jobs_with_history(str(folder / "checkpoints"))
+    events = read_history(str(folder / "checkpoints"), job_id)
+    ids = [event.checkpoint_id for event in events if event.event == "checkpoint completed"]
+    assert (len(ids), len(set(ids))) == (completed, completed)
+
+
 def test_dead_letters_of_a_job_killed_around_their_commit_are_there_once(tmp_path: Path) -> None:
     numbers = 1_000
     dead_letters_job.write_input(tmp_path / "input", numbers)
     arguments = ["--engine=local", f"--folder={tmp_path}"]
-    before = 0
+    before = completed = 0
     # Before the commit to the table, and after it.
     for parallelism, point in ((1, "P10"), (3, "P11")):
         fault = f"{point}:kill9:nth=3"
         options = [*arguments, f"--parallelism={parallelism}"]
         with running(*options, log=tmp_path / "log", fault=fault, script="dead_letters_job.py") as job:
             assert job.finish() == -9, job.output()
+        assert_whole_history(tmp_path, completed := completed + 3)
         found = assert_part(tmp_path, numbers)
         assert before < found < len(dead_letters_job.expected(numbers))
         before = found

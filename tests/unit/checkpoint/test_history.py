@@ -10,16 +10,18 @@ from deltalake import DeltaTable
 
 from flinkish.checkpoint import history
 from flinkish.checkpoint.history import JobHistory
+from flinkish.checkpoint.history_reader import jobs_with_history, read_history
 from flinkish.checkpoint.manifest import CheckpointKind
 from flinkish.checkpoint.statistics import CheckpointRecord, CheckpointStatus
 from flinkish.common.clock import ManualClock
+from flinkish.common.errors import CorruptCheckpointError
 from flinkish.common.ids import CheckpointId, Generation
 
 from .support import JOB
 
 
-def make_history(directory: Path, clock: ManualClock | None = None) -> JobHistory:
-    return JobHistory(directory, JOB, generation=Generation(3), clock=clock or ManualClock(5_000))
+def make_history(directory: Path, clock: ManualClock | None = None, *, generation: int = 3) -> JobHistory:
+    return JobHistory(directory, JOB, generation=Generation(generation), clock=clock or ManualClock(5_000))
 
 
 def rows(notes: JobHistory) -> list[dict[str, object]]:
@@ -58,10 +60,52 @@ def test_notes_are_written_in_batches(tmp_path: Path) -> None:
     clock = ManualClock(0)
     notes = make_history(tmp_path, clock)
     notes.note("first")
-    assert not notes.root.exists()
+    assert not DeltaTable.is_deltatable(str(notes.root))
     clock.advance(60_000)
     notes.note("second")
     assert len(rows(notes)) == 2
+
+
+def test_notes_of_a_process_that_was_killed_come_into_the_table_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    killed = make_history(tmp_path)
+    killed.note("in the table")
+    killed.flush()
+    killed.checkpoint_ended(record(1))
+    killed.checkpoint_ended(record(2))
+    expected = ["in the table", "checkpoint completed", "checkpoint completed"]
+    assert [event.event for event in read_history(str(tmp_path), JOB)] == expected
+    again = make_history(tmp_path, generation=4)
+    # Killed after the commit to the table, before the file is removed.
+    monkeypatch.setattr(again._files, "remove", lambda inside: None)
+    again.note("a new attempt")
+    again.flush()
+    make_history(tmp_path, generation=5).flush()
+    assert sorted((row["event"], row["generation"]) for row in rows(again)) == [
+        ("a new attempt", 4),
+        ("checkpoint completed", 3),
+        ("checkpoint completed", 3),
+        ("in the table", 3),
+    ]
+    assert sorted(event.event for event in read_history(str(tmp_path), JOB)) == sorted([*expected, "a new attempt"])
+
+
+def test_a_job_that_is_killed_before_the_first_batch_has_a_history(tmp_path: Path) -> None:
+    make_history(tmp_path).note("begun")
+    assert jobs_with_history(str(tmp_path)) == [JOB]
+    assert [event.event for event in read_history(str(tmp_path), JOB)] == ["begun"]
+
+
+def test_a_file_of_notes_that_cannot_be_read_harms_no_job(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    notes = make_history(tmp_path)
+    notes.note("lost")
+    (notes.root / history.WAITING).write_text("{")
+    with pytest.raises(CorruptCheckpointError, match="cannot be read"):
+        read_history(str(tmp_path), JOB)
+    after = make_history(tmp_path)
+    after.note("kept")
+    after.flush()
+    assert "could not be read" in caplog.text
+    assert [row["event"] for row in rows(after)] == ["kept"]
 
 
 def test_the_table_is_cut_down_from_time_to_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
