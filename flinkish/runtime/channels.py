@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from flinkish.common import pickling
 from flinkish.common.conversion import compiled, converter, integer_bounds, out_of_bounds, taking_apart
@@ -63,17 +63,6 @@ Emit = Callable[[Any, int | None], None]
 #: Emits a run of records without timestamps. The values are created lazily, one after the other: each one passes the chain, and
 #: is copied if it is mutable, before the next one is created.
 EmitRun = Callable[[Iterable[Any]], None]
-
-
-#: Takes an operator, its function and values; calls the function for each value and emits the results without timestamps.
-EmitMapped = Callable[[object, Callable[[Any], Any], Iterable[Any]], None]
-
-
-class EmitRows(NamedTuple):
-    """Functions that convert records to their declared row type and emit them."""
-
-    one: Emit
-    mapped: EmitMapped
 
 
 def targets_of(edge: JobEdge, plan: ExecutionPlan, sender: int) -> range:
@@ -212,9 +201,13 @@ class _RowChannel(Channel):
 
 
 class EdgeWriter:
-    """The sending side of an edge in one subtask: `emit` chooses the channel. There is a subclass for each partitioning."""
+    """The sending side of an edge in one subtask: `emit` chooses the channel. There is a subclass for each partitioning.
+
+    Records are emitted in two forms: one record with its timestamp, or a run of records without timestamps.
+    """
 
     emit: Emit
+    emit_run: EmitRun
     #: Whether the edge stays in this slot and level, so that elements are passed on without being cut into frames.
     local = False
     #: Whether nothing else refers to the incoming records, so that they are not copied. Set before the first record.
@@ -234,23 +227,23 @@ class EdgeWriter:
         self._sequence = 0
         keyed = edge.partitioner.partitioning is Partitioning.HASH
         self.channels = [Channel(index, keyed=keyed) for index in range(len(self._targets))]
+        self.emit_run = self._emit_each
 
     def take_over(self) -> None:
         """Declare that incoming records belong to this edge only: no other target gets them, and no user code has seen them."""
         self.owns = True
 
-    def emit_run(self, values: Iterable[Any]) -> None:
-        """Emit a run of records without timestamps."""
+    def _emit_each(self, values: Iterable[Any]) -> None:
         emit = self.emit
         for value in values:
             emit(value, None)
 
-    def emitting_rows(self, type_info: TypeInformation) -> EmitRows | None:
-        """Return functions that convert rows to their declared type and emit them in one step; None if the edge has none.
+    def convert(self, type_info: TypeInformation) -> bool:
+        """Convert all later records to their declared type, in one step with emitting them; return False if the edge cannot.
 
-        After this call they are the only way to emit. An edge has them only if it owns its records.
+        An edge can only if it owns its records.
         """
-        return None
+        return False
 
     def functions(self) -> list[Function]:
         """Return the user's KeySelector and Partitioner objects, to be opened and closed with the operators."""
@@ -415,7 +408,7 @@ class _HashWriter(EdgeWriter):
         select = edge.partitioner.key_selector
         assert select is not None
         self._select = select if key_type is None or is_stored_as_given(key_type) else self._declared(select)
-        self.emit = self._emitter(isolate)
+        self.emit, self.emit_run = self._emitter(isolate), self._emit_keyed
 
     def take_over(self) -> None:
         super().take_over()
@@ -446,11 +439,11 @@ class _HashWriter(EdgeWriter):
 
         return emit
 
-    def emitting_rows(self, type_info: TypeInformation) -> EmitRows | None:
+    def convert(self, type_info: TypeInformation) -> bool:
         # The functions are generated, with type checks and columns inlined. `emit_slowly` handles all other records: rows with
         # positional values, rows of other kinds than INSERT, None, and values that need a conversion.
         if not isinstance(type_info, RowTypeInfo) or not self.owns:
-            return None
+            return False
         fields = type_info.field_names
         select, located, locate, look, as_key = self._select, self._located, self._locate, self._look, self._as_key
         convert = converter(type_info)
@@ -494,19 +487,17 @@ class _HashWriter(EdgeWriter):
         one = taking_apart(type_info, appended("timestamp", "return"), scope, key_field)
         run = taking_apart(type_info, appended(None, "continue"), scope, key_field)
         if one is None or run is None:
-            return None
+            return False
         self.channels = [*channels]
         located.of_field(channels, None if key_field is None else type_info.field_types[key_field])
         lines = ["def emit(value, timestamp):", *[f"    {line}" for line in one], "    emit_slowly(value, timestamp)"]
-        # `self` is the operator whose function is called: errors are traced to it.
-        lines += ["def emit_mapped(self, function, values):", "    for record in values:", "        value = function(record)"]
-        lines += [*[f"        {line}" for line in run], "        emit_slowly(value, None)"]
-        lines += ["    for channel in channels:", "        channel.pad()"]
-        emit = compiled(lines, scope, "emit")
-        emit_mapped: EmitMapped = scope["emit_mapped"]
-        return EmitRows(emit, emit_mapped)
+        lines += ["def emit_run(values):", "    for value in values:", *[f"        {line}" for line in run]]
+        lines += ["        emit_slowly(value, None)", "    for channel in channels:", "        channel.pad()"]
+        self.emit = compiled(lines, scope, "emit")
+        self.emit_run = scope["emit_run"]
+        return True
 
-    def emit_run(self, values: Iterable[Any]) -> None:
+    def _emit_keyed(self, values: Iterable[Any]) -> None:
         select, located, locate, look, as_key = self._select, self._located, self._locate, self._look, self._as_key
         owns = self.owns
         for value in values:

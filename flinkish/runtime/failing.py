@@ -8,7 +8,7 @@ from __future__ import annotations
 import reprlib
 from collections.abc import Mapping
 from dataclasses import dataclass
-from types import FrameType
+from types import FrameType, GeneratorType
 from typing import Any
 
 from flinkish.common.conversion import COMPILED
@@ -42,7 +42,7 @@ _WITHOUT_RECORD: Mapping[str, str] = {
 }
 #: Functions, by module, that process a record in a variable `value` and whose `self` is not an operator.
 _HELPERS = {
-    "flinkish.runtime.channels": ("emit", "emit_run", "emit_slowly"),
+    "flinkish.runtime.channels": ("emit", "emit_run", "_emit_each", "_emit_keyed", "emit_slowly"),
     "flinkish.runtime.operators.source": ("collect",),
     "flinkish.runtime.operators.co": ("process_run",),
 }
@@ -76,12 +76,13 @@ def failing(error: BaseException) -> Failing:
             if candidate is not operator:
                 operator, at = candidate, "No record: none was being processed."
             at = own = _at(code.co_name, scope) or at
-            if code.co_name == "emit_mapped" and trace.tb_lineno > code.co_firstlineno + 2:  # behind the call of the function
-                at = _on_its_way(scope["value"])
         elif function == "emit_slowly" and code.co_filename == COMPILED:
             at = own  # the operator returned a value of another type than declared
         elif code.co_name in _HELPERS.get(module, ()) and "value" in scope:
             at = _on_its_way(scope["value"]) if module == "flinkish.runtime.channels" else _record(scope["value"])
+            values = scope.get("values")
+            if isinstance(values, GeneratorType) and values.gi_frame is not None:  # the operator is suspended in it
+                own = _at("", values.gi_frame.f_locals) or own
         function = code.co_name
         trace = trace.tb_next
     return Failing(operator=operator, at=at)

@@ -201,12 +201,12 @@ class VertexTask:
             for tag, target in targets:
                 readers.setdefault(tag.tag_id if tag else None, []).append(target)
             main = readers.pop(None)
-            emitting_rows = None
+            converts = False
             if len(main) == 1 and operator.makes_new():
                 main[0].take_over()
-                emitting_rows = main[0].emitting_rows if isinstance(main[0], EdgeWriter) else None
+                converts = isinstance(main[0], EdgeWriter) and main[0].convert(operator.node.output_type)
             side = {tag: [emit for emit, _ in _emits(of_tag)] for tag, of_tag in readers.items() if tag is not None}
-            operator.connect(Output(_emits(main), side, [target for _, target in targets], emitting_rows))
+            operator.connect(Output(_emits(main), side, [target for _, target in targets], converts=converts))
 
     def _restore_watermarks(self) -> None:
         """Continue from the watermarks of the epoch before or, in a restored job, from the least one in the checkpoint."""

@@ -189,7 +189,7 @@ class AsyncWaitOperator(FunctionOperator[AsyncWaitConfig]):
             queue.add(call)
             submit(call)
 
-        self.process = process  # type: ignore[method-assign]
+        self.process = process
 
     def _take(self) -> None:
         """Emit the results of returned calls that may be emitted."""

@@ -21,7 +21,7 @@ from flinkish.datastream.output_tag import OutputTag
 from flinkish.graph.stream_graph import StreamNode
 from flinkish.metrics import MetricGroup
 from flinkish.program.dead_letters import DeadLetters
-from flinkish.runtime.channels import Emit, EmitRows, EmitRun
+from flinkish.runtime.channels import Emit, EmitRun
 from flinkish.runtime.elements import Records
 from flinkish.runtime.event_loop import EventLoop
 from flinkish.runtime.protocol import MAX_WATERMARK, MIN_WATERMARK, Barrier
@@ -109,18 +109,16 @@ class Output:
         main: list[tuple[Emit, EmitRun]],
         side: Mapping[str, list[Emit]],
         control: list[Any],
-        emitting_rows: Callable[[TypeInformation], EmitRows | None] | None = None,
+        *,
+        converts: bool = False,
     ) -> None:
         self.main = _fan_out([emit for emit, _ in main])
         self.main_run = main[0][1] if len(main) == 1 else _run_by(self.main)
         self.side = {tag: _fan_out(emits) for tag, emits in side.items()}
         #: Chained operators and edge writers, each once; they have watermark(), status() and end_of_input().
         self._control = control
-        self._emitting_rows = emitting_rows
-
-    def emitting_rows(self, type_info: TypeInformation) -> EmitRows | None:
-        """Return the edge's functions that convert and emit rows, which are then the only way to emit; None if it has none."""
-        return self._emitting_rows(type_info) if self._emitting_rows else None
+        #: Whether the main output is an edge that converts records to the operator's declared type.
+        self.converts = converts
 
     def watermark(self, timestamp: int) -> None:
         for target in self._control:
@@ -172,8 +170,10 @@ def converting(emit: Emit, type_info: TypeInformation) -> Emit:
 class Operator:
     """One operator of a chain in one subtask.
 
-    `connect` may set `process`, the hot path, to a closure, which saves attribute look-ups; such a closure has a variable `self`,
-    so that an error can be traced to the operator.
+    Records come and go in two forms: one record with its timestamp (`process`, `emit`), or a run of records without timestamps
+    (`process_run`, `emit_run`). An operator with one input has `process`, the hot path, as a method or as a closure set by
+    `connect`, which saves attribute look-ups; such a closure has a variable `self`, so that an error is traced to the operator.
+    It overrides `process_run` where a run can be faster than its records one by one.
 
     Life cycle: constructor, `connect`, `open`, then epochs (`begin_epoch`, records and control elements, `end_epoch`), `finish`
     when the input has ended, `close`. Restored state is available from the constructor on; there is no separate restore method.
@@ -196,17 +196,11 @@ class Operator:
     #: Whether records are passed on unchanged, so that their type has been checked upstream.
     passes_through = False
 
-    #: Not None if the edge converts rows; then all records are emitted by it or by `emit`, none by `output.main`.
-    emit_rows: EmitRows | None = None
-
     def connect(self, output: Output) -> None:
         """Set the output; the operators after this one are already connected."""
         self.output = output
-        if self.passes_through:
-            self.emit = output.main
-        else:
-            self.emit_rows = output.emitting_rows(self.node.output_type)
-            self.emit = self.emit_rows.one if self.emit_rows else converting(output.main, self.node.output_type)
+        unchanged = self.passes_through or output.converts
+        self.emit = output.main if unchanged else converting(output.main, self.node.output_type)
         self.emit_run = output.main_run if self.emit is output.main else _run_by(self.emit)
 
     def take_over(self) -> None:
@@ -221,9 +215,8 @@ class Operator:
 
     # -- records -------------------------------------------------------------------------------------------------------------
 
-    def process(self, value: Any, timestamp: int | None) -> None:
-        """Process one record of the only input; the hot path."""
-        raise NotImplementedError(f"{type(self).__name__} has two inputs")
+    #: Processes one record of the only input; operators with two inputs have `process_records` only.
+    process: Emit
 
     def process_run(self, values: Iterable[Any]) -> None:
         """Process records of the only input that have no timestamps: like `process` for each, but faster."""

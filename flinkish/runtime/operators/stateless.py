@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from types import GeneratorType
 from typing import Any
 
@@ -20,11 +20,17 @@ from flinkish.runtime.operators.function import FunctionOperator
 from flinkish.runtime.operators.results import ResultsCheck, results_emitter, tagged_emit
 
 
+def _unconverted(self: object, function: Callable[[Any], Any], values: Iterable[Any]) -> Iterator[Any]:
+    """Like a function made by `mapping`, but the edge converts the results."""
+    for record in values:
+        yield function(record)
+
+
 class MapOperator(FunctionOperator[MapConfig]):
     def connect(self, output: Output) -> None:
         super().connect(output)
         emit, function = output.main, self.function
-        convert = converter(self.node.output_type)
+        convert = None if output.converts else converter(self.node.output_type)
         if output.side:
             emit, convert = tagged_emit(self), None
         what = f"map of {self.node.name!r} must return a record"
@@ -39,22 +45,12 @@ class MapOperator(FunctionOperator[MapConfig]):
         def process_and_convert(value: Any, timestamp: int | None, self: MapOperator = self) -> None:
             emit(convert(function.map(value)), timestamp)  # type: ignore[misc]
 
-        emit_converted = self.emit
-
-        def process_row(value: Any, timestamp: int | None, self: MapOperator = self) -> None:
-            emit_converted(function.map(value), timestamp)
-
-        if self.emit_rows is not None and not output.side:
-            self.process = process_row  # type: ignore[method-assign]
-        else:
-            self.process = process if convert is None else process_and_convert  # type: ignore[method-assign]
-        self._mapping = mapping(self.node.output_type, what)
+        self.process = process if convert is None else process_and_convert
+        self._mapping = _unconverted if output.converts else mapping(self.node.output_type, what)
 
     def process_run(self, values: Iterable[Any]) -> None:
         if self.output.side:
             super().process_run(values)
-        elif self.emit_rows is not None:
-            self.emit_rows.mapped(self, self.function.map, values)
         else:
             self.output.main_run(self._mapping(self, self.function.map, values))
 
@@ -97,7 +93,7 @@ class FilterOperator(FunctionOperator[FilterConfig]):
             if function.filter(value):
                 emit(value, timestamp)
 
-        self.process = process  # type: ignore[method-assign]
+        self.process = process
 
 
 class ProcessOperator(FunctionOperator[ProcessConfig]):

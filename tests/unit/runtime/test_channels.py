@@ -20,7 +20,7 @@ from flinkish.graph.stream_graph import NodeId, StreamNode
 from flinkish.program.operators import OperatorConfig
 from flinkish.program.transformations import ChainingStrategy, Partitioner, Partitioning
 from flinkish.runtime import channels
-from flinkish.runtime.channels import EdgeWriter, EmitRows, decode, edge_writer, senders_of, targets_of
+from flinkish.runtime.channels import EdgeWriter, decode, edge_writer, senders_of, targets_of
 from flinkish.runtime.elements import EndOfInput, Records, Watermark
 from flinkish.runtime.key_groups import as_key, key_group, subtask_of_group
 
@@ -154,12 +154,11 @@ OF_SHOPS = [
 ]
 
 
-def row_writer(select: Callable[[Row], Any]) -> tuple[EdgeWriter, EmitRows]:
+def row_writer(select: Callable[[Row], Any]) -> EdgeWriter:
     made = writer(Partitioning.HASH, receivers=1, key_selector=select)
     made.take_over()
-    emit_rows = made.emitting_rows(SHOPS)
-    assert emit_rows is not None
-    return made, emit_rows
+    assert made.convert(SHOPS)
+    return made
 
 
 def received(made: EdgeWriter) -> list[tuple[Any, int | None, Any]]:
@@ -180,17 +179,17 @@ def received(made: EdgeWriter) -> list[tuple[Any, int | None, Any]]:
 def test_rows_are_converted_by_the_edge_as_by_the_converter_before_it(select: Callable[[Row], Any]) -> None:
     convert = converter(SHOPS)
     assert convert is not None
-    made, emit_rows = row_writer(select)
+    made = row_writer(select)
     plain = writer(Partitioning.HASH, receivers=1, key_selector=select)
     for timestamp, row in enumerate(OF_SHOPS):
-        emit_rows.one(copy.copy(row), timestamp if timestamp % 3 else None)
-        emit_rows.one(Row(**row.as_dict()) if row.get_field_names() else copy.copy(row), None)
+        made.emit(copy.copy(row), timestamp if timestamp % 3 else None)
+        made.emit(Row(**row.as_dict()) if row.get_field_names() else copy.copy(row), None)
         plain.emit(convert(row), timestamp if timestamp % 3 else None)
         plain.emit(convert(Row(**row.as_dict()) if row.get_field_names() else row), None)
-    emit_rows.mapped(None, copy.copy, OF_SHOPS)
+    made.emit_run(map(copy.copy, OF_SHOPS))
     for row in OF_SHOPS:
         plain.emit(convert(row), None)
-    emit_rows.one(OF_SHOPS[0], 99)
+    made.emit(OF_SHOPS[0], 99)
     plain.emit(convert(OF_SHOPS[0]), 99)
     found, expected = received(made), received(plain)
     assert found == expected
@@ -201,9 +200,9 @@ def test_rows_are_converted_by_the_edge_as_by_the_converter_before_it(select: Ca
 
 
 def test_none_of_a_row_type_goes_by_the_edge_too() -> None:
-    made, emit_rows = row_writer(lambda row: row and row.shop)
+    made = row_writer(lambda row: row and row.shop)
     for value in (None, OF_SHOPS[0], None):
-        emit_rows.one(value, 5)
+        made.emit(value, 5)
     assert received(made) == [(None, 5, None), (OF_SHOPS[0], 5, "a"), (None, 5, None)]
 
 
@@ -218,29 +217,29 @@ def test_none_of_a_row_type_goes_by_the_edge_too() -> None:
     ],
 )
 def test_a_row_of_another_type_is_refused_by_the_edge(wrong: Any) -> None:
-    _, emit_rows = row_writer(lambda row: row.shop)
+    made = row_writer(lambda row: row.shop)
     with pytest.raises(TypeMismatchError, match="does not have its declared type"):
-        emit_rows.one(wrong, None)
+        made.emit(wrong, None)
     with pytest.raises(TypeMismatchError, match="does not have its declared type"):
-        emit_rows.mapped(None, lambda value: value, [wrong])
+        made.emit_run([wrong])
 
 
 def test_a_key_out_of_the_bounds_of_its_field_is_refused_by_the_edge_also_after_others() -> None:
-    _, emit_rows = row_writer(lambda row: row["count"])
+    made = row_writer(lambda row: row["count"])
     for count in (2**31 - 1, -(2**31), 5):
-        emit_rows.one(Row(shop="a", count=count, price=1.0), None)
+        made.emit(Row(shop="a", count=count, price=1.0), None)
     for wrong in (2**31, -(2**31) - 1, 2**64 + 5):
         with pytest.raises(TypeMismatchError, match="does not have its declared type"):
-            emit_rows.one(Row(shop="a", count=wrong, price=1.0), None)
+            made.emit(Row(shop="a", count=wrong, price=1.0), None)
         with pytest.raises(TypeMismatchError, match="does not have its declared type"):
-            emit_rows.mapped(None, lambda value: value, [Row(shop="a", count=wrong, price=1.0)])
+            made.emit_run([Row(shop="a", count=wrong, price=1.0)])
 
 
 def test_a_row_that_the_function_keeps_does_not_change_what_was_sent() -> None:
-    made, emit_rows = row_writer(lambda row: row.shop)
+    made = row_writer(lambda row: row.shop)
     kept = [Row(shop="a", count=1, price=1.0), Row("a", 2, 2.0), Row.of_kind(RowKind.DELETE, "a", 3, 3.0)]
     for row in kept:
-        emit_rows.one(row, None)
+        made.emit(row, None)
         row[1] = 9
     assert [value[1] for value, _, _ in received(made)] == [1, 2, 3]
     assert [row[1] for row in kept] == [9, 9, 9]
@@ -248,9 +247,9 @@ def test_a_row_that_the_function_keeps_does_not_change_what_was_sent() -> None:
 
 def test_rows_of_any_kind_are_cut_into_frames() -> None:
     for kind in (RowKind.INSERT, RowKind.DELETE):
-        made, emit_rows = row_writer(lambda row: row.shop)
+        made = row_writer(lambda row: row.shop)
         for number in range(2_500):
-            emit_rows.one(Row.of_kind(kind, shop="a", count=number, price=1.0), None)
+            made.emit(Row.of_kind(kind, shop="a", count=number, price=1.0), None)
         assert made.outflow() > 2_500
         frames = made.frames()
         assert len(frames) > 1
@@ -260,12 +259,12 @@ def test_rows_of_any_kind_are_cut_into_frames() -> None:
 
 @pytest.mark.parametrize("rows", [False, True])
 def test_what_was_emitted_counts_also_behind_a_watermark(rows: bool) -> None:
-    made, emit_rows = row_writer(lambda row: row.shop)
+    made = row_writer(lambda row: row.shop)
     if not rows:
         made = writer(Partitioning.HASH, key_selector=lambda row: row[0])
     for number in range(50):
         if rows:
-            emit_rows.one(Row(shop="a", count=number, price=1.0), None)
+            made.emit(Row(shop="a", count=number, price=1.0), None)
         else:
             made.emit("a", None)
     before = made.outflow()
@@ -282,10 +281,10 @@ def test_what_was_emitted_counts_also_behind_a_watermark(rows: bool) -> None:
 
 def test_rows_with_fields_that_only_the_converter_can_check_have_no_way_of_their_own() -> None:
     made = writer(Partitioning.HASH, key_selector=lambda row: row[0])
-    assert made.emitting_rows(SHOPS) is None  # it does not own the records
+    assert not made.convert(SHOPS)  # it does not own the records
     made.take_over()
-    assert made.emitting_rows(Types.ROW([Types.LONG(), Types.LIST(Types.LONG())])) is None
-    assert made.emitting_rows(Types.TUPLE([Types.LONG()])) is None
+    assert not made.convert(Types.ROW([Types.LONG(), Types.LIST(Types.LONG())]))
+    assert not made.convert(Types.TUPLE([Types.LONG()]))
 
 
 @pytest.mark.parametrize("partitioning", [Partitioning.HASH, Partitioning.GLOBAL, Partitioning.FORWARD])
