@@ -1,0 +1,138 @@
+"""All sources of one attempt, on the driver: calls their coordinators, and names the source whose call failed."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Mapping
+
+from flinkish.checkpoint.manifest import SourceState
+from flinkish.checkpoint.storage import StoredCheckpoint
+from flinkish.common.clock import Clock
+from flinkish.common.closing import Unwinding, raised_by
+from flinkish.common.errors import SourceError
+from flinkish.common.ids import CheckpointId, OperatorUid
+from flinkish.jobmaster import failures, program_parts
+from flinkish.jobmaster.alignment import AlignmentGroups
+from flinkish.jobmaster.bell import Bell
+from flinkish.jobmaster.epochs import NativePosition
+from flinkish.jobmaster.failures import JobFailure
+from flinkish.jobmaster.native_coordinator import NativeSourceCoordinator
+from flinkish.jobmaster.setup import JobSetup
+from flinkish.jobmaster.source_coordinator import SourceCoordinator, source_coordinator, states_by_uid
+from flinkish.runtime.protocol import EpochReport, ReaderCommand
+
+_log = logging.getLogger("flinkish.jobmaster")
+
+
+class JobSources:
+    """The sources of an attempt. Methods that return a JobFailure return the first one, or None."""
+
+    def __init__(self, setup: JobSetup, clock: Clock, bell: Bell) -> None:
+        self._bell = bell
+        self._sources: dict[OperatorUid, SourceCoordinator] = {
+            node.uid: source_coordinator(
+                node,
+                setup.configuration,
+                clock,
+                post=bell.post,
+                wake_up=bell.ring,
+                limit=setup.admission,
+                job_id=setup.job_id,
+            )
+            for node in program_parts.sources(setup.plan.job_graph)
+        }
+        self._alignment = AlignmentGroups(self._sources.values())
+
+    def start(self, restored: StoredCheckpoint | None) -> JobFailure | None:
+        """Start all sources, from a checkpoint if there is one."""
+        states = states_by_uid(restored.manifest.coordinator.sources) if restored is not None else {}
+        trusted = restored is None or restored.trusted
+        return self._each(lambda source: source.start(states.get(source.node.uid), trusted=trusted), "starting {label}")
+
+    def run_posted(self) -> JobFailure | None:
+        """Run the handlers of finished `call_async` work."""
+        for call in self._bell.take_posted():
+            if (error := raised_by(call)) is not None:
+                return failures.from_error(error, "a handler that a source's enumerator gave to call_async")
+        return None
+
+    def refresh(self) -> JobFailure | None:
+        """Check for new input."""
+        return self._each(lambda source: source.refresh(), "reading {label} on the driver")
+
+    @property
+    def input_ready(self) -> bool:
+        return any(source.input_ready for source in self._sources.values())
+
+    @property
+    def wants_poll(self) -> bool:
+        return any(source.wants_poll for source in self._sources.values())
+
+    def commands(self, credit: int) -> dict[tuple[OperatorUid, int], ReaderCommand]:
+        """Return the commands of all readers for the epoch that begins."""
+        return {
+            (uid, subtask): command
+            for uid, source in self._sources.items()
+            for subtask, command in source.commands(credit).items()
+        }
+
+    def prepare_snapshot(self) -> None:
+        """Learn that the epoch whose command is made ends with a checkpoint."""
+        for source in self._sources.values():
+            source.prepare_snapshot()
+
+    def apply(self, reports: Iterable[EpochReport]) -> None:
+        """Record the positions of all readers."""
+        for report in reports:
+            for (uid, subtask), reader in report.readers.items():
+                self._sources[uid].apply(subtask, reader)
+        self._alignment.update()
+
+    def after_epoch(self) -> JobFailure | None:
+        """Answer the requests of the readers."""
+        return self._each(lambda source: source.after_epoch(), "the enumerator of {label}")
+
+    def snapshot(self, checkpoint_id: CheckpointId) -> tuple[SourceState, ...]:
+        """Return the sources' parts of a checkpoint. Raises SourceError if the snapshot of an enumerator fails."""
+        states: list[SourceState] = []
+        for source in self._sources.values():
+            try:
+                states.append(source.snapshot(checkpoint_id))
+            except Unwinding:
+                raise
+            except BaseException as error:
+                raise SourceError(f"{source.node.label}: the snapshot of its enumerator failed: {error!r}") from error
+        return tuple(states)
+
+    def checkpoint_completed(self, checkpoint_id: CheckpointId) -> None:
+        """Notify the enumerators. Raises SourceError if one of them fails."""
+        for source in self._sources.values():
+            if (error := raised_by(source.checkpoint_completed, checkpoint_id)) is not None:
+                raise SourceError(
+                    f"{source.node.label}: notify_checkpoint_complete of its enumerator failed: {error!r}"
+                ) from error
+
+    def native_starts(self) -> Mapping[OperatorUid, NativePosition]:
+        """Return the positions of the engine's own sources; a source without one starts from its beginning."""
+        return {uid: start for uid, source in self._native().items() if (start := source.start_position) is not None}
+
+    def native_reads(self, positions: Mapping[OperatorUid, NativePosition]) -> None:
+        """Set the positions up to which the next epoch reads the engine's own sources."""
+        for uid, source in self._native().items():
+            source.reads(positions[uid])
+
+    def close(self) -> None:
+        """Release all resources; errors are logged."""
+        self._bell.drop_posted()
+        for source in self._sources.values():
+            if (error := raised_by(source.close)) is not None:
+                _log.warning("Closing %s failed.", source.node.label, exc_info=error)
+
+    def _native(self) -> Mapping[OperatorUid, NativeSourceCoordinator]:
+        return {uid: source for uid, source in self._sources.items() if isinstance(source, NativeSourceCoordinator)}
+
+    def _each(self, call: Callable[[SourceCoordinator], None], where: str) -> JobFailure | None:
+        for source in self._sources.values():
+            if (error := raised_by(call, source)) is not None:
+                return failures.from_error(error, where.format(label=source.node.label))
+        return None

@@ -1,0 +1,106 @@
+"""When the next epoch of an attempt is due: polls, timers, idleness, back pressure, and the number of records it may read."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from flinkish.common.clock import Clock
+from flinkish.jobmaster.admission import Admission, EpochCost
+from flinkish.jobmaster.epoch_decider import EpochFacts
+from flinkish.jobmaster.job_metrics import JobMetrics
+from flinkish.jobmaster.job_sources import JobSources
+from flinkish.jobmaster.setup import JobSetup
+from flinkish.runtime.protocol import EpochCommand, EpochReport
+
+#: Longest time between two polls of readers that had no records.
+_LONGEST_POLL_MS = 1_000
+
+
+class Pacing:
+    """Times of the epochs of one attempt, in milliseconds of the monotonic clock."""
+
+    def __init__(self, setup: JobSetup, clock: Clock, metrics: JobMetrics) -> None:
+        self._setup = setup
+        self._clock = clock
+        self._metrics = metrics
+        self._admission = Admission(setup.admission)
+        self._began = 0
+        self._ended = clock.monotonic()
+        self._poll_delay = setup.poll_interval
+        self._next_timer: int | None = None
+        #: Whether tasks of a batch job have records left that they held back.
+        self._held = False
+        #: Whether the client did not take results as fast as they came, since the end of the last epoch.
+        self._client_waits = False
+        #: Whether there was nothing to do since the end of the last epoch.
+        self._waited = False
+        #: The engine has seen input of its own sources that comes with the epoch after the next.
+        self._native_arrived = False
+
+    @property
+    def credit(self) -> int:
+        """How many records each source subtask may read in the next epoch."""
+        return self._admission.credit
+
+    def native_arrived(self) -> None:
+        """Have the next epoch run; from any thread."""
+        self._native_arrived = True
+
+    def waits(self) -> None:
+        """Note that there is nothing to do now."""
+        self._waited = True
+
+    def facts(
+        self,
+        sources: JobSources,
+        *,
+        over: bool,
+        first: bool,
+        farewell: bool,
+        barrier_due: bool,
+        next_checkpoint: int | None,
+        back_pressured: bool,
+    ) -> EpochFacts:
+        """Return the facts for the decision about the next epoch; those that pacing does not know are passed in."""
+        self._client_waits = self._client_waits or back_pressured
+        idle = self._setup.idle_interval
+        return EpochFacts(
+            wall=self._clock.wall_time(),
+            now=self._clock.monotonic(),
+            over=over,
+            first=first,
+            farewell=farewell,
+            barrier_due=barrier_due,
+            next_checkpoint=next_checkpoint,
+            input_ready=self._held or self._native_arrived or sources.input_ready,
+            back_pressured=back_pressured,
+            next_timer=self._next_timer,
+            next_poll=self._ended + self._poll_delay if sources.wants_poll else None,
+            idle_deadline=None if idle is None else self._ended + idle,
+        )
+
+    def command_begins(self) -> None:
+        """Note that the input that has arrived so far comes with the command that is now made."""
+        self._native_arrived = False
+
+    def epoch_begins(self, credit: int) -> None:
+        """Note that an epoch begins; `credit` is what its command allows."""
+        self._began = self._clock.monotonic()
+        self._metrics.epoch_begins(self._began, credit, waited=self._waited)
+        self._waited = False
+
+    def epoch_ends(self, command: EpochCommand, reports: Sequence[EpochReport]) -> None:
+        """Learn from the reports of an epoch when the next one is due, and how much it may read."""
+        ended_before, self._ended = self._ended, self._clock.monotonic()
+        elapsed = float(self._ended - self._began)
+        busy = self._metrics.add(reports, elapsed, float(self._ended - ended_before), client_waits=self._client_waits)
+        self._client_waits = False
+        self._held = any(report.holds for report in reports)
+        self._next_timer = min((report.next_timer for report in reports if report.next_timer is not None), default=None)
+        read = [reader.records for report in reports for reader in report.readers.values()]
+        most = max([*read, *(report.released for report in reports)])
+        sent = max(sum(metrics.bytes_out for metrics in report.metrics) for report in reports)
+        special = command.barrier is not None or command.epoch == 0
+        self._admission.observe(EpochCost(records=most, busy_ms=busy, elapsed_ms=elapsed, bytes=sent, special=special))
+        longest = max(_LONGEST_POLL_MS, self._setup.poll_interval)
+        self._poll_delay = self._setup.poll_interval if any(read) else min(longest, 2 * self._poll_delay)
