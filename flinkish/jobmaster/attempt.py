@@ -19,7 +19,6 @@ from flinkish.common.clock import Clock
 from flinkish.common.closing import Unwinding, raised_by
 from flinkish.common.ids import AttemptId, CheckpointId, Epoch, OperatorUid
 from flinkish.jobmaster import failures, program_parts
-from flinkish.jobmaster.bell import Bell
 from flinkish.jobmaster.checkpointing import JobCheckpoints
 from flinkish.jobmaster.delivery import Delivery
 from flinkish.jobmaster.end_of_job import EndOfJob, NextStep
@@ -33,6 +32,7 @@ from flinkish.jobmaster.job_sources import JobSources
 from flinkish.jobmaster.pacing import Pacing
 from flinkish.jobmaster.report_checks import check_complete
 from flinkish.jobmaster.setup import JobSetup
+from flinkish.jobmaster.wakeup import Bell
 from flinkish.runtime import faults
 from flinkish.runtime.protocol import EpochCommand, EpochReport, TaskFailure
 

@@ -28,10 +28,10 @@ from flinkish.common.completable_future import CompletableFuture
 from flinkish.common.errors import CheckpointError, StaleGenerationError
 from flinkish.common.ids import CheckpointId
 from flinkish.jobmaster import failures
-from flinkish.jobmaster.bell import Bell
 from flinkish.jobmaster.failures import JobFailure
 from flinkish.jobmaster.program_parts import sinks, sources
 from flinkish.jobmaster.setup import JobSetup
+from flinkish.jobmaster.wakeup import Bell
 from flinkish.program.driver_objects import NeedsDataFrames
 from flinkish.program.row_folders import hold_rows, remove_rows
 from flinkish.runtime.protocol import Acknowledgement, Decline

@@ -28,7 +28,6 @@ from flinkish.common.job_status import JobStatus
 from flinkish.graph.runtime_mode import is_batch
 from flinkish.jobmaster import failures, telling
 from flinkish.jobmaster.attempt import Attempt, Cancelled, Failed, Finished, Outcome
-from flinkish.jobmaster.bell import Bell
 from flinkish.jobmaster.checkpointing import JobCheckpoints
 from flinkish.jobmaster.delivery import Delivery, Results, Taker
 from flinkish.jobmaster.epochs import Engine
@@ -40,6 +39,7 @@ from flinkish.jobmaster.job_metrics import JobFigures, JobMetrics
 from flinkish.jobmaster.progress import ProgressReporter
 from flinkish.jobmaster.restart_strategies import GiveUp, RestartAfter, restart_strategy
 from flinkish.jobmaster.setup import JobSetup
+from flinkish.jobmaster.wakeup import Bell
 from flinkish.runtime.protocol import TaskProgram
 
 _log = logging.getLogger("flinkish.jobmaster")

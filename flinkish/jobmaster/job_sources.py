@@ -13,12 +13,12 @@ from flinkish.common.errors import SourceError
 from flinkish.common.ids import CheckpointId, OperatorUid
 from flinkish.jobmaster import failures, program_parts
 from flinkish.jobmaster.alignment import AlignmentGroups
-from flinkish.jobmaster.bell import Bell
 from flinkish.jobmaster.epochs import NativePosition
 from flinkish.jobmaster.failures import JobFailure
 from flinkish.jobmaster.native_coordinator import NativeSourceCoordinator
 from flinkish.jobmaster.setup import JobSetup
 from flinkish.jobmaster.source_coordinator import SourceCoordinator, source_coordinator, states_by_uid
+from flinkish.jobmaster.wakeup import Bell
 from flinkish.runtime.protocol import EpochReport, ReaderCommand
 
 _log = logging.getLogger("flinkish.jobmaster")

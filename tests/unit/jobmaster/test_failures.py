@@ -12,7 +12,7 @@ from flinkish.common.errors import (
     StaleGenerationError,
 )
 from flinkish.jobmaster import failures
-from flinkish.jobmaster.bell import Bell
+from flinkish.jobmaster.wakeup import Bell
 
 from .support import SINK, VERTEX, command, failed_report
 

@@ -14,9 +14,9 @@ from flinkish.common.configuration import Configuration
 from flinkish.common.errors import ForeignCheckpointError, SourceError
 from flinkish.jobmaster.admission import AdmissionSettings
 from flinkish.jobmaster.async_calls import AsyncCalls
-from flinkish.jobmaster.bell import Bell
 from flinkish.jobmaster.program_parts import SourceNode
 from flinkish.jobmaster.source_coordinator import DriverSourceCoordinator, EnumeratorCoordinator
+from flinkish.jobmaster.wakeup import Bell
 from flinkish.runtime.protocol import ReaderReport, SplitState
 
 from .support import SOURCE, Line, Numbers, NumbersSplit
