@@ -44,7 +44,9 @@ from flinkish.jobmaster.epochs import Engine
 from flinkish.jobmaster.ha import JobShape
 from flinkish.jobmaster.job_master import Environment, JobMaster, JobNotes
 from flinkish.jobmaster.setup import JobSetup, effective_configuration, job_setup
+from flinkish.program.operators import SourceConfig
 from flinkish.program.program import Program
+from flinkish.program.sources import Source
 from flinkish.program.transformations import CacheTransformation
 from flinkish.runtime.dependencies import (
     Dependencies,
@@ -149,6 +151,7 @@ def start(program: Program, surroundings: Surroundings) -> EmbeddedJobClient:
     """Start a program and return without waiting for it; see `executor.execute_async` for what it raises."""
     checked = check(program)
     warn_of_ineffective(checked.configuration)
+    hint_at_local_engine(checked)
     resources = acquire(checked, surroundings)
     try:
         place = locate(checked, resources, surroundings)
@@ -180,6 +183,17 @@ def check(program: Program) -> CheckedProgram:
         stream_graph=stream_graph,
         dependencies=Dependencies.of(program),
     )
+
+
+def hint_at_local_engine(checked: CheckedProgram) -> None:
+    """Tell the user of a job on Spark without checkpoints, whose input is in the program, that it does not need Spark."""
+    sources = [node.operator.source for node in checked.stream_graph.nodes.values() if isinstance(node.operator, SourceConfig)]
+    small = all(isinstance(source, Source) and source.is_in_program for source in sources)
+    if checked.configuration.get(options.ENGINE) == "spark" and small and not checked.checkpointing:
+        notices.tell(
+            "All input of this job is in the program: with --engine local (execution.engine: local) it runs in this process, "
+            "without the seconds that Spark takes to start."
+        )
 
 
 def acquire(checked: CheckedProgram, surroundings: Surroundings) -> Resources:

@@ -255,6 +255,8 @@ class Source(ABC, Generic[T, SplitT, CheckpointT]):
 
     #: Whether its readers call `emit_watermark`, `mark_idle` or `mark_active`, because the source knows its own watermarks.
     emits_watermarks: bool = False
+    #: Whether the records are a part of the program, so that there are few.
+    is_in_program: bool = False
     #: Whether readers emit new records that nothing else refers to, so that an edge or a sink need not copy them.
     makes_new_records: bool = False
     #: Whether the order in which records are read says nothing about their event times, because another system has chosen it.

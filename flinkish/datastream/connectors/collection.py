@@ -47,6 +47,8 @@ class CollectionSource(Source[Any, CollectionSplit, tuple[CollectionSplit, ...]]
     for elements that cannot be converted, and InvalidArgumentError if the argument is no collection of records.
     """
 
+    is_in_program = True
+
     def __init__(self, collection: Iterable[Any], type_info: TypeInformation | None = None) -> None:
         elements = _rows(collection, type_info) if is_table(collection) else _checked(collection)
         convert = None if type_info is None else lenient_converter(type_info)
