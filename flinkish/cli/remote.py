@@ -121,6 +121,15 @@ def follow(
         else:
             click.echo(f"\nThe job goes on. To cancel it: flinkish cancel {job_id} -m {client.address.url}", err=True)
         return INTERRUPTED
+    try:
+        return _tell_end(client, job_id, info)
+    finally:
+        if "late-records" in info:
+            click.echo(info["late-records"], err=True)
+
+
+def _tell_end(client: RestClient, job_id: str, info: Mapping[str, Any]) -> int:
+    """Print how a job has ended; return the exit code. Raises JobExecutionError if it has failed."""
     if info["state"] == "FAILED":
         raise JobExecutionError(_reason(client, job_id))
     if info["state"] == "CANCELED":

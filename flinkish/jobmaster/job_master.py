@@ -385,6 +385,13 @@ class JobMaster:
         self._try("closing its engine", self._engine.close)
         if self._environment.on_released is not None:
             self._try("releasing what it held", self._environment.on_released)
+        self._try("telling of late records", self._tell_late)
+
+    def _tell_late(self) -> None:
+        text = telling.late(self.setup, self._metrics.figures())
+        if text is not None:
+            # Results lack these records, so this is a warning, which is shown even if no logging is set up.
+            _log.warning("%s", text)
 
     def _tell_suspended(self, why: str) -> None:
         try:

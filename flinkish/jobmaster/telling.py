@@ -14,6 +14,8 @@ from flinkish.jobmaster.event_time import EventTime
 from flinkish.jobmaster.exception_history import FailureRecord
 from flinkish.jobmaster.job_metrics import JobFigures
 from flinkish.jobmaster.setup import JobSetup
+from flinkish.program.operators import SourceConfig
+from flinkish.program.sources import Boundedness
 from flinkish.runtime.protocol import MAX_WATERMARK, MIN_WATERMARK
 
 #: The progress line mentions an epoch that has taken longer than this.
@@ -116,6 +118,31 @@ def progress(
         if last_failure is not None and since is not None:
             parts.append(f"{since}, after {last_failure.line}")
     return f"Job {setup.job_name!r}: {'; '.join(parts)}."
+
+
+def late(setup: JobSetup, figures: JobFigures) -> str | None:
+    """Return the sentence about records that were dropped as too late, with what to do; None if there are none.
+
+    Records in a late side output or in dead letters are not dropped.
+    """
+    dropping = [vertex for vertex in figures.vertices if vertex.late_records]
+    if not dropping or setup.configuration.get(options.DEAD_LETTERS_DIR) is not None:
+        return None
+    vertices = setup.plan.job_graph.vertices
+    heads = [(vertices[vertex.vertex].head, vertex) for vertex in dropping]
+    where = "; ".join(
+        f"{vertex.late_records:,} of {vertex.records_in:,} at {head.name!r} (uid {head.uid})" for head, vertex in heads
+    )
+    again = "" if not figures.restarts else " (records that were read again after a restart count again)"
+    nodes = [node for vertex in vertices.values() for node in vertex.operators]
+    sources = [node.operator.source for node in nodes if isinstance(node.operator, SourceConfig)]
+    bounded = all(source.boundedness is Boundedness.BOUNDED for source in sources)
+    batch = ", or, as all input ends, run the job with execution.runtime-mode BATCH" if bounded else ""
+    return (
+        f"Job {setup.job_name!r} dropped records because they were too late: {where}{again}.\n"
+        "Hint: allow more out-of-orderness in the WatermarkStrategy, allow lateness, take late records by "
+        f"side_output_late_data() or {options.DEAD_LETTERS_DIR.key}{batch}."
+    )
 
 
 def restarting(last: FailureRecord | None, wall: int) -> str | None:

@@ -67,7 +67,7 @@ def test_late_records_of_a_side_go_to_its_side_output(env: StreamExecutionEnviro
 
 
 @pytest.mark.parametrize("engine", ["local"])
-def test_late_records_are_counted(env: StreamExecutionEnvironment) -> None:
+def test_late_records_are_counted_and_told_at_the_end(env: StreamExecutionEnvironment, caplog: pytest.LogCaptureFixture) -> None:
     env.set_parallelism(1)
     pairs = [
         env.from_collection([("a", time) for time in times]).assign_timestamps_and_watermarks(PUNCTUATED)
@@ -79,6 +79,9 @@ def test_late_records_are_counted(env: StreamExecutionEnvironment) -> None:
     result = client.get_job_execution_result().result(timeout=60)
     assert sum(vertex.late_records for vertex in client.figures().vertices) == 3
     assert result.get_accumulator_result("Interval Join.numLateRecordsDropped") == 3
+    (told,) = [record.getMessage() for record in caplog.records if "too late" in record.getMessage()]
+    assert "dropped records because they were too late: 3 of 7 at 'Interval Join' (uid " in told
+    assert "execution.runtime-mode BATCH" in told
 
 
 def test_what_waits_for_partners_survives_a_failure(make_env: MakeEnvironment, tmp_path: Path) -> None:

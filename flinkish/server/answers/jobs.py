@@ -180,6 +180,8 @@ class JobInfo(
     plan: Plan
     pending_operators: int = 0
     restarts: RestartsInfo | msgspec.UnsetType = msgspec.UNSET
+    #: A sentence about records that were dropped as too late; not a part of Flink's answers, and only if there are some.
+    late_records: str | msgspec.UnsetType = msgspec.field(name="late-records", default=msgspec.UNSET)
 
 
 class MetricSeries(Wire, frozen=True, kw_only=True):

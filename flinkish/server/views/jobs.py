@@ -14,6 +14,7 @@ from flinkish.common.job_status import JobStatus
 from flinkish.common.redaction import redact
 from flinkish.graph.job_graph import JobGraph, JobVertex
 from flinkish.graph.runtime_mode import is_batch
+from flinkish.jobmaster import telling
 from flinkish.jobmaster.exception_history import FailureRecord
 from flinkish.jobmaster.execution_graph import Execution, ExecutionState
 from flinkish.jobmaster.job_metrics import SubtaskFigures
@@ -87,6 +88,7 @@ def info(view: JobView) -> answers.JobInfo:
         status_counts=count(vertex.status for vertex in vertices),
         plan=plan(view).plan,
         restarts=restarts(view),
+        late_records=telling.late(view.setup, view.figures) or msgspec.UNSET,
     )
 
 

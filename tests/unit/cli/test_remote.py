@@ -407,3 +407,10 @@ def test_a_gateway_that_does_not_answer_is_told(monkeypatch: pytest.MonkeyPatch,
         "EngineError: the options of `flink run` cannot be read from its gateway (PYFLINK_GATEWAY_PORT=1)"
         in capsys.readouterr().err
     )
+
+
+def test_the_last_line_tells_of_records_that_were_too_late(cluster: FakeServer, script: Path) -> None:
+    late = "Job 'x' dropped records because they were too late: 3 of 7 at 'Window' (uid 1)."
+    cluster.answer(f"GET /jobs/{JOB}", {"state": "FINISHED", "duration": 61_000, "late-records": late})
+
+    assert cluster.invoke("run", script).stderr.splitlines()[-1] == late
