@@ -181,7 +181,7 @@ def decode(data: bytes, *, where: str) -> Manifest:
     if version != FORMAT_VERSION:
         raise ForeignCheckpointError(
             f"{where}: the checkpoint has format {version}, this flinkish reads format {FORMAT_VERSION}",
-            hint="restore it with the version of flinkish that wrote it, take a savepoint, and see CHANGELOG.md for upgrades.",
+            hint="start it with the version of flinkish that wrote it.",
         )
     try:
         return _decoder().decode(data)

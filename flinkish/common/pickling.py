@@ -207,6 +207,8 @@ def _of_spark(value: Any) -> bool:
 def _describe(value: Any) -> str:
     if isinstance(value, types.FunctionType):
         return f"function {value.__module__}.{value.__qualname__} line {value.__code__.co_firstlineno}"
+    if isinstance(value, type):
+        return f"class {value.__module__}.{value.__qualname__}"
     return f"an instance of {type(value).__module__}.{type(value).__qualname__}"
 
 

@@ -223,7 +223,13 @@ def _is_of_columns(value: object) -> bool:
 
 
 def describe(function: object) -> str:
-    """Return a name for a user function: `module.qualname line N`, or the class of the object."""
+    """Return a name for a user function: `module.qualname line N`, or the class of the object.
+
+    >>> describe(dict), describe({})
+    ('the class builtins.dict', 'an instance of builtins.dict')
+    """
+    if isinstance(function, type):
+        return f"the class {function.__module__}.{function.__qualname__}"
     function = getattr(function, "__func__", function)
     code = getattr(function, "__code__", None)
     if code is not None:

@@ -411,8 +411,8 @@ class _Reader:
             raise ForeignCheckpointError(
                 f"{pc.sum(elsewhere).as_py()} of its keys do not belong to the key group that they are stored in, "
                 f"such as {original_key(keys[pc.index(elsewhere, True).as_py()])!r}: "
-                "an earlier version of flinkish hashed such objects by their attributes",
-                hint="start this operator without its state, under another uid; see the CHANGELOG about keys.",
+                "another version of flinkish hashed such objects in another way",
+                hint="start this operator without its state, under another uid.",
             )
 
     def _converted(self, codec: Codec, column: pa.ChunkedArray) -> pa.ChunkedArray:
@@ -436,8 +436,8 @@ class _Reader:
         if self._wrapped and len(set(addresses)) < len(addresses):
             raise ForeignCheckpointError(
                 "some of its keys are equal, such as NaN within a tuple, or Rows with the same fields in another order: "
-                "an earlier version of flinkish took each of them for a key of its own",
-                hint="start this operator without its state, under another uid; see the CHANGELOG about keys.",
+                "another version of flinkish took each of them for a key of its own",
+                hint="start this operator without its state, under another uid.",
             )
         return addresses
 
