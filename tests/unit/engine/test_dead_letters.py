@@ -467,8 +467,10 @@ def test_without_a_table_one_line_says_that_records_are_dropped(caplog: pytest.L
         job.crash()
         job.finish()
     lines = [record.getMessage() for record in caplog.records if OPTION in record.getMessage()]
-    assert len([line for line in lines if "'sums' (uid sums) has dropped a late record" in line]) == 2  # one in each process
-    assert len(lines) == 2
+    # One at the first record, and one with the number at the end, in each process.
+    assert len([line for line in lines if "'sums' (uid sums) has dropped a late record" in line]) == 2
+    assert len([line for line in lines if "dropped records because they were too late: 6 of 6 at 'sums' (uid sums)" in line]) == 2
+    assert len(lines) == 4
 
 
 def test_without_a_table_one_line_says_that_bad_records_are_skipped(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
