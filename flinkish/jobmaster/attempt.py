@@ -107,7 +107,7 @@ class Attempt:
         try:
             if restored is not None:
                 faults.reach(faults.Point.RESTORING)
-            self._sinks = JobSinks(self._setup)
+            self._sinks = JobSinks(self._setup, self._clock)
             if restored is not None:
                 self._sinks.restore(restored)
         except Unwinding:

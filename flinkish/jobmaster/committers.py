@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,14 +11,12 @@ import msgspec
 
 from flinkish.checkpoint.manifest import Committable, Manifest
 from flinkish.common import options
-from flinkish.common.clock import SystemClock
 from flinkish.common.closing import Unwinding, close_all
 from flinkish.common.configuration import Configuration
 from flinkish.common.errors import ForeignCheckpointError, SinkChangedError, SinkError, TargetRefusedError
 from flinkish.common.ids import LineageId, OperatorUid
 from flinkish.jobmaster.program_parts import SinkNode
-from flinkish.jobmaster.refused_records import KeptRefusedRecords
-from flinkish.program.dead_letters import DeadLetterTable
+from flinkish.program.refused_records import RefusedRecords
 from flinkish.program.sinks import CommitRequest, Committer, RestoredCheckpoint, checkpoint_name
 
 _log = logging.getLogger("flinkish.jobmaster.committers")
@@ -69,11 +67,9 @@ class Committers:
         self,
         nodes: Iterable[SinkNode],
         configuration: Configuration,
-        *,
-        job_name: str = "",
-        dead_letters: DeadLetterTable | None = None,
+        refused_records: Callable[[SinkNode], RefusedRecords] | None = None,
     ) -> None:
-        """`dead_letters`: the table that takes records that a target refuses; None = such a record fails the job."""
+        """`refused_records`: makes what takes the records that a sink's target refuses; None = such a record fails the job."""
         self._may_leave: bool = configuration.get(options.SAVEPOINT_IGNORE_UNCLAIMED_STATE)
         self._committers: dict[OperatorUid, _SinkCommitter] = {}
         #: A clause about the commit that runs, for progress; None = there is none.
@@ -81,8 +77,8 @@ class Committers:
         for node in nodes:
             committer = node.sink.create_committer(configuration)
             if committer is not None:
-                if dead_letters is not None:
-                    committer.refused_records = KeptRefusedRecords(node, dead_letters, job_name, configuration, SystemClock())
+                if refused_records is not None:
+                    committer.refused_records = refused_records(node)
                 self._committers[node.uid] = _SinkCommitter(node, committer)
 
     def restore(self, manifest: Manifest, lineage: LineageId, *, trusted: bool) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
 import logging
 import threading
 from collections import deque
@@ -14,7 +13,7 @@ from flinkish.common.errors import FlinkishError, JobExecutionError
 from flinkish.common.ids import OperatorUid
 from flinkish.program.dead_letters import DROPPED, LATE
 from flinkish.program.sinks import COLLECT, PRINT
-from flinkish.runtime.protocol import MIN_WATERMARK, SECONDS, WARNING, DriverValues, EpochReport
+from flinkish.runtime.protocol import MIN_WATERMARK, WARNING, DriverValues, EpochReport
 
 _log = logging.getLogger("flinkish.jobmaster.delivery")
 
@@ -148,7 +147,6 @@ class Delivery:
         self._takers = takers or {}
         self._unknown: set[str] = set()
         self._dropping: set[OperatorUid] = set()
-        self._in_seconds: set[OperatorUid] = set()
         self._warned: set[OperatorUid] = set()
 
     def deliver(self, reports: Iterable[EpochReport]) -> None:
@@ -169,8 +167,6 @@ class Delivery:
                 self.results.add(values.values)
             case destination if destination == DROPPED:
                 self._tell_dropped(values)
-            case destination if destination == SECONDS:
-                self._tell_seconds(values)
             case destination if destination == WARNING:
                 self._warn(values)
             case destination if destination in self._takers:
@@ -198,21 +194,6 @@ class Delivery:
                 "Operator %r (uid %s) has dropped %s. It will drop others without another message; its metrics count them. "
                 "Set %s to keep them in a table.",
                 name, values.operator_uid, what, options.DEAD_LETTERS_DIR.key,
-            )  # fmt: skip
-
-    def _tell_seconds(self, values: DriverValues) -> None:
-        """Log, once for each operator, that its event times seem to be in seconds."""
-        if values.operator_uid in self._in_seconds:
-            return
-        self._in_seconds.add(values.operator_uid)
-        for name, timestamp in values.values:
-            in_milliseconds, in_seconds = (
-                datetime.datetime.fromtimestamp(time, datetime.UTC).date() for time in (timestamp / 1000, timestamp)
-            )
-            _log.warning(
-                "Operator %r (uid %s) has assigned the event time %d, which looks like seconds: event times are milliseconds "
-                "since 1970, so this is %s; in seconds it would be %s. If so, extract_timestamp() must return seconds * 1000.",
-                name, values.operator_uid, timestamp, in_milliseconds, in_seconds,
             )  # fmt: skip
 
 

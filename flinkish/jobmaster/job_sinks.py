@@ -10,9 +10,12 @@ import msgspec
 
 from flinkish.checkpoint.manifest import Committable, Manifest
 from flinkish.checkpoint.storage import StoredCheckpoint
+from flinkish.common.clock import Clock
 from flinkish.common.closing import raised_by
 from flinkish.jobmaster import program_parts
 from flinkish.jobmaster.committers import Committers
+from flinkish.jobmaster.program_parts import SinkNode
+from flinkish.jobmaster.refused_records import KeptRefusedRecords
 from flinkish.jobmaster.setup import JobSetup
 from flinkish.program.sinks import END_OF_INPUT_CHECKPOINT
 from flinkish.runtime import faults
@@ -27,17 +30,18 @@ _PREPARED = "prepared_at_end_of_input"
 class JobSinks:
     """The sinks of an attempt; all methods raise the errors of the committers."""
 
-    def __init__(self, setup: JobSetup) -> None:
+    def __init__(self, setup: JobSetup, clock: Clock) -> None:
         self._setup = setup
+        self._clock = clock
         nodes = [*program_parts.sinks(setup.plan.job_graph), *program_parts.dead_letters(setup.dead_letters)]
-        self._committers = Committers(
-            nodes,
-            setup.configuration,
-            job_name=setup.job_name,
-            dead_letters=setup.dead_letters if setup.keeps_dead_letters else None,
-        )
+        self._committers = Committers(nodes, setup.configuration, self._keep_refused if setup.keeps_dead_letters else None)
         #: Committables that sinks of a job without checkpoints have prepared.
         self._prepared: list[Committable] = []
+
+    def _keep_refused(self, node: SinkNode) -> KeptRefusedRecords:
+        setup = self._setup
+        assert setup.dead_letters is not None
+        return KeptRefusedRecords(node, setup.dead_letters, setup.job_name, setup.configuration, self._clock)
 
     @property
     def committing(self) -> str | None:

@@ -84,7 +84,7 @@ class Pacing:
         self._native_arrived = False
 
     def epoch_begins(self, credit: int) -> None:
-        """Note that an epoch begins; `credit` is what its command allows."""
+        """Note that an epoch begins, in which each source subtask may read `credit` records."""
         self._began = self._clock.monotonic()
         self._metrics.epoch_begins(self._began, credit, waited=self._waited)
         self._waited = False

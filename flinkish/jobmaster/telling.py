@@ -10,12 +10,11 @@ from flinkish.checkpoint.storage import StoredCheckpoint
 from flinkish.common import options
 from flinkish.common.configuration import Configuration
 from flinkish.common.job_status import JobStatus
+from flinkish.graph.stream_graph_generator import is_endless
 from flinkish.jobmaster.event_time import EventTime
 from flinkish.jobmaster.exception_history import FailureRecord
 from flinkish.jobmaster.job_metrics import JobFigures
 from flinkish.jobmaster.setup import JobSetup
-from flinkish.program.operators import SourceConfig
-from flinkish.program.sources import Boundedness
 from flinkish.runtime.protocol import MAX_WATERMARK, MIN_WATERMARK
 
 #: The progress line mentions an epoch that has taken longer than this.
@@ -126,7 +125,7 @@ def late(setup: JobSetup, figures: JobFigures) -> str | None:
     Records in a late side output or in dead letters are not dropped.
     """
     dropping = [vertex for vertex in figures.vertices if vertex.late_records]
-    if not dropping or setup.configuration.get(options.DEAD_LETTERS_DIR) is not None:
+    if not dropping or setup.keeps_dead_letters:
         return None
     vertices = setup.plan.job_graph.vertices
     heads = [(vertices[vertex.vertex].head, vertex) for vertex in dropping]
@@ -135,9 +134,7 @@ def late(setup: JobSetup, figures: JobFigures) -> str | None:
     )
     again = "" if not figures.restarts else " (records that were read again after a restart count again)"
     nodes = [node for vertex in vertices.values() for node in vertex.operators]
-    sources = [node.operator.source for node in nodes if isinstance(node.operator, SourceConfig)]
-    bounded = all(source.boundedness is Boundedness.BOUNDED for source in sources)
-    batch = ", or, as all input ends, run the job with execution.runtime-mode BATCH" if bounded else ""
+    batch = "" if any(map(is_endless, nodes)) else ", or, as all input ends, run the job with execution.runtime-mode BATCH"
     return (
         f"Job {setup.job_name!r} dropped records because they were too late: {where}{again}.\n"
         "Hint: allow more out-of-orderness in the WatermarkStrategy, allow lateness, take late records by "

@@ -25,9 +25,6 @@ if TYPE_CHECKING:
 MIN_WATERMARK = LONG_MIN
 MAX_WATERMARK = LONG_MAX
 
-#: Destination on the driver of the names of operators whose first event time seems to be in seconds, with that time.
-SECONDS: Final = "seconds"
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskProgram:

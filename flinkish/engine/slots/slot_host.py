@@ -164,7 +164,7 @@ def _watch(order: Order, host: _Host) -> None:
 
     jvm = ProcessId(*order.jvm)
     silent_s, calls, touched = 0.0, -1, 0
-    busy = ""
+    busy = None  # so that the name left by a host that was killed is overwritten
     pause = threading.Event()
     while jvm.is_alive() and (now_touched := _touched(order.program_file)) is not None:
         # Only calls that take longer than an interval are looked at.

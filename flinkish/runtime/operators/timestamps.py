@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import datetime
 import functools
 import operator
 from collections.abc import Callable
@@ -14,7 +15,7 @@ from flinkish.common.limits import LONG_MAX, LONG_MIN
 from flinkish.common.watermark_strategy import TimestampAssigner
 from flinkish.program.operators import TimestampsAndWatermarksConfig
 from flinkish.runtime.operators.base import Operator, OperatorContext
-from flinkish.runtime.protocol import MAX_WATERMARK, MIN_WATERMARK, SECONDS
+from flinkish.runtime.protocol import MAX_WATERMARK, MIN_WATERMARK, WARNING
 from flinkish.runtime.watermarks import CombinedWatermarks
 
 _NEEDED = "milliseconds as an int of 64 bits"
@@ -88,10 +89,21 @@ def extracting(owner: Any, context: OperatorContext, assigner: TimestampAssigner
         owner._extract = extract
         timestamp = extract(value, record_timestamp)
         if seems_to_be_seconds(timestamp, context.time.now()):
-            context.to_driver(context.node.uid, SECONDS, [(context.node.name, int(timestamp))], None)
+            context.to_driver(context.node.uid, WARNING, [_about_seconds(context, int(timestamp))], None)
         return timestamp
 
     return extract_first
+
+
+def _about_seconds(context: OperatorContext, timestamp: int) -> str:
+    in_milliseconds, in_seconds = (
+        datetime.datetime.fromtimestamp(time, datetime.UTC).date() for time in (timestamp / 1000, timestamp)
+    )
+    return (
+        f"Operator {context.node.name!r} (uid {context.node.uid}) has assigned the event time {timestamp}, which looks like "
+        f"seconds: event times are milliseconds since 1970, so this is {in_milliseconds}; in seconds it would be {in_seconds}. "
+        "If so, extract_timestamp() must return seconds * 1000."
+    )
 
 
 def seems_to_be_seconds(timestamp: Any, now: int) -> bool:
