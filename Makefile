@@ -40,7 +40,7 @@ HOUSE_RULES := --isolated --target-version py311 --select TID251 \
 			random.sample random.shuffle random.uniform) \
 		$(call banned,use common/pickling.py,pickle cloudpickle) }'
 # Modules whose docstrings have examples that are tested: the public API.
-DOCTESTS := --doctest-modules flinkish/common flinkish/table flinkish/datastream flinkish/program flinkish/metrics
+DOCTESTS := -p tests.kit.doctests --doctest-modules flinkish/common flinkish/table flinkish/udf flinkish/datastream flinkish/program flinkish/metrics
 CODE := flinkish tests jobs docs .ci
 
 # Prefix of commands that need Java. Java is found, or installed where possible; otherwise a message says what to install.
@@ -50,6 +50,8 @@ ARGS ?=
 PYTEST_ARGS ?=
 # Two processes leave a third of two cores idle, as tests wait for JVMs and killed jobs. Each has a Spark session, of about 1.5 GB.
 TEST_PROCESSES ?= 3
+# Unit tests wait for nothing: a process for each of two cores. Importing schemathesis takes a second, and they do not need it.
+QUICK := tests/unit -q -n 2 --dist worksteal -p no:schemathesis
 # Tests start a hundred JVMs that live for seconds, so these are tuned to start quickly; that halves the time of the tests.
 CLASSES := $(VENV)/classes.jsa
 
@@ -98,21 +100,25 @@ soak: setup ## Run 10,000 epochs and compare the first thousand with the last (a
 ##@ Develop
 
 .PHONY: test
-test: setup $(CLASSES) $(KAFKA_JARS) $(SPARK_KAFKA_JARS) $(FLINK_JARS) $(FLINK_PYTHON_JARS) ## Run all tests (PYTEST_ARGS='-k name' selects some)
-	@$(WITH_JAVA) $(BIN)/python -m pytest tests -n $(TEST_PROCESSES) --maxschedchunk 1 $(PYTEST_ARGS)
+test: setup $(CLASSES) $(KAFKA_JARS) $(SPARK_KAFKA_JARS) $(FLINK_JARS) $(FLINK_PYTHON_JARS) ## Run all tests and list the slowest fifty (PYTEST_ARGS='-k name' selects some)
+	@$(WITH_JAVA) $(BIN)/python -m pytest tests -n $(TEST_PROCESSES) --maxschedchunk 1 --durations 50 $(PYTEST_ARGS)
 
 .PHONY: cluster-test
 cluster-test: setup $(CLASSES) ## Kill parts of a standalone cluster and of YARN under jobs of three levels (half an hour; FLINKISH_SEED=n repeats)
 	@$(WITH_JAVA) $(BIN)/python -m pytest tests/cluster -m 'cluster or not cluster' -s $(PYTEST_ARGS)
 
+.PHONY: quick
+quick: $(INSTALLED) ## Run the unit tests, which need no process, server or database; half a minute
+	@$(BIN)/python -m pytest $(QUICK) $(PYTEST_ARGS)
+
 .PHONY: check
-check: $(INSTALLED) ## Lint, format, types, import rules, unit tests; under 2 minutes
+check: $(INSTALLED) ## Lint, format, types, import rules, unit tests, examples in docstrings; under 2 minutes
 	$(BIN)/ruff check $(CODE)
 	@$(BIN)/ruff check $(HOUSE_RULES) flinkish
 	$(BIN)/ruff format --check $(CODE)
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/python -m pytest tests/unit $(DOCTESTS) -q -n $(TEST_PROCESSES) --dist worksteal $(PYTEST_ARGS)
+	$(BIN)/python -m pytest $(QUICK) $(DOCTESTS) $(PYTEST_ARGS)
 
 .PHONY: docs
 docs: $(DOCS_INSTALLED) ## Build the documentation into build/docs (ARGS=serve shows it in a browser and follows changes)

@@ -7,7 +7,7 @@ from typing import Any, Final
 from docs.configuration_page import shown_default
 from flinkish.common.config_options import ConfigOption, OptionType
 from flinkish.metrics.catalog import CATALOG, Scope
-from flinkish.metrics.reporters.settings import COMMON, OWN, ReporterKind
+from flinkish.metrics.reporters.reporter_settings import COMMON, OWN, ReporterKind
 
 #: Titles of sections, and the labels of their metrics in Prometheus.
 SCOPES: Final = {

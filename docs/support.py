@@ -105,9 +105,7 @@ def _name(module: str, owner: str, name: str, problems: Sequence[str], ours: Any
         status, note = Status[ours.absence.kind.upper()], ours.absence.reason
     elif problems:
         status, note = Status.UNEXPLAINED, "; ".join(problems)
-    elif hasattr(ours, "__not_supported__"):
-        status, note = Status.UNSUPPORTED, str(ours.__not_supported__)
-    elif not hasattr(ours, "__refused__"):  # Flink refuses it, too, so there is no difference
+    else:
         note = difference_of(ours) or ""
         status = Status.DIFFERS if note else Status.SUPPORTED
     return Name(module=module, owner=owner, name=name, status=status, note=note)

@@ -51,7 +51,7 @@ class _AbsentModules:
 
 
 def _importer() -> str:
-    """Return the module in which the import statement stands that a finder was called for."""
+    """Return the module that contains the import statement for which a finder was called."""
     frame = sys._getframe(2)
     while "importlib._bootstrap" in frame.f_code.co_filename and frame.f_back is not None:
         frame = frame.f_back

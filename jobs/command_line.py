@@ -132,9 +132,9 @@ class _WithoutTrace(logging.Formatter):
 
 
 def _without_trace(text: str) -> str:
-    """Remove stack traces, and the line that made the operator, from a message; one that had a trace becomes a single line."""
+    """Remove stack traces, and the line that made the operator, from a message; one that had either becomes a single line."""
     before, trace, after = text.partition("\nTraceback (most recent call last):\n")
-    if not trace:
+    if not trace and "\nOperator made in " not in text:
         return text
     last = after.rstrip().rpartition("\n")[2]
     lines = [line for line in before.split("\n") if line.strip() and not line.startswith(("Operator made in ", "No record: "))]

@@ -16,7 +16,7 @@ from command_line import fail
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
-from flinkish.datastream.connectors.file_system.paths import DECOMPRESSION_ERRORS, open_bytes
+from flinkish.datastream.connectors.file_system.paths import DamagedFileError, open_bytes
 
 #: Longest first line that is read: the header of a CSV is shorter, but another kind of file may have no line breaks.
 _LONGEST_HEADER: Final = 64 * 1024
@@ -74,7 +74,7 @@ def read_header(option: str, path: Path, columns: Sequence[str], what: str) -> s
             first = file.readline(_LONGEST_HEADER)
     except FileNotFoundError:
         fail(f"{option} {path}: there is no such file")
-    except (OSError, *DECOMPRESSION_ERRORS) as error:
+    except (OSError, DamagedFileError) as error:
         fail(f"{option} {path} cannot be read: {_reason(error)}")
     if not first:
         fail(f"{option} {path} is empty; expected a CSV with a header")

@@ -38,7 +38,7 @@ from rich.live import Live
 from rich.text import Text
 
 from flinkish.common.errors import SinkError
-from flinkish.datastream.connectors.file_system.paths import DECOMPRESSION_ERRORS, open_bytes
+from flinkish.datastream.connectors.file_system.paths import DamagedFileError, open_bytes
 from flinkish.datastream.connectors.kafka import client
 
 #: How much faster than the schedule: a day in a second.
@@ -201,7 +201,7 @@ def flights_of(path: Path, header: str, most: int | None) -> Iterator[Message]:
                 if number == most:
                     return
                 yield message
-    except (OSError, *DECOMPRESSION_ERRORS) as error:
+    except (OSError, DamagedFileError) as error:
         fail(f"--input {path} cannot be read to its end: {error}")
 
 

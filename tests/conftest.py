@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import importlib
 import logging
 import os
 import signal
@@ -13,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from flinkish.common import redaction
 from flinkish.common.configuration import Configuration
@@ -45,6 +45,10 @@ _JVM_OPTIONS = [
 ]
 os.environ.setdefault("SPARK_SUBMIT_OPTS", " ".join(_JVM_OPTIONS))
 
+# On a busy machine, generating data can be slow; that says nothing about the code.
+settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("patient")
+
 # A shell starts what runs in the background with Ctrl-C ignored, and processes inherit that: those of the tests are to take it.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -54,7 +58,7 @@ pytest_plugins = ["flinkish.testing.pytest_plugin"]
 
 
 #: Folders whose tests start processes of their own, and take tens of seconds.
-_SLOW = ("tests/cluster/", "tests/recovery/", "tests/spark/", "tests/jobs/")
+_SLOW = ("tests/cluster/", "tests/recovery/", "tests/spark/", "tests/jobs/", "tests/models/")
 
 
 @pytest.hookimpl(wrapper=True)
@@ -67,8 +71,6 @@ def pytest_collection() -> Generator[None, Any, Any]:
     try:
         return (yield)
     finally:
-        # Hypothesis, when it is loaded, looks among all objects for those that hold trio's random numbers: not later than now.
-        importlib.import_module("hypothesis")
         gc.collect()
         gc.freeze()
         gc.enable()
@@ -81,9 +83,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 def pytest_sessionfinish() -> None:
     """Remove the folder of Spark's sockets now: xdist kills a test process that takes more than 10 s to end."""
-    session = sys.modules.get("flinkish.engine.spark.session")
-    if session is not None:
-        session.remove_socket_folder()
+    sockets = sys.modules.get("flinkish.engine.spark.socket_folder")
+    if sockets is not None:
+        sockets.remove_socket_folder()
 
 
 @pytest.fixture(autouse=True)

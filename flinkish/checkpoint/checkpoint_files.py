@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 from flinkish.checkpoint import manifest as manifests
 from flinkish.checkpoint import paths
 from flinkish.checkpoint.delta_log import STATE_SCHEMA
-from flinkish.checkpoint.manifest import Manifest
+from flinkish.checkpoint.manifest import CheckpointReference, Manifest
 from flinkish.checkpoint.signing import Signature, SigningKey
 from flinkish.checkpoint.storage import StoredCheckpoint
 from flinkish.checkpoint.table_log import TableLog
@@ -145,6 +145,15 @@ def read_manifest(root: PurePath, path: str, key: SigningKey, *, size: int | Non
             hint="the manifest was tampered with; do not restore from it.",
         )
     return manifest, True
+
+
+def read_reference(root: PurePath, reference: CheckpointReference, key: SigningKey) -> StoredCheckpoint:
+    """Read a retained checkpoint that is not the newest one; its state files are not checked."""
+    where = f"checkpoint table {root} checkpoint {reference.checkpoint_id}"
+    manifest, trusted = read_manifest(root, reference.manifest_path, key, size=None, where=where)
+    return StoredCheckpoint(
+        manifest=manifest, root=root, version=reference.version, manifest_path=reference.manifest_path, trusted=trusted
+    )
 
 
 def _unpack(content: bytes, *, where: str) -> tuple[bytes, Signature]:

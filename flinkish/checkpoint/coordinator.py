@@ -31,13 +31,13 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple, assert_never
 
 from flinkish.checkpoint import request_decider
+from flinkish.checkpoint.checkpoint_settings import CheckpointSettings, JobEnd, deletes_checkpoints
 from flinkish.checkpoint.failure_manager import CheckpointFailureManager, FailJob, Failure, Ignore, Tolerate
 from flinkish.checkpoint.failure_reason import FailureReason
 from flinkish.checkpoint.listeners import CheckpointHistory, CoordinatorListener
 from flinkish.checkpoint.manifest import CheckpointKind, Committable, CoordinatorState
 from flinkish.checkpoint.pending import AckResult, PendingCheckpoint, Subtask
 from flinkish.checkpoint.request_decider import Request, Start, Wait
-from flinkish.checkpoint.settings import CheckpointSettings, JobEnd, deletes_checkpoints
 from flinkish.checkpoint.statistics import CheckpointFigures, CheckpointRecord, CheckpointStatistics, CheckpointStatus
 from flinkish.checkpoint.storage import CheckpointDraft, CheckpointLocation, CheckpointStorage, StoredCheckpoint
 from flinkish.checkpoint.uncommitted import Uncommitted

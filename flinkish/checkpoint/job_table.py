@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from pathlib import PurePath
 
 from flinkish.checkpoint import cleaning, fencing, paths
-from flinkish.checkpoint.checkpoint_files import read_latest, read_manifest, read_newest
+from flinkish.checkpoint.checkpoint_files import read_latest, read_newest, read_reference
 from flinkish.checkpoint.fencing import Transaction
 from flinkish.checkpoint.paths import Folder
 from flinkish.checkpoint.signing import KEY_OPTION, SigningKey
@@ -170,20 +170,8 @@ class JobTable:
 
     def read_previous(self, current: StoredCheckpoint, count: int) -> list[StoredCheckpoint]:
         """Read the last `count` retained checkpoints before the newest one, oldest first."""
-        previous = []
-        for reference in current.manifest.previous[max(0, len(current.manifest.previous) - count) :]:
-            where = f"checkpoint table {self.root} checkpoint {reference.checkpoint_id}"
-            manifest, trusted = read_manifest(self.root, reference.manifest_path, self._key, size=None, where=where)
-            previous.append(
-                StoredCheckpoint(
-                    manifest=manifest,
-                    root=self.root,
-                    version=reference.version,
-                    manifest_path=reference.manifest_path,
-                    trusted=trusted,
-                )
-            )
-        return previous
+        references = current.manifest.previous
+        return [read_reference(self.root, each, self._key) for each in references[max(0, len(references) - count) :]]
 
     def folders(self) -> list[Folder]:
         """Return the parsed names of the folders of checkpoints."""

@@ -67,8 +67,8 @@ class OperatorShape:
     name: str
     parallelism: int
     max_parallelism: int
-    #: See program/state_kinds.py; empty in checkpoints of earlier versions.
-    kind: str = ""
+    #: See program/state_kinds.py.
+    kind: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import PurePath
 
 from flinkish.checkpoint import paths
-from flinkish.checkpoint.checkpoint_files import check_sizes, read_checkpoint, read_manifest, read_newest
+from flinkish.checkpoint.checkpoint_files import check_sizes, read_checkpoint, read_newest, read_reference
 from flinkish.checkpoint.manifest import Manifest, OperatorShape
 from flinkish.checkpoint.signing import SigningKey
 from flinkish.checkpoint.storage import StoredCheckpoint
@@ -71,15 +71,7 @@ def open_checkpoint(text: str, *, signing_key: SigningKey, delta_log: type[Table
         return newest
     for reference in newest.manifest.previous:
         if reference.checkpoint_id == selection.checkpoint_id:
-            where = f"checkpoint table {root} checkpoint {reference.checkpoint_id}"
-            manifest, trusted = read_manifest(root, reference.manifest_path, signing_key, size=None, where=where)
-            older = StoredCheckpoint(
-                manifest=manifest,
-                root=root,
-                version=reference.version,
-                manifest_path=reference.manifest_path,
-                trusted=trusted,
-            )
+            older = read_reference(root, reference, signing_key)
             check_sizes(older)
             return older
     retained = [*(reference.checkpoint_id for reference in newest.manifest.previous), newest.checkpoint_id]

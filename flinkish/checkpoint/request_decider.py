@@ -15,8 +15,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from flinkish.checkpoint.checkpoint_settings import CheckpointSettings
 from flinkish.checkpoint.manifest import CheckpointKind
-from flinkish.checkpoint.settings import CheckpointSettings
 
 _FORCED = frozenset({CheckpointKind.SAVEPOINT, CheckpointKind.STOP_SAVEPOINT, CheckpointKind.FINAL})
 

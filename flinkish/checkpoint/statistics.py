@@ -100,36 +100,22 @@ class CheckpointStatistics:
         """Begin with none; `history` is the number of past checkpoints to keep."""
         self._records: dict[CheckpointId, CheckpointRecord] = {}
         self._past: deque[CheckpointRecord] = deque(maxlen=history)
-        self._counts = CheckpointCounts()
-        self.latest_completed: CheckpointRecord | None = None
-        self.latest_failed: CheckpointRecord | None = None
-        self.latest_savepoint: CheckpointRecord | None = None
-        self.latest_restored: CheckpointId | None = None
-
-    @property
-    def counts(self) -> CheckpointCounts:
-        """Return the number of checkpoints of each status."""
-        return replace(self._counts, in_progress=len(self._records))
-
-    @property
-    def history(self) -> tuple[CheckpointRecord, ...]:
-        """Return the checkpoints in progress and the last ones that ended, newest first."""
-        return (*sorted(self._records.values(), key=lambda record: -record.checkpoint_id), *self._past)
+        #: Without the history and the number of checkpoints in progress.
+        self._figures = CheckpointFigures()
 
     def figures(self) -> CheckpointFigures:
         """Return all current figures."""
-        return CheckpointFigures(
-            counts=self.counts,
-            latest_completed=self.latest_completed,
-            latest_failed=self.latest_failed,
-            latest_savepoint=self.latest_savepoint,
-            latest_restored=self.latest_restored,
-            history=self.history,
+        in_progress = sorted(self._records.values(), key=lambda record: -record.checkpoint_id)
+        return replace(
+            self._figures,
+            counts=replace(self._figures.counts, in_progress=len(in_progress)),
+            history=(*in_progress, *self._past),
         )
 
     def triggered(self, record: CheckpointRecord) -> None:
         """Record a checkpoint that starts."""
-        self._counts = replace(self._counts, triggered=self._counts.triggered + 1)
+        counts = self._figures.counts
+        self._figures = replace(self._figures, counts=replace(counts, triggered=counts.triggered + 1))
         self._records[record.checkpoint_id] = record
 
     def progressed(self, checkpoint_id: CheckpointId, acknowledgements: tuple[SubtaskRecord, ...]) -> None:
@@ -142,26 +128,30 @@ class CheckpointStatistics:
         """Record a checkpoint that completed or failed."""
         self._records.pop(record.checkpoint_id, None)
         self._past.appendleft(record)
+        figures, counts = self._figures, self._figures.counts
         if record.status is CheckpointStatus.COMPLETED:
-            self._counts = replace(self._counts, completed=self._counts.completed + 1)
-            self.latest_completed = record
-            if record.kind.is_savepoint:
-                self.latest_savepoint = record
+            savepoint = record if record.kind.is_savepoint else figures.latest_savepoint
+            counts = replace(counts, completed=counts.completed + 1)
+            self._figures = replace(figures, counts=counts, latest_completed=record, latest_savepoint=savepoint)
         else:
-            self._counts = replace(self._counts, failed=self._counts.failed + 1)
-            self.latest_failed = record
+            self._figures = replace(figures, counts=replace(counts, failed=counts.failed + 1), latest_failed=record)
 
     def exported(self, record: CheckpointRecord) -> None:
         """Record where the savepoint of a stop is, which ended as a checkpoint of the job."""
 
-        def current(kept: CheckpointRecord) -> CheckpointRecord:
-            return record if kept.checkpoint_id == record.checkpoint_id else kept
+        def current(kept: CheckpointRecord | None) -> CheckpointRecord | None:
+            return record if kept is not None and kept.checkpoint_id == record.checkpoint_id else kept
 
-        self._past = deque(map(current, self._past), self._past.maxlen)
-        self.latest_completed = self.latest_completed and current(self.latest_completed)
-        self.latest_savepoint = self.latest_savepoint and current(self.latest_savepoint)
+        self._past = deque((current(kept) or kept for kept in self._past), self._past.maxlen)
+        self._figures = replace(
+            self._figures,
+            latest_completed=current(self._figures.latest_completed),
+            latest_savepoint=current(self._figures.latest_savepoint),
+        )
 
     def restored(self, checkpoint_id: CheckpointId) -> None:
         """Record that an attempt started from a checkpoint."""
-        self._counts = replace(self._counts, restored=self._counts.restored + 1)
-        self.latest_restored = checkpoint_id
+        counts = self._figures.counts
+        self._figures = replace(
+            self._figures, counts=replace(counts, restored=counts.restored + 1), latest_restored=checkpoint_id
+        )

@@ -17,8 +17,8 @@ from urllib.parse import urlsplit
 
 from flinkish.common import options
 from flinkish.common.configuration import Configuration
-from flinkish.common.errors import InvalidArgumentError, JobNotFoundError, ServerError
-from flinkish.server.settings import TOKEN_VARIABLE
+from flinkish.common.errors import CheckpointError, InvalidArgumentError, JobNotFoundError, ServerError
+from flinkish.server.server_settings import TOKEN_VARIABLE
 from flinkish.server.tls import client_context
 
 #: Flink's default of rest.port, for clients only: a job has a server only if its configuration names a port.
@@ -37,6 +37,8 @@ _LOST_HINT = (
     "the process that did it has ended, such as the driver of the job, which is then started again. "
     "See the state of the job (`flinkish list -a`), and start the operation again."
 )
+#: States of a job that has ended.
+ENDED = frozenset({"FINISHED", "FAILED", "CANCELED"})
 #: The answer about an operation that has not ended.
 _IN_PROGRESS: Mapping[str, Any] = {"status": {"id": "IN_PROGRESS"}}
 
@@ -213,13 +215,6 @@ class _NoRedirects(urllib.request.HTTPRedirectHandler):
         """Return None, so that a redirect becomes an error."""
 
 
-@dataclass(frozen=True, slots=True)
-class Failure:
-    """Why an operation has failed."""
-
-    text: str
-
-
 def wait_for(
     client: RestClient,
     path: str,
@@ -229,11 +224,11 @@ def wait_for(
     progress: Callable[[float], None],
     sleep: Callable[[float], None] = time.sleep,
     clock: Callable[[], float] = time.monotonic,
-) -> Mapping[str, Any] | Failure:
+) -> Mapping[str, Any]:
     """Wait for an operation that was started, and return its result; `timeout` and the argument of `progress` are in seconds.
 
-    `path` is that of the operation's result; `what` names the operation in messages. Raises ServerError if the operation has not
-    ended in time, or if the server stops answering.
+    `path` is that of the operation's result; `what` names the operation in messages. Raises CheckpointError if it fails, and
+    ServerError if it has not ended in time or the server stops answering.
     """
     begun = clock()
     gap = _FIRST_GAP
@@ -255,7 +250,10 @@ def wait_for(
         if answer["status"]["id"] == "COMPLETED":
             operation = answer.get("operation") or {}
             cause = operation.get("failure-cause")
-            return operation if cause is None else Failure(_reason(cause))
+            if cause is None:
+                return operation
+            reason = str(cause.get("stack-trace") or cause.get("class") or "no reason was given")
+            raise CheckpointError(f"{what} failed: {without_java_trace(reason)}")
         waited = clock() - begun
         if waited > timeout:
             raise ServerError(
@@ -265,10 +263,6 @@ def wait_for(
         progress(waited)
         sleep(gap)
         gap = min(2 * gap, _LONGEST_GAP)
-
-
-def _reason(cause: Mapping[str, Any]) -> str:
-    return without_java_trace(str(cause.get("stack-trace") or cause.get("class") or "no reason was given"))
 
 
 def without_java_trace(text: str) -> str:

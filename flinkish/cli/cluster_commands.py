@@ -14,7 +14,7 @@ from time import monotonic, sleep, strftime
 import click
 
 from flinkish.cli.client import RefusedError, UnreachableError
-from flinkish.cli.connection import Connection, Progress, errors_printed, with_server, with_timeout
+from flinkish.cli.connection import Connection, Progress, errors_printed, with_properties, with_server, with_timeout
 from flinkish.common.config_file import PROPERTIES_VARIABLE, load_configuration
 from flinkish.common.errors import EngineError, ServerError
 
@@ -33,7 +33,7 @@ def cluster() -> None:
 
 @cluster.command()
 @click.option("-d", "--detached", is_flag=True, help="Start the cluster in the background, and return when it answers.")
-@click.option("-D", "properties", multiple=True, metavar="KEY=VALUE", help="Set a configuration key.")
+@with_properties
 def start(detached: bool, properties: tuple[str, ...]) -> None:
     """Start a session cluster on this machine, on rest.port (8081 if not set).
 
@@ -57,8 +57,8 @@ def start_detached(properties: Sequence[str]) -> tuple[int, str, Path]:
     Raises EngineError if the Dispatcher ends, or does not answer within 60 s.
     """
     # Late: these import the runtime, which takes longer than most commands.
+    from flinkish.server.session.dispatcher_settings import make_private, session_settings
     from flinkish.server.session.processes import tail
-    from flinkish.server.session.settings import make_private, session_settings
 
     given = [*shlex.split(os.environ.get(PROPERTIES_VARIABLE, "")), *(each.removeprefix("-D") for each in properties)]
     settings = session_settings(load_configuration(given, environment=os.environ), tuple(properties))
@@ -116,7 +116,7 @@ def stop(connection: Connection, *, keep_jobs: bool) -> None:
     except RefusedError as error:
         if error.status == 404:
             raise ServerError(
-                f"the server at {url} is that of a running job, not of a session cluster", hint="`flinkish cancel` ends the job."
+                f"the server at {url} belongs to a running job, not to a session cluster", hint="`flinkish cancel` ends the job."
             ) from None
         raise
     begun, progress = monotonic(), Progress(f"The end of the cluster at {url}")

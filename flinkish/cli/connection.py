@@ -26,6 +26,10 @@ INTERRUPTED = 130
 _FIRST_LINE, _LINES = 2.0, 10.0
 
 
+#: Adds -D.
+with_properties = click.option("-D", "properties", multiple=True, metavar="KEY=VALUE", help="Set a configuration key.")
+
+
 @dataclass(frozen=True, slots=True)
 class Connection:
     """A server, and how long to wait for its operations, in seconds."""
@@ -47,14 +51,13 @@ def with_server(command: _Command) -> Callable[..., None]:
 
 def server_options(command: Callable[..., None]) -> Callable[..., None]:
     """Add -m and -D."""
-    command = click.option("-D", "properties", multiple=True, metavar="KEY=VALUE", help="Set a configuration key.")(command)
     return click.option(
         "-m",
         "--jobmanager",
         metavar="HOST:PORT",
         help="Address of the server. If not given: rest.address and rest.port from conf/config.yaml or -D, else localhost:8081. "
         "If the server needs a token, set the environment variable FLINKISH_REST_TOKEN.",
-    )(command)
+    )(with_properties(command))
 
 
 def with_timeout(command: Callable[..., None]) -> Callable[..., None]:

@@ -26,8 +26,15 @@ from flinkish.common.config_file import PROPERTIES_VARIABLE, load_configuration
 from flinkish.common.errors import FlinkishError, InvalidProgramError
 from flinkish.program import executor_loader
 from flinkish.program.forgotten import forgotten_programs
+from flinkish.server.session.driver_protocol import (
+    JOB_VARIABLE,
+    LOG_VARIABLE,
+    PLAN_VARIABLE,
+    PROGRAM_VARIABLE,
+    STDOUT_VARIABLE,
+    Program,
+)
 from flinkish.server.session.reporter import SessionDriver, become_driver
-from flinkish.server.session.wire import JOB_VARIABLE, LOG_VARIABLE, PLAN_VARIABLE, PROGRAM_VARIABLE, STDOUT_VARIABLE, Program
 
 _log = logging.getLogger("flinkish.server.session")
 

@@ -7,16 +7,21 @@ from typing import Any
 
 import click
 
-from flinkish.cli.client import Failure, RefusedError, RestClient, check_job_id, unknown_job, wait_for
+from flinkish.cli.client import ENDED, RefusedError, RestClient, check_job_id, unknown_job, wait_for
 from flinkish.cli.connection import Connection, Progress, with_server, with_timeout
 from flinkish.cli.tables import duration_text, print_table, restarts_text, time_text
-from flinkish.common.errors import CheckpointError, InvalidArgumentError, ServerError
+from flinkish.common.errors import InvalidArgumentError, ServerError
 
 _SCHEDULED = frozenset({"INITIALIZING", "CREATED"})
-_ENDED = frozenset({"FINISHED", "FAILED", "CANCELED"})
 _FORMATS = click.Choice(["canonical", "native"], case_sensitive=False)
 
 _job_argument = click.argument("job", metavar="JOB_ID")
+_form_option = click.option(
+    "-type", "--type", "form", type=_FORMATS, default="canonical", help="Flink's format; both are the same here."
+)
+_detached_option = click.option(
+    "-detached", "--detached", "detached", is_flag=True, help="Do not wait for the savepoint; print the trigger id."
+)
 
 
 @click.command("list")
@@ -48,7 +53,7 @@ def list_jobs(connection: Connection, *, everything: bool, running: bool, schedu
 
 def part_of(state: str) -> str:
     """Return the section in which Flink's command line lists a job in this state."""
-    return "scheduled" if state in _SCHEDULED else "terminated" if state in _ENDED else "running"
+    return "scheduled" if state in _SCHEDULED else "terminated" if state in ENDED else "running"
 
 
 def print_jobs(client: RestClient, jobs: Sequence[Mapping[str, Any]]) -> None:
@@ -174,8 +179,8 @@ def _cancel(client: RestClient, job_id: str) -> None:
     "-d", "--drain", is_flag=True, help="Let event time end first, so that all timers fire and all windows are complete."
 )
 @click.option("-p", "--savepointPath", "directory", metavar="DIRECTORY", help="Folder for the savepoint.")
-@click.option("-type", "--type", "form", type=_FORMATS, default="canonical", help="Flink's format; both are the same here.")
-@click.option("-detached", "--detached", "detached", is_flag=True, help="Do not wait for the savepoint; print the trigger id.")
+@_form_option
+@_detached_option
 @_job_argument
 @with_timeout
 @with_server
@@ -201,8 +206,8 @@ def stop(connection: Connection, *, job: str, directory: str | None, drain: bool
 
 @click.command()
 @click.option("-d", "--dispose", metavar="PATH", help="Delete the savepoint PATH instead.")
-@click.option("-type", "--type", "form", type=_FORMATS, default="canonical", help="Flink's format; both are the same here.")
-@click.option("-detached", "--detached", "detached", is_flag=True, help="Do not wait for the savepoint; print the trigger id.")
+@_form_option
+@_detached_option
 @click.argument("job", metavar="[JOB_ID", required=False)
 @click.argument("directory", metavar="[DIRECTORY]]", required=False)
 @with_timeout
@@ -279,12 +284,7 @@ def _operation(
 
 
 def _wait(connection: Connection, path: str, what: str) -> Mapping[str, Any]:
-    result = wait_for(
-        connection.client, path, what=what, timeout=connection.timeout, progress=Progress(what[0].upper() + what[1:])
-    )
-    if isinstance(result, Failure):
-        raise CheckpointError(f"{what} failed: {result.text}")
-    return result
+    return wait_for(connection.client, path, what=what, timeout=connection.timeout, progress=Progress(what[0].upper() + what[1:]))
 
 
 def _refuse_ended(client: RestClient, job_id: str) -> None:
@@ -295,5 +295,5 @@ def _refuse_ended(client: RestClient, job_id: str) -> None:
     state = next((job["state"] for job in client.get("/jobs/overview")["jobs"] if job["jid"] == job_id), None)
     if state is None:
         raise unknown_job(client, job_id)
-    if state in _ENDED:
+    if state in ENDED:
         raise ServerError(f"job {job_id} has already ended: it is {state}")

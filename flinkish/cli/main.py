@@ -17,7 +17,7 @@ from typing import Any
 import click
 
 from flinkish.cli import cluster_commands, history_command, job_commands
-from flinkish.cli.connection import INTERRUPTED, connect, errors_printed, say
+from flinkish.cli.connection import INTERRUPTED, connect, errors_printed, say, with_properties
 from flinkish.cli.explanation import Explained, ExplainingExecutor
 from flinkish.cli.packaging import pack_environment
 from flinkish.cli.script import line_of, run_script, without_launcher
@@ -46,7 +46,7 @@ _Decorator = Callable[[Callable[..., None]], Callable[..., None]]
 def _job_options(command: Callable[..., None]) -> Callable[..., None]:
     """Add the options that `run` and `explain` have in common."""
     decorators: Sequence[_Decorator] = (
-        click.option("-D", "properties", multiple=True, metavar="KEY=VALUE", help="Set a configuration key."),
+        with_properties,
         click.option("--engine", type=click.Choice(list(ENGINES)), help="Short for -Dexecution.engine=..."),
         click.option("-p", "--parallelism", type=_Parallelism(min=1), metavar="N", help="Short for -Dparallelism.default=..."),
         click.option("-s", "--fromSavepoint", "savepoint", metavar="PATH", help="Short for -Dexecution.state-recovery.path=..."),
@@ -180,11 +180,8 @@ def submit(arguments: tuple[str, ...]) -> None:
     """
     from flinkish.cli.submit import submit as run_submit
 
-    try:
+    with errors_printed():
         sys.exit(run_submit(arguments))
-    except FlinkishError as error:
-        say(f"{type(error).__name__}: {error}")
-        sys.exit(1)
 
 
 @cli.command()
@@ -199,15 +196,8 @@ def sql(statements: tuple[str, ...], properties: tuple[str, ...], rows: int) -> 
     """
     from flinkish.cli.sql import run_statements
 
-    logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(name)s: %(message)s", force=True)
-    try:
-        with notices.told_always():
-            run_statements(statements, properties, rows)
-    except FlinkishError as error:
-        say(f"{type(error).__name__}: {error}")
-        sys.exit(1)
-    except KeyboardInterrupt:
-        sys.exit(INTERRUPTED)
+    with errors_printed(), notices.told_always():
+        run_statements(statements, properties, rows)
 
 
 @cli.command()

@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from flinkish.cli.client import RefusedError, RestClient, UnreachableError
+from flinkish.cli.client import ENDED, RefusedError, RestClient, UnreachableError
 from flinkish.cli.connection import INTERRUPTED, say
 from flinkish.cli.programs import Program
 from flinkish.cli.tables import duration_text, restarts_text
@@ -22,7 +22,6 @@ _PATIENCE = 120.0
 _FIRST_GAP, _LONGEST_GAP = 0.05, 2.0
 #: A JobManager of Flink answers this to an upload of any other file.
 _JARS_ONLY = "Only Jar files are allowed"
-_ENDED = frozenset({"FINISHED", "FAILED", "CANCELED"})
 #: Settings of the connection, which are not sent as settings of the program.
 _OF_CLIENT = ("rest.", "security.ssl.", "security.rest.")
 
@@ -61,7 +60,7 @@ def submit(client: RestClient, program: Program, request: Request) -> str:
     except RefusedError as error:
         if error.status in (404, 405):
             raise ServerError(
-                f"the server at {client.address.url} is that of a running job, not of a session cluster: it takes no programs",
+                f"the server at {client.address.url} belongs to a running job, not to a session cluster: it takes no programs",
                 hint="`flinkish cluster start` starts a session cluster; `flinkish run` without -m needs none.",
             ) from None
         if _JARS_ONLY in error.text:
@@ -158,12 +157,12 @@ def _wait(client: RestClient, job_id: str, sleep: Callable[[float], None], clock
                 ) from error
             info = {"state": state}
         restarts = info.get("restarts")
-        if restarts is not None and restarts["last-failure-time"] != failed and info["state"] not in _ENDED:
+        if restarts is not None and restarts["last-failure-time"] != failed and info["state"] not in ENDED:
             failed = restarts["last-failure-time"]
             click.echo(f"Job {job_id}: {restarts_text(restarts)}", err=True)
         if info["state"] != state:
             state = info["state"]
-            if state in _ENDED:
+            if state in ENDED:
                 return info
             click.echo(f"Job {job_id} is {state}.", err=True)
         sleep(gap)

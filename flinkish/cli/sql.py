@@ -18,7 +18,7 @@ from rich.text import Text
 from flinkish.common.config_file import load_configuration, parse_properties
 from flinkish.common.errors import InvalidArgumentError, InvalidProgramError
 from flinkish.engine.spark.session import hold_delta_session, release_session
-from flinkish.engine.spark.settings import SparkSettings
+from flinkish.engine.spark.spark_settings import SparkSettings
 
 _PROMPT = "flinkish> "
 #: Interactive queries need few tasks, because Delta's logs and checkpoints are small.

@@ -79,6 +79,12 @@ class CompletableFuture(Generic[T]):
         """Call `callback` with this future as soon as it is completed, in the completing thread; at once if it already is."""
         self._future.add_done_callback(lambda _: callback(self))
 
+    def __repr__(self) -> str:
+        if not self.done():
+            return "<CompletableFuture: not completed>"
+        outcome = self.exception() or self._future.result()
+        return f"<CompletableFuture: {outcome!r}>"
+
     def __str__(self) -> str:
         if not self.done():
             state = "not completed"

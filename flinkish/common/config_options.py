@@ -12,7 +12,8 @@ import yaml
 
 from flinkish.common.absent import AbsentMember
 from flinkish.common.absent_names import INTERNAL
-from flinkish.common.errors import ConfigurationError, InvalidArgumentError
+from flinkish.common.arguments import text_of
+from flinkish.common.errors import ConfigurationError
 from flinkish.common.limits import INT_MAX, INT_MIN, LONG_MAX, LONG_MIN
 from flinkish.common.time import Duration, Time, milliseconds_of, parse_duration
 
@@ -126,8 +127,7 @@ class ConfigOptions:
     @staticmethod
     def key(key: str) -> OptionBuilder:
         """Return a builder for the option of the given key."""
-        if not isinstance(key, str) or not key:
-            raise InvalidArgumentError(f"a configuration key must be a non-empty str; got {key!r}")
+        text_of("a configuration key", key)
         return OptionBuilder(key)
 
 
@@ -342,6 +342,17 @@ def one_of(*choices: str) -> OptionType[str]:
             raise ValueError(value) from None
 
     return OptionType(f"one of {', '.join(choices)}", parse)
+
+
+def ports_of(text: str) -> range:
+    """Return the ports that a text such as `8081` or `9250-9260` names; an empty range if it is neither a port nor a range.
+
+    >>> ports_of("8081"), ports_of("9250-9260"), ports_of("80x")
+    (range(8081, 8082), range(9250, 9261), range(0, 0))
+    """
+    found = re.fullmatch(r"([0-9]{1,5})(?:-([0-9]{1,5}))?", text)
+    first, last = (int(found[1]), int(found[2] or found[1])) if found else (0, -1)
+    return range(first, last + 1) if last <= 65_535 else range(0)
 
 
 def _normalized(text: str) -> str:

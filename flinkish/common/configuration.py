@@ -9,6 +9,7 @@ from typing import Any, TypeVar, overload
 from flinkish.common import config_options, options
 from flinkish.common.absent import AbsentMember
 from flinkish.common.absent_names import JARS_VALUE
+from flinkish.common.arguments import bool_of, int_of, text_of
 from flinkish.common.config_options import ConfigOption
 from flinkish.common.errors import InvalidArgumentError
 from flinkish.common.redaction import redact
@@ -100,8 +101,7 @@ class Configuration:
         `origin` says in messages where the value came from, such as "conf/config.yaml line 3"; None stands for the program.
         Raises InvalidArgumentError if the key is not a str or the value is None.
         """
-        if not isinstance(key, str):
-            raise InvalidArgumentError(f"a configuration key must be a str; got {key!r} of type {type(key).__name__}")
+        text_of("a configuration key", key, empty=True)
         if value is None:
             raise InvalidArgumentError(
                 f"the value of the configuration key '{key}' must not be None", hint="use remove_config()."
@@ -135,8 +135,7 @@ class Configuration:
 
     def set_string(self, key: str, value: str) -> Configuration:
         """Set a text."""
-        if not isinstance(value, str):
-            raise InvalidArgumentError(f"set_string('{key}', ...) expects a str; got {value!r} of type {type(value).__name__}")
+        text_of(f"the value of set_string('{key}')", value, empty=True)
         return self.put(key, value)
 
     @overload
@@ -149,8 +148,7 @@ class Configuration:
 
     def set_integer(self, key: str, value: int) -> Configuration:
         """Set a whole number."""
-        if isinstance(value, bool) or not isinstance(value, int):
-            raise InvalidArgumentError(f"set_integer('{key}', ...) expects an int; got {value!r} of type {type(value).__name__}")
+        int_of(f"the value of set_integer('{key}')", value)
         return self.put(key, value)
 
     @overload
@@ -163,8 +161,7 @@ class Configuration:
 
     def set_boolean(self, key: str, value: bool) -> Configuration:
         """Set a boolean."""
-        if not isinstance(value, bool):
-            raise InvalidArgumentError(f"set_boolean('{key}', ...) expects a bool; got {value!r} of type {type(value).__name__}")
+        bool_of(f"the value of set_boolean('{key}')", value)
         return self.put(key, value)
 
     @overload

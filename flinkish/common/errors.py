@@ -91,7 +91,7 @@ class SinkError(FlinkishError, RuntimeError):
 
 
 class SinkChangedError(SinkError):
-    """The target of a sink no longer holds the rows that the job had committed; restarts do not help."""
+    """The target of a sink was changed so that the job cannot go on: it lost rows or takes none; restarts do not help."""
 
 
 class TargetRefusedError(SinkError):

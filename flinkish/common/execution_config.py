@@ -9,6 +9,7 @@ from typing import Any
 from flinkish.common import config_options, options
 from flinkish.common.absent import AbsentMember
 from flinkish.common.absent_names import EXECUTION_MODE, INPUT_DEPENDENCY, RESTART_STRATEGY, SERIALIZERS
+from flinkish.common.arguments import int_of
 from flinkish.common.configuration import Configuration
 from flinkish.common.errors import InvalidArgumentError
 from flinkish.common.limits import UPPER_BOUND_MAX_PARALLELISM
@@ -92,7 +93,7 @@ class ExecutionConfig:
         if parallelism == self.PARALLELISM_DEFAULT:
             self._configuration.remove_config(options.DEFAULT_PARALLELISM.key)
             return self
-        return self._set(options.DEFAULT_PARALLELISM, _at_least(parallelism, 1, "parallelism"))
+        return self._set(options.DEFAULT_PARALLELISM, int_of("parallelism", parallelism, minimum=1))
 
     def get_max_parallelism(self) -> int:
         """Return the maximum parallelism, which is the number of key groups; -1 if not set."""
@@ -103,7 +104,7 @@ class ExecutionConfig:
 
         Raises InvalidArgumentError for any other number.
         """
-        if _at_least(max_parallelism, 1, "max_parallelism") > UPPER_BOUND_MAX_PARALLELISM:
+        if int_of("max_parallelism", max_parallelism, minimum=1) > UPPER_BOUND_MAX_PARALLELISM:
             raise InvalidArgumentError(f"max_parallelism must be at most {UPPER_BOUND_MAX_PARALLELISM}; got {max_parallelism}")
         return self._set(options.MAX_PARALLELISM, max_parallelism)
 
@@ -237,10 +238,4 @@ def _millis(value: object, what: str) -> int:
 
 
 def _not_negative(value: object, what: str) -> int:
-    return _at_least(_millis(value, what), 0, what)
-
-
-def _at_least(value: Any, least: int, what: str) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or value < least:
-        raise InvalidArgumentError(f"{what} must be an int of at least {least}; got {value!r} of type {type(value).__name__}")
-    return value
+    return int_of(what, _millis(value, what), minimum=0)

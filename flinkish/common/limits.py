@@ -24,3 +24,10 @@ def to_float32(value: float) -> float:
     """
     rounded: float = _FLOAT32.unpack(_FLOAT32.pack(value))[0]
     return rounded
+
+
+def one_character(text: str) -> str:
+    """Return a text; raise ValueError unless it is one character."""
+    if len(text) != 1:
+        raise ValueError(f"{text!r} is not one character")
+    return text

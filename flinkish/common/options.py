@@ -661,7 +661,7 @@ REST_SSL_AUTHENTICATION_ENABLED = _option(
 SSL_PROTOCOL = _option(
     "security.ssl.protocol", one_of("TLSv1.2", "TLSv1.3"), "TLSv1.2", "Oldest version of TLS that the server accepts."
 )
-_JAVA_STORE = "a PEM file needs no password of its own; security.ssl.rest.key-password is that of the private key"
+_JAVA_STORE = "a PEM file needs no password of its own; security.ssl.rest.key-password belongs to the private key"
 REST_SSL_KEYSTORE_PASSWORD = _accepted(
     "security.ssl.rest.keystore-password", STRING, None, _JAVA_STORE, "security.ssl.keystore-password"
 )
@@ -757,7 +757,7 @@ OPTIONS_BY_ANY_KEY: Mapping[str, ConfigOption[Any]] = MappingProxyType(
     {older: option for option in OPTIONS.values() for older in option.fallback_keys} | dict(OPTIONS)
 )
 
-#: Prefix of the settings of metric reporters, `metrics.reporter.NAME.SETTING`, read by metrics/reporters/settings.py.
+#: Prefix of the settings of metric reporters, `metrics.reporter.NAME.SETTING`, read by metrics/reporters/reporter_settings.py.
 REPORTER_PREFIX = "metrics.reporter."
 
 #: Prefixes of keys that are passed on unchanged: Spark's own settings.

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from datetime import timedelta
-from typing import Any
 
 from flinkish.common import options
+from flinkish.common.arguments import int_of
 from flinkish.common.configuration import Configuration
-from flinkish.common.errors import InvalidArgumentError
 from flinkish.common.time import AmountOfTime, milliseconds_of
 
 __all__ = ["RestartStrategies", "RestartStrategyConfiguration"]
@@ -52,7 +51,7 @@ class RestartStrategies:
         """At most `restart_attempts` restarts, each after the same pause."""
 
         def __init__(self, restart_attempts: int, delay_between_attempts_interval: int | AmountOfTime) -> None:
-            self._attempts = _count(restart_attempts, "restart_attempts", 0)
+            self._attempts = int_of("restart_attempts", restart_attempts, minimum=0)
             self._delay = _milliseconds(delay_between_attempts_interval, "delay_between_attempts_interval")
 
         def get_restart_attempts(self) -> int:
@@ -80,7 +79,7 @@ class RestartStrategies:
         def __init__(
             self, max_failure_rate: int, failure_interval: int | AmountOfTime, delay_between_attempts_interval: int | AmountOfTime
         ) -> None:
-            self._rate = _count(max_failure_rate, "max_failure_rate", 1)
+            self._rate = int_of("max_failure_rate", max_failure_rate, minimum=1)
             self._interval = _milliseconds(failure_interval, "failure_interval")
             self._delay = _milliseconds(delay_between_attempts_interval, "delay_between_attempts_interval")
 
@@ -146,12 +145,6 @@ class RestartStrategies:
         The job restarts after a pause of `delay_interval` (int: ms).
         """
         return RestartStrategies.FailureRateRestartStrategyConfiguration(failure_rate, failure_interval, delay_interval)
-
-
-def _count(value: Any, what: str, least: int) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or value < least:
-        raise InvalidArgumentError(f"{what} must be an int of at least {least}; got {value!r}")
-    return value
 
 
 def _milliseconds(value: object, what: str) -> int:

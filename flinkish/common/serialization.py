@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from flinkish.common.absent import AbsentMember, names_of
 from flinkish.common.absent_names import JAVA_OBJECT
+from flinkish.common.arguments import instance_of, int_of
 from flinkish.common.errors import InvalidArgumentError, TypeMismatchError
 from flinkish.common.text import text_function
 from flinkish.common.typeinfo import TypeInformation, Types
@@ -98,9 +99,7 @@ class RowFieldExtractorSchema(SerializationSchema):
     """Writes the bytes in one field of a row, given by its position; for example as the key of a message."""
 
     def __init__(self, field_index: int) -> None:
-        if isinstance(field_index, bool) or not isinstance(field_index, int) or field_index < 0:
-            raise InvalidArgumentError(f"field_index must be an int of at least 0; got {field_index!r}")
-        self._field_index = field_index
+        self._field_index = int_of("field_index", field_index, minimum=0)
 
     def serialize(self, element: Any) -> bytes:
         try:
@@ -159,8 +158,7 @@ class _SimpleStringEncoder(Encoder):
 
 class _SchemaEncoder(Encoder):
     def __init__(self, schema: SerializationSchema, delimiter: bytes) -> None:
-        if not isinstance(schema, SerializationSchema):
-            raise InvalidArgumentError(f"Encoder.of_schema takes a SerializationSchema; got {schema!r}")
+        instance_of("Encoder.of_schema()", schema, SerializationSchema)
         if not isinstance(delimiter, (bytes, bytearray)):
             raise InvalidArgumentError(f"the delimiter of Encoder.of_schema must be bytes; got {delimiter!r}")
         self._schema = schema

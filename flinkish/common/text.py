@@ -15,26 +15,9 @@ from collections.abc import Callable
 from decimal import Decimal
 from typing import Any
 
+from flinkish.common.kinds import Kind, kind_of, plain_type, shape_of
 from flinkish.common.time import Instant, fraction_of_second
-from flinkish.common.typeinfo import (
-    BasicArrayTypeInfo,
-    BasicType,
-    BasicTypeInfo,
-    DateTypeInfo,
-    ExternalTypeInfo,
-    ListTypeInfo,
-    LocalTimeTypeInfo,
-    MapTypeInfo,
-    ObjectArrayTypeInfo,
-    PickledBytesTypeInfo,
-    PrimitiveArrayTypeInfo,
-    RowTypeInfo,
-    TimestampTypeInfo,
-    TimeTypeInfo,
-    TupleTypeInfo,
-    TypeInformation,
-    Types,
-)
+from flinkish.common.typeinfo import BasicType, LocalTimeTypeInfo, TypeInformation
 
 __all__ = ["print_function", "text_function", "to_text"]
 
@@ -44,6 +27,7 @@ TextFunction = Callable[[Any], str]
 def to_text(value: Any, type_info: TypeInformation) -> str:
     """Return the text of a value as `print()` shows it. For many values use `print_function`, which is built once.
 
+    >>> from flinkish.common import Types
     >>> to_text(("a", 1), Types.TUPLE([Types.STRING(), Types.INT()]))
     '(a,1)'
     """
@@ -56,23 +40,17 @@ def print_function(type_info: TypeInformation) -> TextFunction:
     It formats like `text_function`, except for rows: PyFlink prints their fields as Python does and without a space:
     `+I[a,None]`.
     """
-    if isinstance(type_info, ExternalTypeInfo):
-        return print_function(type_info.type_info)
-    if isinstance(type_info, RowTypeInfo):
-        return _printed_row
-    return text_function(type_info)
+    return _printed_row if kind_of(type_info) is Kind.ROW else text_function(type_info)
 
 
 def text_function(type_info: TypeInformation) -> TextFunction:
     """Return the function that formats values as Flink's Java objects do; used for text files.
 
-    >>> from flinkish.common.types import Row
+    >>> from flinkish.common import Row, Types
     >>> text_function(Types.ROW([Types.STRING(), Types.DOUBLE()]))(Row("a", 1e10))
     '+I[a, 1.0E10]'
     """
-    if isinstance(type_info, PickledBytesTypeInfo):
-        return str
-    return _nullable(_function(type_info))
+    return str if kind_of(type_info) is Kind.PICKLED else _nullable(_function(type_info))
 
 
 def _printed_row(row: Any) -> str:
@@ -89,44 +67,28 @@ def _nullable(function: TextFunction) -> TextFunction:
 
 def _function(type_info: TypeInformation) -> TextFunction:
     """Return the function for values that are not None."""
-    match type_info:
-        case ExternalTypeInfo():
-            return _function(type_info.type_info)
-        case BasicTypeInfo():
-            return _BASIC[type_info.basic_type]
-        case RowTypeInfo():
-            return _row_function(type_info)
-        case TupleTypeInfo():
-            fields = [text_function(field) for field in type_info.field_types]
-            return lambda value: f"({','.join([text(item) for text, item in zip(fields, value, strict=False)])})"
-        case PrimitiveArrayTypeInfo() if type_info.element_type == Types.BYTE():
-            return _bytes_text
-        case PrimitiveArrayTypeInfo() | BasicArrayTypeInfo() | ObjectArrayTypeInfo() | ListTypeInfo():
-            element = text_function(type_info.element_type)
+    type_info = plain_type(type_info)
+    kind, types = shape_of(type_info)
+    if isinstance(type_info, LocalTimeTypeInfo):
+        return _LOCAL[kind]
+    if kind in _SIMPLE:
+        return _SIMPLE[kind]
+    parts = [text_function(part) for part in types]
+    match kind:
+        case Kind.ROW:
+            return lambda row: (
+                f"{row._row_kind}[{', '.join([text(item) for text, item in zip(parts, row._values, strict=False)])}]"
+            )
+        case Kind.TUPLE:
+            return lambda value: f"({','.join([text(item) for text, item in zip(parts, value, strict=False)])})"
+        case Kind.LIST:
+            (element,) = parts
             return lambda value: f"[{', '.join([element(item) for item in value])}]"
-        case MapTypeInfo():
-            key_text, value_text = text_function(type_info.key_type), text_function(type_info.value_type)
+        case Kind.MAP:
+            key_text, value_text = parts
             return lambda value: "{" + ", ".join([f"{key_text(key)}={value_text(item)}" for key, item in value.items()]) + "}"
-        case DateTypeInfo():
-            return _date_text
-        case TimeTypeInfo():
-            return lambda value: f"{value:%H:%M:%S}"
-        case TimestampTypeInfo():
-            return _timestamp_text
-        case LocalTimeTypeInfo():
-            return _LOCAL[type_info.time_type]
         case _:
             return str
-
-
-def _row_function(type_info: RowTypeInfo) -> TextFunction:
-    fields = [text_function(field) for field in type_info.field_types]
-
-    def text(row: Any) -> str:
-        items = [field(item) for field, item in zip(fields, row._values, strict=False)]
-        return f"{row._row_kind}[{', '.join(items)}]"
-
-    return text
 
 
 def _boolean_text(value: Any) -> str:
@@ -233,13 +195,13 @@ def _local_time_text(value: Any) -> str:
     return f"{value:%H:%M:%S}{fraction_of_second(value.microsecond * 1000)}"
 
 
-_LOCAL: dict[LocalTimeTypeInfo.TimeType, TextFunction] = {
-    LocalTimeTypeInfo.TimeType.LOCAL_DATE: _date_text,
-    LocalTimeTypeInfo.TimeType.LOCAL_TIME: _local_time_text,
-    LocalTimeTypeInfo.TimeType.LOCAL_DATE_TIME: lambda value: f"{_date_text(value)}T{_local_time_text(value)}",
+_LOCAL: dict[BasicType | Kind, TextFunction] = {
+    Kind.DATE: _date_text,
+    Kind.TIME: _local_time_text,
+    Kind.TIMESTAMP: lambda value: f"{_date_text(value)}T{_local_time_text(value)}",
 }
 
-_BASIC: dict[BasicType, TextFunction] = {
+_SIMPLE: dict[BasicType | Kind, TextFunction] = {
     BasicType.STRING: str,
     BasicType.CHAR: str,
     BasicType.BYTE: str,
@@ -252,4 +214,8 @@ _BASIC: dict[BasicType, TextFunction] = {
     BasicType.FLOAT: float_text,
     BasicType.DOUBLE: double_text,
     BasicType.INSTANT: Instant.isoformat,
+    Kind.BYTES: _bytes_text,
+    Kind.DATE: _date_text,
+    Kind.TIME: lambda value: f"{value:%H:%M:%S}",
+    Kind.TIMESTAMP: _timestamp_text,
 }

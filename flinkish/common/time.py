@@ -9,6 +9,7 @@ import re
 from decimal import Decimal
 from typing import Any, TypeAlias
 
+from flinkish.common.arguments import int_of
 from flinkish.common.errors import InvalidArgumentError
 
 __all__ = ["AmountOfTime", "Duration", "Instant", "Time", "milliseconds_of", "to_epoch_milli"]
@@ -18,12 +19,7 @@ _NANOS_PER_SECOND = 1_000_000_000
 _MILLISECOND = datetime.timedelta(milliseconds=1)
 _EPOCH = datetime.datetime(1970, 1, 1)
 _EPOCH_IN_UTC = _EPOCH.replace(tzinfo=datetime.UTC)
-
-
-def _whole_number(value: Any, what: str) -> int:
-    if isinstance(value, bool) or not isinstance(value, int):
-        raise InvalidArgumentError(f"{what} must be a whole number (int); got {value!r} of type {type(value).__name__}")
-    return value
+_MICROSECOND = datetime.timedelta(microseconds=1)
 
 
 def _in_millis(value: Any, unit: int, what: str) -> int:
@@ -34,7 +30,7 @@ def _in_millis(value: Any, unit: int, what: str) -> int:
         if millis != int(millis):
             raise InvalidArgumentError(f"{value!r} {what} are not a whole number of milliseconds: {millis}")
         return int(millis)
-    return _whole_number(value, what) * unit
+    return int_of(what, value) * unit
 
 
 @functools.total_ordering
@@ -50,32 +46,32 @@ class Duration:
     __slots__ = ("_nanos",)
 
     def __init__(self, nanos: int) -> None:
-        self._nanos = _whole_number(nanos, "a Duration's nanoseconds")
+        self._nanos = int_of("a Duration's nanoseconds", nanos)
 
     @staticmethod
     def of_days(days: int) -> Duration:
         """Return a duration of days of 24 hours."""
-        return Duration.of_hours(_whole_number(days, "days") * 24)
+        return Duration.of_hours(int_of("days", days) * 24)
 
     @staticmethod
     def of_hours(hours: int) -> Duration:
         """Return a duration of hours."""
-        return Duration.of_minutes(_whole_number(hours, "hours") * 60)
+        return Duration.of_minutes(int_of("hours", hours) * 60)
 
     @staticmethod
     def of_minutes(minutes: int) -> Duration:
         """Return a duration of minutes."""
-        return Duration.of_seconds(_whole_number(minutes, "minutes") * 60)
+        return Duration.of_seconds(int_of("minutes", minutes) * 60)
 
     @staticmethod
     def of_seconds(seconds: int) -> Duration:
         """Return a duration of seconds."""
-        return Duration(_whole_number(seconds, "seconds") * _NANOS_PER_SECOND)
+        return Duration(int_of("seconds", seconds) * _NANOS_PER_SECOND)
 
     @staticmethod
     def of_millis(millis: int) -> Duration:
         """Return a duration of milliseconds."""
-        return Duration(_whole_number(millis, "milliseconds") * _NANOS_PER_MILLI)
+        return Duration(int_of("milliseconds", millis) * _NANOS_PER_MILLI)
 
     @staticmethod
     def of_nanos(nanos: int) -> Duration:
@@ -217,7 +213,24 @@ def _nanos_of(moment: object) -> int | None:
         raise TypeError(
             f"an Instant cannot be compared with {moment!r}: it has no time zone; replace(tzinfo=datetime.UTC) gives it UTC"
         )
-    return (moment - _EPOCH_IN_UTC) // datetime.timedelta(microseconds=1) * 1000
+    return (moment - _EPOCH_IN_UTC) // _MICROSECOND * 1000
+
+
+def utc_time(moment: datetime.datetime) -> datetime.datetime:
+    """Return a datetime without a time zone; one with a time zone is converted to UTC."""
+    return moment if moment.tzinfo is None else moment.astimezone(datetime.UTC).replace(tzinfo=None)
+
+
+def instant_of(moment: datetime.datetime) -> Instant:
+    """Return the Instant for a datetime; one without a time zone is in UTC."""
+    micros = (moment.replace(tzinfo=datetime.UTC) if moment.tzinfo is None else moment) - _EPOCH_IN_UTC
+    seconds, rest = divmod(micros // _MICROSECOND, 1_000_000)
+    return Instant(seconds, rest * 1000)
+
+
+def datetime_of(instant: Instant) -> datetime.datetime:
+    """Return the datetime in UTC for an Instant, rounded down to microseconds; raise OverflowError for years after 9999."""
+    return _EPOCH_IN_UTC + datetime.timedelta(seconds=instant.seconds, microseconds=instant.nanos // 1000)
 
 
 def fraction_of_second(nanos: int) -> str:

@@ -12,7 +12,7 @@ import site
 import sys
 import sysconfig
 import traceback
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from types import FrameType, TracebackType
 
 import flinkish
@@ -68,13 +68,7 @@ def shown(error: BaseException) -> str:
 
 def cut(error: BaseException) -> None:
     """Remove the frames of flinkish from an error and from its causes."""
-    seen: set[int] = set()
-    waiting: list[BaseException | None] = [error]
-    while waiting:
-        each = waiting.pop()
-        if each is None or id(each) in seen:
-            continue
-        seen.add(id(each))
+    for each in _with_causes(error):
         traces = []
         trace = each.__traceback__
         while trace is not None:
@@ -84,7 +78,23 @@ def cut(error: BaseException) -> None:
         for place in reversed(_of_program([trace.tb_frame.f_code.co_filename for trace in traces])):
             kept = TracebackType(kept, traces[place].tb_frame, traces[place].tb_lasti, traces[place].tb_lineno)
         each.__traceback__ = kept
-        waiting += [each.__cause__, each.__context__, *(each.exceptions if isinstance(each, BaseExceptionGroup) else ())]
+
+
+def remove(error: BaseException) -> None:
+    """Remove all frames from an error and from its causes."""
+    for each in _with_causes(error):
+        each.__traceback__ = None
+
+
+def _with_causes(error: BaseException) -> Iterator[BaseException]:
+    seen: set[int] = set()
+    waiting: list[BaseException | None] = [error]
+    while waiting:
+        each = waiting.pop()
+        if each is not None and id(each) not in seen:
+            seen.add(id(each))
+            yield each
+            waiting += [each.__cause__, each.__context__, *(each.exceptions if isinstance(each, BaseExceptionGroup) else ())]
 
 
 def _cut(error: traceback.TracebackException | None) -> None:

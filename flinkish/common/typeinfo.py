@@ -1,7 +1,8 @@
 """The type system: the declared types of records, keys and states.
 
 A type decides how values are checked and converted (common/conversion.py), printed (common/text.py), stored in checkpoints
-(runtime/state/codec.py) and written to tables by sinks. Values without a declared type are pickled.
+(runtime/state/codec.py) and written to tables by sinks. Each of these is a table by kind (common/kinds.py). Values without a
+declared type are pickled.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic
 
 from flinkish.common.absent import Absence, AbsentMember
 from flinkish.common.absent_names import INTERNAL
+from flinkish.common.arguments import instance_of
 from flinkish.common.errors import InvalidArgumentError
 from flinkish.common.time import Instant
 from flinkish.common.types import Row, RowKind
@@ -115,9 +117,7 @@ class BasicTypeInfo(TypeInformation[V_co]):
     """Text, booleans, numbers and points in time."""
 
     def __init__(self, basic_type: BasicType) -> None:
-        if not isinstance(basic_type, BasicType):
-            raise InvalidArgumentError(f"BasicTypeInfo expects a BasicType; got {basic_type!r}")
-        self._basic_type = basic_type
+        self._basic_type = instance_of("BasicTypeInfo()", basic_type, BasicType)
 
     @property
     def basic_type(self) -> BasicType:
@@ -741,3 +741,19 @@ def _check_element(element_type: TypeInformation, allowed: frozenset[BasicType],
             f"{what} holds elements of the types {names}; got {element_type!r}",
             hint="use OBJECT_ARRAY or LIST for other elements.",
         )
+
+
+def type_of(given: object, method: str, argument: str = "output_type") -> TypeInformation:
+    """Return a type argument as a TypeInformation: None stands for any object, a list for a row."""
+    if given is None:
+        return Types.PICKLED_BYTE_ARRAY()
+    if isinstance(given, list):
+        return RowTypeInfo(given)
+    if isinstance(given, TypeInformation):
+        return given
+    raise InvalidArgumentError(
+        f"{argument} of {method}() must be None, a list of TypeInformation or a TypeInformation; got {given!r}.",
+        hint=HINT_OF_DATA_TYPES
+        if isinstance(getattr(given, "type_info", None), TypeInformation)
+        else "take one from Types and call it: Types.STRING().",
+    )

@@ -6,7 +6,7 @@ import functools
 from collections.abc import Iterable, Iterator, Sequence
 from enum import Enum
 from itertools import repeat
-from typing import Any
+from typing import Any, overload
 
 __all__ = ["Row", "RowKind"]
 
@@ -163,12 +163,6 @@ class Row:
         if missing:
             raise ValueError(f"fields {missing} do not exist in a row with the fields {list(fields)}")
         return [self._values[fields.index(name)] for name in names]
-
-    def _is_retract_msg(self) -> bool:
-        return self._row_kind in (RowKind.UPDATE_BEFORE, RowKind.DELETE)
-
-    def _is_accumulate_msg(self) -> bool:
-        return self._row_kind in (RowKind.UPDATE_AFTER, RowKind.INSERT)
 
     def __call__(self, *args: Any) -> Row:
         if len(args) > len(self):
@@ -365,6 +359,33 @@ def rows_of(fields: tuple[Any, ...] | None, columns: Iterable[Iterable[Any]]) ->
         row._list = values
         row._kind = kind
     return rows
+
+
+class RowColumns(Sequence[Row]):
+    """Rows of kind INSERT with the same fields as columns: lists of the same length, one for each field, at least one."""
+
+    __slots__ = ("columns", "fields")
+
+    def __init__(self, fields: tuple[Any, ...], columns: list[list[Any]]) -> None:
+        self.fields = fields
+        self.columns = columns
+
+    def __len__(self) -> int:
+        return len(self.columns[0])
+
+    def __iter__(self) -> Iterator[Row]:
+        return iter(rows_of(self.fields, self.columns))
+
+    @overload
+    def __getitem__(self, part: int) -> Row: ...
+
+    @overload
+    def __getitem__(self, part: slice) -> RowColumns: ...
+
+    def __getitem__(self, part: int | slice) -> Row | RowColumns:
+        if isinstance(part, slice):
+            return RowColumns(self.fields, [column[part] for column in self.columns])
+        return make_row(self.fields, [column[part] for column in self.columns])
 
 
 def columns_of(rows: Sequence[Any]) -> tuple[tuple[Any, ...] | None, list[tuple[Any, ...]]] | None:

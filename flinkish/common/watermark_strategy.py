@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any, Protocol, cast
 
+from flinkish.common.arguments import text_of
 from flinkish.common.errors import InvalidArgumentError, UnsupportedError
 from flinkish.common.limits import LONG_MIN
 from flinkish.common.time import Duration, milliseconds_of
@@ -239,14 +240,13 @@ class WatermarkStrategy:
         This works for `from_source` with a Source. A reader is compared with the lowest watermark of all readers of the group
         that are neither idle nor finished, at least once per `update_interval` (1 second if not given). In batch mode, which has
         no watermarks, readers never pause. Raises InvalidArgumentError for a negative drift or an interval below 1 ms.
-        Of a reader with several splits, single ones pause if it implements `pause_or_resume_splits`, as that of KafkaSource does;
+        A reader with several splits can pause single ones if it implements `pause_or_resume_splits`, as KafkaSource does;
         otherwise it pauses as a whole, by its slowest split. Source: FLIP-182 and FLIP-217.
 
         Differs from Flink: watermarks are compared after each epoch, however long the interval is. A reader that cannot pause
         single splits is no error.
         """
-        if not isinstance(watermark_group, str):
-            raise InvalidArgumentError(f"watermark_group must be a str; got {watermark_group!r}")
+        text_of("watermark_group", watermark_group, empty=True)
         alignment = WatermarkAlignment(
             group=watermark_group,
             max_drift_ms=_milliseconds(max_allowed_watermark_drift, "max_allowed_watermark_drift"),

@@ -8,12 +8,6 @@ from flinkish.common.absent import names_of
 from flinkish.datastream.async_data_stream import AsyncDataStream
 from flinkish.datastream.broadcast_stream import BroadcastConnectedStream, BroadcastStream
 from flinkish.datastream.cached_stream import CachedDataStream
-from flinkish.datastream.checkpoint import (
-    CheckpointedFunction,
-    CheckpointListener,
-    FunctionInitializationContext,
-    FunctionSnapshotContext,
-)
 from flinkish.datastream.checkpoint_config import CheckpointConfig
 from flinkish.datastream.checkpoint_storage import (
     CheckpointStorage,
@@ -25,14 +19,30 @@ from flinkish.datastream.checkpointing_mode import CheckpointingMode
 from flinkish.datastream.closeable_iterator import CloseableIterator
 from flinkish.datastream.connected_streams import ConnectedStreams
 from flinkish.datastream.data_stream import DataStream, DataStreamSink
-from flinkish.datastream.execution_mode import RuntimeExecutionMode
 from flinkish.datastream.externalized_checkpoint_retention import ExternalizedCheckpointRetention
-from flinkish.datastream.functions import (
+from flinkish.datastream.keyed_stream import KeyedStream
+from flinkish.datastream.slot_sharing_group import MemorySize, SlotSharingGroup
+from flinkish.datastream.state_backend import (
+    CustomStateBackend,
+    EmbeddedRocksDBStateBackend,
+    HashMapStateBackend,
+    PredefinedOptions,
+    StateBackend,
+)
+from flinkish.datastream.stream_execution_environment import StreamExecutionEnvironment
+from flinkish.datastream.windowed_stream import AllWindowedStream, WindowedStream
+from flinkish.program.execution_mode import RuntimeExecutionMode
+from flinkish.udf.async_retry_strategies import AsyncRetryPredicate, AsyncRetryStrategy
+from flinkish.udf.checkpoint import (
+    CheckpointedFunction,
+    CheckpointListener,
+    FunctionInitializationContext,
+    FunctionSnapshotContext,
+)
+from flinkish.udf.functions import (
     AggregateFunction,
     AllWindowFunction,
     AsyncFunction,
-    AsyncRetryPredicate,
-    AsyncRetryStrategy,
     BroadcastProcessFunction,
     CoFlatMapFunction,
     CoMapFunction,
@@ -55,20 +65,10 @@ from flinkish.datastream.functions import (
     SourceFunction,
     WindowFunction,
 )
-from flinkish.datastream.keyed_stream import KeyedStream
-from flinkish.datastream.output_tag import OutputTag
-from flinkish.datastream.slot_sharing_group import MemorySize, SlotSharingGroup
-from flinkish.datastream.state_backend import (
-    CustomStateBackend,
-    EmbeddedRocksDBStateBackend,
-    HashMapStateBackend,
-    PredefinedOptions,
-    StateBackend,
-)
-from flinkish.datastream.stream_execution_environment import StreamExecutionEnvironment
-from flinkish.datastream.time_domain import TimeDomain
-from flinkish.datastream.timerservice import TimerService
-from flinkish.datastream.window import (
+from flinkish.udf.output_tag import OutputTag
+from flinkish.udf.time_domain import TimeDomain
+from flinkish.udf.timerservice import TimerService
+from flinkish.udf.window import (
     CountWindow,
     GlobalWindow,
     MergingWindowAssigner,
@@ -78,7 +78,6 @@ from flinkish.datastream.window import (
     Window,
     WindowAssigner,
 )
-from flinkish.datastream.windowed_stream import AllWindowedStream, WindowedStream
 
 __all__ = [
     "AggregateFunction",

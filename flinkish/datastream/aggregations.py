@@ -21,7 +21,7 @@ from flinkish.common.typeinfo import (
     TypeInformation,
 )
 from flinkish.common.types import Row
-from flinkish.datastream.functions import ReduceFunction
+from flinkish.udf.functions import ReduceFunction
 
 
 class Aggregation(Enum):

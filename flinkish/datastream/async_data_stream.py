@@ -5,14 +5,17 @@ from __future__ import annotations
 import inspect
 from typing import TYPE_CHECKING, cast
 
+from flinkish.common.arguments import instance_of, int_of
 from flinkish.common.errors import InvalidArgumentError
 from flinkish.common.pickling import check_serializable
-from flinkish.datastream.arguments import check_kind, int_of, milliseconds, type_of
-from flinkish.datastream.async_retry_strategies import NO_RETRY_STRATEGY, NoRetryStrategy
+from flinkish.common.time import milliseconds_of
+from flinkish.common.typeinfo import type_of
 from flinkish.datastream.data_stream import DataStream
-from flinkish.datastream.functions import AsyncFunction, AsyncRetryPredicate, AsyncRetryStrategy
 from flinkish.datastream.shapes import Invokes, T, U
 from flinkish.program.operators import AsyncWaitConfig
+from flinkish.udf.async_retry_strategies import NO_RETRY_STRATEGY, AsyncRetryPredicate, AsyncRetryStrategy, NoRetryStrategy
+from flinkish.udf.function_wrappers import check_kind
+from flinkish.udf.functions import AsyncFunction
 
 if TYPE_CHECKING:
     from flinkish.common.time import AmountOfTime
@@ -102,12 +105,11 @@ def _wait(
     ordered: bool,
 ) -> DataStream:
     method = "ordered_wait" if ordered else "unordered_wait"
-    if not isinstance(data_stream, DataStream):
-        raise InvalidArgumentError(f"{method}() needs a DataStream; got {data_stream!r}.")
+    instance_of(f"{method}()", data_stream, DataStream)
     _check_function(function, method)
-    milli = milliseconds(timeout, f"timeout of {method}()")
+    milli = milliseconds_of(timeout, f"timeout of {method}()", hint="for example Time.seconds(5).")
     _check_strategy(strategy, milli)
-    if int_of(capacity, "capacity") < 1:
+    if int_of("capacity", capacity) < 1:
         raise InvalidArgumentError(f"capacity must be at least 1; got {capacity}.")
     config = AsyncWaitConfig(
         function=cast(AsyncFunction, function), timeout=max(milli, 0), capacity=capacity, retry_strategy=strategy, ordered=ordered
@@ -131,11 +133,10 @@ def _check_function(function: object, method: str) -> None:
             )
 
 
-def _check_strategy(strategy: object, timeout: int) -> None:
-    if strategy is None:
+def _check_strategy(given: object, timeout: int) -> None:
+    if given is None:
         raise InvalidArgumentError("Async retry strategy should not be None.", hint="AsyncRetryStrategy.no_restart().")
-    if not isinstance(strategy, AsyncRetryStrategy):
-        raise InvalidArgumentError(f"async_retry_strategy must be an AsyncRetryStrategy; got {strategy!r}.")
+    strategy = instance_of("async_retry_strategy", given, AsyncRetryStrategy)
     if not isinstance(strategy, NoRetryStrategy) and timeout <= 0:
         raise InvalidArgumentError("Timeout should be configured when do async with retry.")
     predicate = strategy.get_retry_predicate()

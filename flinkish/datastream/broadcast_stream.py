@@ -7,16 +7,15 @@ from typing import Any, Generic, cast
 
 from flinkish.common.errors import InvalidArgumentError, InvalidProgramError
 from flinkish.common.pickling import check_serializable
-from flinkish.common.typeinfo import TypeInformation
-from flinkish.datastream.arguments import check_kind, type_of
+from flinkish.common.typeinfo import TypeInformation, type_of
 from flinkish.datastream.data_stream import DataStream
-from flinkish.datastream.function_wrappers import describe
-from flinkish.datastream.functions import BroadcastProcessFunction, KeyedBroadcastProcessFunction
 from flinkish.datastream.keyed_stream import KeyedStream
 from flinkish.datastream.shapes import BroadcastProcesses, T2_co, T_co, U
-from flinkish.datastream.state import MapStateDescriptor
 from flinkish.program import operators
 from flinkish.program.transformations import BroadcastStateTransformation
+from flinkish.udf.function_wrappers import check_kind, describe
+from flinkish.udf.functions import BroadcastProcessFunction, KeyedBroadcastProcessFunction
+from flinkish.udf.state import MapStateDescriptor
 
 __all__ = ["BroadcastConnectedStream", "BroadcastStream"]
 

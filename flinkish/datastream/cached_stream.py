@@ -6,20 +6,15 @@ import shutil
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from flinkish.common.time import AmountOfTime
-from flinkish.datastream._support import refused
 from flinkish.datastream.connectors._cache import CacheFile, CacheSink, CacheSource, committed_files
 from flinkish.datastream.data_stream import DataStream
 from flinkish.datastream.shapes import T_co
 from flinkish.program.transformations import CacheTransformation
 
 if TYPE_CHECKING:
-    from typing import Self
-
     from flinkish.common.typeinfo import TypeInformation
-    from flinkish.datastream.slot_sharing_group import SlotSharingGroup
 
 __all__ = ["CachedDataStream"]
 
@@ -60,13 +55,6 @@ class StreamCache:
             shutil.rmtree(folder, ignore_errors=True)
 
 
-def _not_on_cached(what: str) -> str:
-    return f"{what} of a CachedDataStream cannot be set: it runs no operator."
-
-
-_ON_ORIGIN = "call it on the stream before cache(), or on the result of the operator after it."
-
-
 class CachedDataStream(DataStream[T_co]):
     """A stream that is computed once, by the first batch job that uses it; later jobs of its environment read the records again.
 
@@ -81,42 +69,3 @@ class CachedDataStream(DataStream[T_co]):
         transformation = self._transformation
         assert isinstance(transformation, CacheTransformation)
         transformation.cache.clear()
-
-    @refused(_not_on_cached("The name"), see=_ON_ORIGIN)
-    def name(self, name: str) -> Self: ...  # type: ignore[empty-body]
-
-    @refused("A CachedDataStream has no name: it runs no operator.", see=_ON_ORIGIN)
-    def get_name(self) -> str: ...  # type: ignore[empty-body]
-
-    @refused(_not_on_cached("The uid"), see=_ON_ORIGIN)
-    def uid(self, uid: str) -> Self: ...  # type: ignore[empty-body]
-
-    @refused(_not_on_cached("The uid hash"), see=_ON_ORIGIN)
-    def set_uid_hash(self, uid_hash: str) -> Self: ...  # type: ignore[empty-body]
-
-    @refused(_not_on_cached("The description"), see=_ON_ORIGIN)
-    def set_description(self, description: str) -> Self: ...  # type: ignore[empty-body]
-
-    @refused(_not_on_cached("The parallelism"), see=_ON_ORIGIN)
-    def set_parallelism(self, parallelism: int) -> Self: ...  # type: ignore[empty-body]
-
-    @refused(_not_on_cached("The max parallelism"), see=_ON_ORIGIN)
-    def set_max_parallelism(self, max_parallelism: int) -> Self: ...  # type: ignore[empty-body]
-
-    @refused(_not_on_cached("The parallelism"), see=_ON_ORIGIN)
-    def force_non_parallel(self) -> Self: ...  # type: ignore[empty-body]
-
-    @refused(_not_on_cached("The buffer timeout"), see=_ON_ORIGIN)
-    def set_buffer_timeout(self, timeout_millis: int | AmountOfTime) -> Self: ...  # type: ignore[empty-body]
-
-    @refused(_not_on_cached("The chaining"), see=_ON_ORIGIN)
-    def start_new_chain(self) -> Self: ...  # type: ignore[empty-body]
-
-    @refused(_not_on_cached("The chaining"), see=_ON_ORIGIN)
-    def disable_chaining(self) -> Self: ...  # type: ignore[empty-body]
-
-    @refused(_not_on_cached("The slot sharing group"), see=_ON_ORIGIN)
-    def slot_sharing_group(self, slot_sharing_group: str | SlotSharingGroup) -> Self: ...  # type: ignore[empty-body]
-
-    @refused("A CachedDataStream is cached already.")
-    def cache(self) -> Any: ...

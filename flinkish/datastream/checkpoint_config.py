@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from flinkish.common import options
 from flinkish.common.absent import AbsentMember, names_of
 from flinkish.common.absent_names import CHECKPOINT_STORAGE, EXTERNALIZED_CLEANUP
+from flinkish.common.arguments import bool_of, check, instance_of, int_of
 from flinkish.common.config_options import ConfigOption
 from flinkish.common.configuration import Configuration
-from flinkish.common.errors import InvalidArgumentError
 from flinkish.common.limits import INT_MAX
 from flinkish.common.time import AmountOfTime, Duration, milliseconds_of
-from flinkish.datastream.arguments import check
 from flinkish.datastream.checkpoint_storage import CheckpointStorage, FileSystemCheckpointStorage, configuration_of_storage
 from flinkish.datastream.checkpointing_mode import CheckpointingMode
 from flinkish.datastream.externalized_checkpoint_retention import ExternalizedCheckpointRetention
@@ -65,7 +64,7 @@ class CheckpointConfig:
 
     def set_checkpointing_mode(self, checkpointing_mode: CheckpointingMode) -> CheckpointConfig:
         """Set the checkpointing mode, EXACTLY_ONCE or AT_LEAST_ONCE."""
-        _instance(checkpointing_mode, CheckpointingMode, "checkpointing_mode")
+        instance_of("checkpointing_mode", checkpointing_mode, CheckpointingMode)
         return self._set(options.CHECKPOINTING_CONSISTENCY_MODE, checkpointing_mode.name)
 
     def get_checkpoint_interval(self) -> int:
@@ -115,7 +114,7 @@ class CheckpointConfig:
 
     def set_max_concurrent_checkpoints(self, max_concurrent_checkpoints: int) -> CheckpointConfig:
         """Set how many checkpoints may be in progress at once, at least one."""
-        count = _int(max_concurrent_checkpoints, "max_concurrent_checkpoints")
+        count = int_of("max_concurrent_checkpoints", max_concurrent_checkpoints)
         check(count >= 1, f"max_concurrent_checkpoints must be at least 1; got {count}.")
         return self._set(options.MAX_CONCURRENT_CHECKPOINTS, count)
 
@@ -125,7 +124,7 @@ class CheckpointConfig:
 
     def set_fail_on_checkpointing_errors(self, fail_on_checkpointing_errors: bool) -> CheckpointConfig:
         """Set whether the first failed checkpoint fails the job; if not, no failed checkpoint does."""
-        _instance(fail_on_checkpointing_errors, bool, "fail_on_checkpointing_errors")
+        bool_of("fail_on_checkpointing_errors", fail_on_checkpointing_errors)
         return self.set_tolerable_checkpoint_failure_number(0 if fail_on_checkpointing_errors else _UNLIMITED)
 
     def get_tolerable_checkpoint_failure_number(self) -> int:
@@ -134,13 +133,13 @@ class CheckpointConfig:
 
     def set_tolerable_checkpoint_failure_number(self, tolerable_checkpoint_failure_number: int) -> CheckpointConfig:
         """Set how many checkpoints in a row may fail before the job fails."""
-        number = _int(tolerable_checkpoint_failure_number, "tolerable_checkpoint_failure_number")
+        number = int_of("tolerable_checkpoint_failure_number", tolerable_checkpoint_failure_number)
         check(number >= 0, f"tolerable_checkpoint_failure_number must not be negative; got {number}.")
         return self._set(options.TOLERABLE_FAILURE_NUMBER, number)
 
     def set_externalized_checkpoint_retention(self, retention_mode: ExternalizedCheckpointRetention) -> CheckpointConfig:
         """Set whether the last checkpoints are kept when the job ends."""
-        _instance(retention_mode, ExternalizedCheckpointRetention, "retention_mode")
+        instance_of("retention_mode", retention_mode, ExternalizedCheckpointRetention)
         return self._set(options.EXTERNALIZED_CHECKPOINT_RETENTION, retention_mode.name)
 
     def is_externalized_checkpoints_enabled(self) -> bool:
@@ -162,7 +161,7 @@ class CheckpointConfig:
 
         Differs from Flink: on Spark the records of an epoch have arrived before its barrier, so there is nothing to overtake.
         """
-        _instance(enabled, bool, "enabled")
+        bool_of("enabled", enabled)
         return self._set(options.ENABLE_UNALIGNED, enabled)
 
     def disable_unaligned_checkpoints(self) -> CheckpointConfig:
@@ -192,7 +191,7 @@ class CheckpointConfig:
 
     def set_force_unaligned_checkpoints(self, force_unaligned_checkpoints: bool = True) -> CheckpointConfig:
         """Use unaligned checkpoints even where Flink advises against them; like `enable_unaligned_checkpoints`."""
-        _instance(force_unaligned_checkpoints, bool, "force_unaligned_checkpoints")
+        bool_of("force_unaligned_checkpoints", force_unaligned_checkpoints)
         return self._set(options.FORCE_UNALIGNED, force_unaligned_checkpoints)
 
     def is_force_unaligned_checkpoints(self) -> bool:
@@ -203,7 +202,7 @@ class CheckpointConfig:
 
     def set_checkpoint_storage(self, storage: CheckpointStorage) -> CheckpointConfig:
         """Set where checkpoints are written; from Flink 1.x, replaced by the key execution.checkpointing.dir."""
-        _instance(storage, CheckpointStorage, "storage")
+        instance_of("storage", storage, CheckpointStorage)
         self._configuration.add_all(configuration_of_storage(storage))
         return self
 
@@ -212,19 +211,8 @@ class CheckpointConfig:
         return self.set_checkpoint_storage(FileSystemCheckpointStorage(checkpoint_path))
 
 
-def _int(value: int, argument: str) -> int:
-    if isinstance(value, bool) or not isinstance(value, int):
-        raise InvalidArgumentError(f"{argument} must be an int; got {value!r} of type {type(value).__name__}.")
-    return value
-
-
 def _millis(value: object, argument: str) -> int:
     return milliseconds_of(value, argument, rule="must be an int (milliseconds)", or_number=True)
-
-
-def _instance(value: object, kind: type, argument: str) -> None:
-    if not isinstance(value, kind):
-        raise InvalidArgumentError(f"{argument} must be a {kind.__name__}; got {value!r} of type {type(value).__name__}.")
 
 
 if not TYPE_CHECKING:

@@ -6,10 +6,10 @@ from abc import ABC
 from typing import Any, Final
 
 from flinkish.common import options
+from flinkish.common.arguments import check, text_of
 from flinkish.common.configuration import Configuration
-from flinkish.common.errors import InvalidArgumentError, UnsupportedError
+from flinkish.common.errors import UnsupportedError
 from flinkish.common.paths import as_flink_shows, location
-from flinkish.datastream.arguments import check
 
 __all__ = ["CheckpointStorage", "CustomCheckpointStorage", "FileSystemCheckpointStorage", "JobManagerCheckpointStorage"]
 
@@ -134,8 +134,7 @@ def configuration_of_storage(storage: CheckpointStorage) -> Configuration:
 
 
 def _checked_path(path: Any) -> str:
-    if not isinstance(path, str):
-        raise InvalidArgumentError(f"checkpoint_path must be a str; got {path!r} of type {type(path).__name__}.")
+    text_of("checkpoint_path", path, empty=True)
     path = path.strip()
     place = location(path)
     check(

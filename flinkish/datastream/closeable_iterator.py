@@ -27,6 +27,9 @@ class CloseableIterator(Generic[T_co]):
         self._results = results
         self._ended = False
 
+    def __repr__(self) -> str:
+        return f"<CloseableIterator of {self._client!r}>"
+
     def __iter__(self) -> Self:
         return self
 

@@ -6,20 +6,14 @@ from collections.abc import Callable
 from typing import Any, Generic, cast
 
 from flinkish.common.errors import InvalidArgumentError, InvalidProgramError
-from flinkish.common.typeinfo import TypeInformation
-from flinkish.datastream.arguments import check_function, check_kind, type_of
+from flinkish.common.typeinfo import TypeInformation, type_of
 from flinkish.datastream.data_stream import DataStream
-from flinkish.datastream.function_wrappers import describe
-from flinkish.datastream.functions import (
-    CoFlatMapFunction,
-    CoMapFunction,
-    CoProcessFunction,
-    KeyedCoProcessFunction,
-)
 from flinkish.datastream.keyed_stream import KeyedStream
 from flinkish.datastream.shapes import CoFlatMaps, CoMaps, CoProcesses, K, SelectsKeys, T2_co, T_co, U
 from flinkish.program import operators
 from flinkish.program.transformations import TwoInputTransformation
+from flinkish.udf.function_wrappers import check_function, check_kind, describe
+from flinkish.udf.functions import CoFlatMapFunction, CoMapFunction, CoProcessFunction, KeyedCoProcessFunction
 
 __all__ = ["ConnectedStreams"]
 
@@ -40,23 +34,71 @@ class ConnectedStreams(Generic[T_co, T2_co]):
         key_selector2: Callable[[T2_co], K] | SelectsKeys[T2_co, K],
         key_type: TypeInformation | None = None,
     ) -> ConnectedStreams[T_co, T2_co]:
-        """Key both streams: records with the same key, of either stream, reach the same subtask."""
+        """Key both streams: records with the same key, of either stream, reach the same subtask.
+
+        Example:
+
+            >>> class Greet(KeyedCoProcessFunction):
+            ...     def open(self, runtime_context):
+            ...         self.name = runtime_context.get_state(ValueStateDescriptor("name", Types.STRING()))
+            ...     def process_element1(self, value, ctx):
+            ...         self.name.update(value[1])
+            ...     def process_element2(self, value, ctx):
+            ...         yield f"Hello {self.name.value()}"
+            >>> names, visits = env.from_collection([(1, "Ada")]), env.from_collection([(1,)])
+            >>> keyed = names.connect(visits).key_by(lambda name: name[0], lambda visit: visit[0], Types.INT())
+            >>> keyed.process(Greet(), Types.STRING()).execute_and_collect(limit=9)
+            ['Hello Ada']
+        """
         return ConnectedStreams(self.stream1.key_by(key_selector1, key_type), self.stream2.key_by(key_selector2, key_type))
 
     def map(self, func: CoMaps[T_co, T2_co, U], output_type: TypeInformation | None = None) -> DataStream[U]:
-        """Make at most one record of each; None emits nothing."""
+        """Make at most one record of each; None emits nothing.
+
+        Example:
+
+            >>> class Name(CoMapFunction):
+            ...     def map1(self, value):
+            ...         return f"number {value}"
+            ...     def map2(self, value):
+            ...         return None
+            >>> env.from_collection([1]).connect(env.from_collection(["a"])).map(Name()).execute_and_collect(limit=9)
+            ['number 1']
+        """
         check_kind(func, CoMapFunction, "map")
         return self._two_input("Co-Map", operators.CoMapConfig(function=cast(CoMapFunction, func)), type_of(output_type, "map"))
 
     def flat_map(self, func: CoFlatMaps[T_co, T2_co, U], output_type: TypeInformation | None = None) -> DataStream[U]:
-        """Make none, one or many records of each."""
+        """Make none, one or many records of each.
+
+        Example:
+
+            >>> class Split(CoFlatMapFunction):
+            ...     def flat_map1(self, value):
+            ...         yield from range(value)
+            ...     def flat_map2(self, value):
+            ...         yield from value
+            >>> env.from_collection([2]).connect(env.from_collection(["ab"])).flat_map(Split()).execute_and_collect(limit=9)
+            [0, 1, 'a', 'b']
+        """
         check_kind(func, CoFlatMapFunction, "flat_map")
         return self._two_input(
             "Co-Flat Map", operators.CoFlatMapConfig(function=cast(CoFlatMapFunction, func)), type_of(output_type, "flat_map")
         )
 
     def process(self, func: CoProcesses[T_co, T2_co, U], output_type: TypeInformation | None = None) -> DataStream[U]:
-        """Handle each record with a CoProcessFunction, or a KeyedCoProcessFunction if both streams are keyed."""
+        """Handle each record with a CoProcessFunction, or a KeyedCoProcessFunction if both streams are keyed.
+
+        Example:
+
+            >>> class Tag(CoProcessFunction):
+            ...     def process_element1(self, value, ctx):
+            ...         yield "left", value
+            ...     def process_element2(self, value, ctx):
+            ...         yield "right", value
+            >>> env.from_collection([1]).connect(env.from_collection([2])).process(Tag()).execute_and_collect(limit=9)
+            [('left', 1), ('right', 2)]
+        """
         result_type = type_of(output_type, "process")
         if isinstance(func, KeyedCoProcessFunction):
             if not self._is_keyed_stream():

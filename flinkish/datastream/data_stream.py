@@ -7,29 +7,14 @@ from typing import TYPE_CHECKING, Any, Generic, NoReturn, cast, overload
 
 from flinkish.common.absent import AbsentMember, declare_absent, names_of
 from flinkish.common.absent_names import JAVA_OBJECT, NAMES_ON_STREAMS, SPARK_FRAME, SPARK_WRITE
+from flinkish.common.arguments import instance_of, int_of, text_of
 from flinkish.common.errors import InvalidArgumentError, InvalidProgramError, UnsupportedError
 from flinkish.common.limits import UPPER_BOUND_MAX_PARALLELISM
 from flinkish.common.pickling import check_serializable, own_copy
 from flinkish.common.time import AmountOfTime, milliseconds_of
-from flinkish.common.typeinfo import TupleTypeInfo, TypeInformation, Types
+from flinkish.common.typeinfo import TupleTypeInfo, TypeInformation, Types, type_of
 from flinkish.common.watermark_strategy import WatermarkStrategy
-from flinkish.datastream.arguments import check_function, check_kind, check_strategy, int_of, text_of, type_of
 from flinkish.datastream.closeable_iterator import CloseableIterator
-from flinkish.datastream.function_wrappers import (
-    describe,
-    filter_function,
-    flat_map_function,
-    map_function,
-)
-from flinkish.datastream.function_wrappers import key_selector as as_key_selector
-from flinkish.datastream.function_wrappers import partitioner as as_partitioner
-from flinkish.datastream.functions import (
-    MapFunction,
-    ProcessFunction,
-    SinkFunction,
-)
-from flinkish.datastream.functions import Partitioner as PartitionerFunction
-from flinkish.datastream.output_tag import OutputTag
 from flinkish.datastream.shapes import Filters, FlatMaps, K, Maps, Processes, SelectsKeys, T_co, U
 from flinkish.datastream.slot_sharing_group import SlotSharingGroup
 from flinkish.program import operators
@@ -47,6 +32,20 @@ from flinkish.program.transformations import (
     TransformationId,
     UnionTransformation,
 )
+from flinkish.udf.function_wrappers import (
+    check_function,
+    check_kind,
+    check_strategy,
+    describe,
+    filter_function,
+    flat_map_function,
+    map_function,
+)
+from flinkish.udf.function_wrappers import key_selector as as_key_selector
+from flinkish.udf.function_wrappers import partitioner as as_partitioner
+from flinkish.udf.functions import MapFunction, ProcessFunction, SinkFunction
+from flinkish.udf.functions import Partitioner as PartitionerFunction
+from flinkish.udf.output_tag import OutputTag
 
 if TYPE_CHECKING:
     from typing import Self
@@ -56,12 +55,12 @@ if TYPE_CHECKING:
     from flinkish.datastream.cached_stream import CachedDataStream
     from flinkish.datastream.connected_streams import ConnectedStreams
     from flinkish.datastream.keyed_stream import KeyedStream
-    from flinkish.datastream.state import MapStateDescriptor
     from flinkish.datastream.stream_execution_environment import StreamExecutionEnvironment
-    from flinkish.datastream.window import WindowAssigner
     from flinkish.datastream.window_join import CoGroupedStreams, JoinedStreams
     from flinkish.datastream.windowed_stream import AllWindowedStream
     from flinkish.program.sinks import Sink
+    from flinkish.udf.state import MapStateDescriptor
+    from flinkish.udf.window import WindowAssigner
 
 __all__ = ["CloseableIterator", "DataStream", "DataStreamSink"]
 
@@ -89,33 +88,47 @@ class _OperatorSettings:
         return self
 
     def name(self, name: str) -> Self:
-        """Set the name of this operator, for logs, metrics and the plan."""
-        return self._set("name", name=text_of(name, "name"))
+        """Set the name of this operator, for logs, metrics and the plan.
+
+        Example:
+
+            >>> env.from_collection([1]).map(str).name("to text").get_name()
+            'to text'
+        """
+        return self._set("name", name=text_of("name", name))
 
     def uid(self, uid: str) -> Self:
         """Set the id of this operator in checkpoints and savepoints; unique within the job, and the same in every version of it.
 
         Without one it is derived from the structure of the program, so that state is lost when the structure changes.
+
+        Example:
+
+            >>> sums = env.from_collection([("a", 1)]).key_by(lambda pair: pair[0]).sum(1).uid("sums").name("sums")
         """
-        return self._set("uid", uid=text_of(uid, "uid"))
+        return self._set("uid", uid=text_of("uid", uid))
 
     def set_uid_hash(self, uid_hash: str) -> Self:
         """Set the id of this operator as it is stored in checkpoints: 32 hexadecimal digits, for example from an old log."""
-        text = text_of(uid_hash, "uid_hash")
+        text = text_of("uid_hash", uid_hash)
         if len(text) != 32 or not _HEX_DIGITS.issuperset(text):
             raise InvalidProgramError(f"uid_hash must be 32 hexadecimal digits; got {uid_hash!r}.", hint="use uid() for a name.")
         return self._set("set_uid_hash", uid_hash=text)
 
     def set_description(self, description: str) -> Self:
         """Set a longer text about this operator, for the plan."""
-        return self._set("set_description", description=text_of(description, "description"))
+        return self._set("set_description", description=text_of("description", description, empty=True))
 
     def set_parallelism(self, parallelism: int) -> Self:
         """Set how many subtasks run this operator; -1 goes back to the environment's.
 
         Raises InvalidProgramError for less than 1, and for operators that can only run with one subtask, such as from_collection.
+
+        Example:
+
+            >>> texts = env.from_collection(range(100)).map(str).set_parallelism(4)
         """
-        number = int_of(parallelism, "parallelism")
+        number = int_of("parallelism", parallelism)
         if number != -1 and number < 1:
             raise InvalidProgramError(f"parallelism must be at least 1, or -1 for the environment's; got {number}.")
         if number not in (1, -1) and not self._operator("set_parallelism").can_be_parallel:
@@ -128,11 +141,21 @@ class _OperatorSettings:
         return self._set("set_parallelism", parallelism=None if number == -1 else number)
 
     def disable_chaining(self) -> Self:
-        """Have this operator run in a task of its own."""
+        """Have this operator run in a task of its own.
+
+        Example:
+
+            >>> slow = env.from_collection(range(100)).map(str).disable_chaining()
+        """
         return self._set("disable_chaining", chaining_strategy=ChainingStrategy.NEVER)
 
     def slot_sharing_group(self, slot_sharing_group: str | SlotSharingGroup) -> Self:
-        """Set the slot sharing group; if none is set, it is that of the inputs, else 'default'."""
+        """Set the slot sharing group; if none is set, it is that of the inputs, else 'default'.
+
+        Example:
+
+            >>> texts = env.from_collection(range(100)).map(str).slot_sharing_group("texts")
+        """
         if isinstance(slot_sharing_group, SlotSharingGroup):
             self._environment.register_slot_sharing_group(slot_sharing_group)
             return self._set("slot_sharing_group", slot_sharing_group=slot_sharing_group.get_name())
@@ -152,6 +175,9 @@ class DataStream(_OperatorSettings, Generic[T_co]):
 
     Functions may be given as objects of the Function classes or as callables. Where `output_type` is left out, the records are
     any Python objects; a list of types stands for a row of these.
+
+    The examples of the methods use `env`, which is `StreamExecutionEnvironment.get_execution_environment()` with parallelism 1,
+    and the names of `flinkish.common`, `flinkish.datastream`, and its modules `state`, `window` and `connectors`.
 
     Example:
 
@@ -207,7 +233,7 @@ class DataStream(_OperatorSettings, Generic[T_co]):
 
     def set_max_parallelism(self, max_parallelism: int) -> Self:
         """Set the number of key groups of this operator, 1 to 32768: the upper limit of its parallelism."""
-        number = int_of(max_parallelism, "max_parallelism")
+        number = int_of("max_parallelism", max_parallelism)
         if not 1 <= number <= UPPER_BOUND_MAX_PARALLELISM:
             raise InvalidProgramError(f"max_parallelism must be 1 to {UPPER_BOUND_MAX_PARALLELISM}; got {number}.")
         if number != 1 and not self._operator("set_max_parallelism").can_be_parallel:
@@ -244,7 +270,13 @@ class DataStream(_OperatorSettings, Generic[T_co]):
     ) -> DataStream[U]: ...
 
     def map(self, func: Callable[[T_co], U] | Maps[T_co, U], output_type: TypeInformation[U] | None = None) -> DataStream[U]:
-        """Return one record for each record."""
+        """Return one record for each record.
+
+        Example:
+
+            >>> env.from_collection([1, 2]).map(lambda number: number * 10, Types.INT()).execute_and_collect(limit=9)
+            [10, 20]
+        """
         function = map_function(func, "map")
         check_function(func, "map")
         return self._one_input("Map", operators.MapConfig(function=function), type_of(output_type, "map"))
@@ -252,19 +284,41 @@ class DataStream(_OperatorSettings, Generic[T_co]):
     def flat_map(
         self, func: Callable[[T_co], Iterable[U]] | FlatMaps[T_co, U], output_type: TypeInformation[U] | None = None
     ) -> DataStream[U]:
-        """Return none, one or many records for each record; the function returns an iterable or yields records."""
+        """Return none, one or many records for each record; the function returns an iterable or yields records.
+
+        Example:
+
+            >>> env.from_collection(["to be", "or not"]).flat_map(str.split, Types.STRING()).execute_and_collect(limit=9)
+            ['to', 'be', 'or', 'not']
+        """
         function = flat_map_function(func, "flat_map")
         check_function(func, "flat_map")
         return self._one_input("FlatMap", operators.FlatMapConfig(function=function), type_of(output_type, "flat_map"))
 
     def filter(self, func: Callable[[T_co], bool] | Filters[T_co]) -> DataStream[T_co]:
-        """Keep the records for which the function returns a true value."""
+        """Keep the records for which the function returns a true value.
+
+        Example:
+
+            >>> env.from_collection([1, 2, 3]).filter(lambda number: number > 1).execute_and_collect(limit=9)
+            [2, 3]
+        """
         function = filter_function(func, "filter")
         check_function(func, "filter")
         return self._one_input("Filter", operators.FilterConfig(function=function), self._record_type)
 
     def process(self, func: Processes[T_co, U], output_type: TypeInformation | None = None) -> DataStream[U]:
-        """Handle each record with a ProcessFunction, which may also emit to side outputs."""
+        """Handle each record with a ProcessFunction, which may also emit to side outputs.
+
+        Example:
+
+            >>> negative = OutputTag("negative", Types.INT())
+            >>> class Split(ProcessFunction):
+            ...     def process_element(self, value, ctx):
+            ...         yield (negative, value) if value < 0 else value
+            >>> env.from_collection([1, -2, 3]).process(Split(), Types.INT()).execute_and_collect(limit=9)
+            [1, 3]
+        """
         check_kind(func, ProcessFunction, "process", hint="call key_by() first to use a KeyedProcessFunction.")
         return self._one_input(
             "PROCESS", operators.ProcessConfig(function=cast(ProcessFunction, func)), type_of(output_type, "process")
@@ -276,6 +330,12 @@ class DataStream(_OperatorSettings, Generic[T_co]):
         """Send all records of a key to one subtask; each key then has its own state and timers.
 
         Equal numbers are the same key whatever their type (1, 1.0 and True). Keys need not be hashable.
+
+        Example:
+
+            >>> sales = env.from_collection([("a", 1), ("b", 5), ("a", 2)])
+            >>> sales.key_by(lambda sale: sale[0], Types.STRING()).sum(1).execute_and_collect(limit=9)
+            [('a', 1), ('b', 5), ('a', 3)]
         """
         from flinkish.datastream.keyed_stream import KeyedStream
 
@@ -285,7 +345,13 @@ class DataStream(_OperatorSettings, Generic[T_co]):
         return KeyedStream(partition._environment, partition._id, self, selector, type_of(key_type, "key_by", "key_type"))
 
     def union(self, *streams: DataStream[U]) -> DataStream[T_co | U]:
-        """Merge streams of the same type into one; records of a stream that is given twice come twice."""
+        """Merge streams of the same type into one; records of a stream that is given twice come twice.
+
+        Example:
+
+            >>> env.from_collection([1, 2]).union(env.from_collection([3])).map(str).execute_and_collect(limit=3)
+            ['1', '2', '3']
+        """
         for stream in streams:
             self._check_other(stream, "union")
             if stream._record_type != self._record_type:
@@ -308,7 +374,19 @@ class DataStream(_OperatorSettings, Generic[T_co]):
     def connect(self, ds: BroadcastStream[U]) -> BroadcastConnectedStream[T_co, U]: ...
 
     def connect(self, ds: DataStream[U] | BroadcastStream[U]) -> ConnectedStreams[T_co, U] | BroadcastConnectedStream[T_co, U]:
-        """Connect two streams, of any types, so that one operator reads both."""
+        """Connect two streams, of any types, so that one operator reads both.
+
+        Example:
+
+            >>> class Name(CoMapFunction):
+            ...     def map1(self, value):
+            ...         return f"number {value}"
+            ...     def map2(self, value):
+            ...         return f"word {value}"
+            >>> connected = env.from_collection([1]).connect(env.from_collection(["a"]))
+            >>> connected.map(Name(), Types.STRING()).execute_and_collect(limit=9)
+            ['number 1', 'word a']
+        """
         from flinkish.datastream.broadcast_stream import BroadcastConnectedStream, BroadcastStream
         from flinkish.datastream.connected_streams import ConnectedStreams
 
@@ -319,27 +397,63 @@ class DataStream(_OperatorSettings, Generic[T_co]):
         return ConnectedStreams(self, ds)
 
     def window_all(self, window_assigner: WindowAssigner[Any, Any]) -> AllWindowedStream[T_co]:
-        """Group the records of the whole stream into windows; one subtask does all the work."""
+        """Group the records of the whole stream into windows; one subtask does all the work.
+
+        Example:
+
+            >>> windows = env.from_collection([1, 2, 3, 4]).window_all(CountTumblingWindowAssigner(2))
+            >>> windows.reduce(lambda one, other: one + other).execute_and_collect(limit=9)
+            [3, 7]
+        """
         from flinkish.datastream.windowed_stream import AllWindowedStream
 
         return AllWindowedStream(self, window_assigner)
 
     def join(self, other_stream: DataStream) -> JoinedStreams:
-        """Pair records of two streams that have the same key in the same window; as in Flink's Java API."""
+        """Pair records of two streams that have the same key in the same window; as in Flink's Java API.
+
+        Example:
+
+            >>> by_time = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(lambda record, _: record[1])
+            >>> orders = env.from_collection([("a", 1000)]).assign_timestamps_and_watermarks(by_time)
+            >>> payments = env.from_collection([("a", 2000), ("a", 7000)]).assign_timestamps_and_watermarks(by_time)
+            >>> pairs = orders.join(payments).where(lambda order: order[0]).equal_to(lambda payment: payment[0])
+            >>> windows = pairs.window(TumblingEventTimeWindows.of(Time.seconds(5)))
+            >>> windows.apply(lambda order, payment: (order[1], payment[1])).execute_and_collect(limit=9)
+            [(1000, 2000)]
+        """
         from flinkish.datastream.window_join import JoinedStreams
 
         self._check_other(other_stream, "join")
         return JoinedStreams(self, other_stream)
 
     def co_group(self, other_stream: DataStream) -> CoGroupedStreams:
-        """Group the records of two streams that have the same key in the same window; as in Flink's Java API."""
+        """Group the records of two streams that have the same key in the same window; as in Flink's Java API.
+
+        Example:
+
+            >>> by_time = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(lambda record, _: record[1])
+            >>> orders = env.from_collection([("a", 1000)]).assign_timestamps_and_watermarks(by_time)
+            >>> payments = env.from_collection([("a", 2000), ("a", 7000)]).assign_timestamps_and_watermarks(by_time)
+            >>> groups = orders.co_group(payments).where(lambda order: order[0]).equal_to(lambda payment: payment[0])
+            >>> windows = groups.window(TumblingEventTimeWindows.of(Time.seconds(5)))
+            >>> windows.apply(lambda orders, payments: [(len(list(orders)), len(list(payments)))]).execute_and_collect(limit=9)
+            [(1, 1), (0, 1)]
+        """
         from flinkish.datastream.window_join import CoGroupedStreams
 
         self._check_other(other_stream, "co_group")
         return CoGroupedStreams(self, other_stream)
 
     def project(self, *field_indexes: int) -> DataStream[tuple[Any, ...]]:
-        """Keep some fields of tuples, in the given order; the stream must be of type TUPLE."""
+        """Keep some fields of tuples, in the given order; the stream must be of type TUPLE.
+
+        Example:
+
+            >>> pairs = env.from_collection([("a", 1)], Types.TUPLE([Types.STRING(), Types.INT()]))
+            >>> pairs.project(1, 0).execute_and_collect(limit=9)
+            [(1, 'a')]
+        """
         record_type = self._record_type
         if not isinstance(record_type, TupleTypeInfo):
             raise InvalidProgramError(
@@ -350,7 +464,7 @@ class DataStream(_OperatorSettings, Generic[T_co]):
         if not field_indexes:
             raise InvalidProgramError("project() needs at least one field.")
         for index in field_indexes:
-            if not 0 <= int_of(index, "field index") < len(fields):
+            if not 0 <= int_of("field index", index) < len(fields):
                 raise InvalidProgramError(f"project({index}): the records have {len(fields)} fields, 0 to {len(fields) - 1}.")
         return self._one_input(
             "Projection",
@@ -363,6 +477,13 @@ class DataStream(_OperatorSettings, Generic[T_co]):
         """Assign event times to records and generate watermarks from them, replacing existing ones.
 
         Watermarks are emitted every pipeline.auto-watermark-interval, except by generators that emit with each event.
+
+        Example:
+
+            >>> strategy = WatermarkStrategy.for_bounded_out_of_orderness(Duration.of_seconds(5))
+            >>> events = env.from_collection([("a", 1000), ("b", 500)])
+            >>> events.assign_timestamps_and_watermarks(strategy.with_timestamp_assigner(lambda event, _: event[1])).get_name()
+            'Timestamps/Watermarks'
         """
         check_strategy(watermark_strategy, "assign_timestamps_and_watermarks")
         if watermark_strategy.alignment is not None:
@@ -382,9 +503,18 @@ class DataStream(_OperatorSettings, Generic[T_co]):
         """Return the stream of the records that this operator emits to a tag.
 
         Differs from Flink: records for a tag that nobody reads are dropped; PyFlink emits them to the main output.
+
+        Example:
+
+            >>> rest = OutputTag("rest", Types.INT())
+            >>> class Even(ProcessFunction):
+            ...     def process_element(self, value, ctx):
+            ...         yield value if value % 2 == 0 else (rest, value)
+            >>> even = env.from_collection([1, 2, 3]).process(Even(), Types.INT())
+            >>> even.get_side_output(rest).execute_and_collect(limit=9)
+            [1, 3]
         """
-        if not isinstance(output_tag, OutputTag):
-            raise InvalidArgumentError(f"get_side_output() needs an OutputTag; got {output_tag!r}.")
+        instance_of("get_side_output()", output_tag, OutputTag)
         self._operator("get_side_output")
         builder = self._environment._builder
         for other in builder.side_outputs(self._id):
@@ -407,6 +537,15 @@ class DataStream(_OperatorSettings, Generic[T_co]):
         """Keep the records of this stream, when a batch job computes them, for later jobs of this environment.
 
         The stream must be the result of an operator or a side output; raises InvalidProgramError for others.
+
+        Example:
+
+            >>> _ = env.set_runtime_mode(RuntimeExecutionMode.BATCH)
+            >>> squares = env.from_collection([1, 2]).map(lambda number: number * number).cache()
+            >>> squares.execute_and_collect(limit=9)
+            [1, 4]
+            >>> squares.execute_and_collect(limit=9)  # this job reads what the first one has kept
+            [1, 4]
         """
         from flinkish.datastream.cached_stream import CachedDataStream, StreamCache
 
@@ -423,19 +562,40 @@ class DataStream(_OperatorSettings, Generic[T_co]):
     # Partitioning.
 
     def shuffle(self) -> DataStream[T_co]:
-        """Send each record to a random subtask of the next operator."""
+        """Send each record to a random subtask of the next operator.
+
+        Example:
+
+            >>> texts = env.from_collection(range(4)).shuffle().map(str).set_parallelism(2)
+        """
         return self._partition(Partitioner(partitioning=Partitioning.SHUFFLE), "shuffle()")
 
     def rebalance(self) -> DataStream[T_co]:
-        """Distribute the records round-robin over the next operator's subtasks."""
+        """Distribute the records round-robin over the next operator's subtasks.
+
+        Example:
+
+            >>> env.from_collection(range(4)).rebalance().map(str).set_parallelism(2).get_name()
+            'Map'
+        """
         return self._partition(Partitioner(partitioning=Partitioning.REBALANCE), "rebalance()")
 
     def rescale(self) -> DataStream[T_co]:
-        """Distribute each subtask's records round-robin over its own subset of the next operator's subtasks."""
+        """Distribute each subtask's records round-robin over its own subset of the next operator's subtasks.
+
+        Example:
+
+            >>> texts = env.from_collection(range(4)).rescale().map(str).set_parallelism(2)
+        """
         return self._partition(Partitioner(partitioning=Partitioning.RESCALE), "rescale()")
 
     def forward(self) -> DataStream[T_co]:
-        """Send the records to the next operator's subtask of the same index; it must have the same parallelism."""
+        """Send the records to the next operator's subtask of the same index; it must have the same parallelism.
+
+        Example:
+
+            >>> texts = env.from_collection(range(4)).forward().map(str).set_parallelism(1)
+        """
         return self._partition(Partitioner(partitioning=Partitioning.FORWARD), "forward()")
 
     @overload
@@ -454,6 +614,12 @@ class DataStream(_OperatorSettings, Generic[T_co]):
         """Send each record to all of the next operator's subtasks.
 
         With descriptors of broadcast state the result can be passed to another stream's `connect`.
+
+        Example:
+
+            >>> copies = env.from_collection([1, 2]).broadcast().map(str).set_parallelism(2)
+            >>> sorted(copies.execute_and_collect(limit=4))
+            ['1', '1', '2', '2']
         """
         from flinkish.datastream.broadcast_stream import BroadcastStream
 
@@ -468,7 +634,15 @@ class DataStream(_OperatorSettings, Generic[T_co]):
         partitioner: Callable[[K, int], int] | PartitionerFunction,
         key_selector: Callable[[T_co], K] | SelectsKeys[T_co, K],
     ) -> DataStream[T_co]:
-        """Send each record to the subtask that `partitioner` (key, number of subtasks) chooses for its key."""
+        """Send each record to the subtask that `partitioner` (key, number of subtasks) chooses for its key.
+
+        Example:
+
+            >>> numbers = env.from_collection([1, 2, 3])
+            >>> parts = numbers.partition_custom(lambda key, subtasks: key % subtasks, lambda number: number)
+            >>> sorted(parts.map(str).set_parallelism(2).execute_and_collect(limit=3))
+            ['1', '2', '3']
+        """
         function = as_partitioner(partitioner, "partition_custom")
         selector = as_key_selector(key_selector, "partition_custom")
         check_function(partitioner, "partition_custom", "partitioner")
@@ -480,15 +654,30 @@ class DataStream(_OperatorSettings, Generic[T_co]):
     # Sinks.
 
     def print(self, sink_identifier: str | None = None) -> DataStreamSink:
-        """Print the records on the driver's standard output, as `identifier:subtask> record`; the subtask if several."""
+        """Print the records on the driver's standard output, as `identifier:subtask> record`; the subtask if several.
+
+        Example:
+
+            >>> _ = env.from_collection([1]).print("number")
+            >>> result = env.execute()
+            number> 1
+        """
         from flinkish.datastream.connectors.print import PrintSink
 
-        if sink_identifier is not None and not isinstance(sink_identifier, str):
-            raise InvalidArgumentError(f"sink_identifier must be a str; got {sink_identifier!r}.")
+        if sink_identifier is not None:
+            text_of("sink_identifier", sink_identifier, empty=True)
         return self._sink("Print to Std. Out", PrintSink(sink_identifier))
 
     def add_sink(self, sink_func: SinkFunction) -> DataStreamSink:
-        """Write the records with a SinkFunction (or a Sink)."""
+        """Write the records with a SinkFunction (or a Sink).
+
+        Example:
+
+            >>> class Show(SinkFunction):
+            ...     def invoke(self, value, context):
+            ...         print(value)
+            >>> _ = env.from_collection([1, 2]).add_sink(Show())
+        """
         from flinkish.datastream.legacy_functions import SinkFunctionSink
         from flinkish.program.sinks import Sink
 
@@ -498,14 +687,17 @@ class DataStream(_OperatorSettings, Generic[T_co]):
         return self._sink("Unnamed", SinkFunctionSink(own_copy(sink_func, f"the sink function {describe(sink_func)}")))
 
     def sink_to(self, sink: Sink[Any, Any]) -> DataStreamSink:
-        """Write the records into a sink; a sink with `get_transformer()` may change the stream first."""
+        """Write the records into a sink; a sink with `get_transformer()` may change the stream first.
+
+        Example:
+
+            >>> lines = FileSink.for_row_format(tempfile.mkdtemp(), Encoder.simple_string_encoder()).build()
+            >>> _ = env.from_collection(["a"], Types.STRING()).sink_to(lines)
+            >>> result = env.execute()
+        """
         from flinkish.program.sinks import Sink
 
-        if not isinstance(sink, Sink):
-            raise InvalidArgumentError(
-                f"sink_to() needs a Sink; got {sink!r} of type {type(sink).__name__}.",
-                hint="a builder must be finished with build(); a SinkFunction goes to add_sink().",
-            )
+        instance_of("sink_to()", sink, Sink, hint="a builder must be finished with build(); a SinkFunction goes to add_sink().")
         stream: DataStream = self
         get_transformer = getattr(sink, "get_transformer", None)
         transformer = None if get_transformer is None else get_transformer()
@@ -531,8 +723,14 @@ class DataStream(_OperatorSettings, Generic[T_co]):
 
         Without a limit the result is an iterator, and closing it cancels the job. With one it is a list of at most `limit`
         records, after which the job is cancelled.
+
+        Example:
+
+            >>> with env.from_collection([1, 2]).execute_and_collect() as numbers:
+            ...     sum(numbers)
+            3
         """
-        if limit is not None and int_of(limit, "limit") <= 0:
+        if limit is not None and int_of("limit", limit) <= 0:
             raise InvalidProgramError(f"limit must be greater than 0; got {limit}.")
         self._collected()
         iterator = self._environment._execute_and_collect(job_execution_name or "DataStream Collect")
@@ -604,9 +802,8 @@ class DataStream(_OperatorSettings, Generic[T_co]):
         self._sink("Data stream collect sink", CollectSink(), parallelism=1, beside_input=True)
 
     def _check_other(self, stream: object, method: str) -> None:
-        if not isinstance(stream, DataStream):
-            raise InvalidArgumentError(f"{method}() needs a DataStream; got {stream!r} of type {type(stream).__name__}.")
-        if stream._environment is not self._environment:
+        other = instance_of(f"{method}()", stream, DataStream)
+        if other._environment is not self._environment:
             raise InvalidProgramError(
                 f"{method}() needs streams of the same environment; got one of another.",
                 hint="call get_execution_environment() once and make all streams from it.",

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Generic, cast
 
-from flinkish.common.errors import InvalidArgumentError, InvalidProgramError, UnsupportedError
-from flinkish.datastream.arguments import check_kind, milliseconds, type_of
+from flinkish.common.arguments import instance_of
+from flinkish.common.errors import InvalidProgramError, UnsupportedError
+from flinkish.common.time import milliseconds_of
+from flinkish.common.typeinfo import type_of
 from flinkish.datastream.connected_streams import ConnectedStreams
-from flinkish.datastream.functions import ProcessJoinFunction
-from flinkish.datastream.output_tag import OutputTag
 from flinkish.datastream.shapes import Joins, T2_co, T_co, U
 from flinkish.program.operators import IntervalJoinConfig
+from flinkish.udf.function_wrappers import check_kind
+from flinkish.udf.functions import ProcessJoinFunction
+from flinkish.udf.output_tag import OutputTag
 
 if TYPE_CHECKING:
     from flinkish.common.time import AmountOfTime
@@ -46,8 +49,9 @@ class IntervalJoin(Generic[T_co, T2_co]):
         unless they are made exclusive. Raises InvalidArgumentError unless they are Times, Durations or timedeltas, and
         InvalidProgramError if the lower bound is above the upper bound.
         """
-        lower = milliseconds(lower_bound, "lower_bound of between()")
-        upper = milliseconds(upper_bound, "upper_bound of between()")
+        hint = "for example Time.seconds(5), or Time.milliseconds(-100)."
+        lower = milliseconds_of(lower_bound, "lower_bound of between()", hint=hint)
+        upper = milliseconds_of(upper_bound, "upper_bound of between()", hint=hint)
         if lower > upper:
             raise InvalidProgramError(
                 f"lower_bound of between() must not be above upper_bound; got {lower} ms and {upper} ms.",
@@ -97,12 +101,12 @@ class IntervalJoined(Generic[T_co, T2_co]):
 
     def side_output_left_late_data(self, output_tag: OutputTag) -> IntervalJoined[T_co, T2_co]:
         """Emit late records of the left stream to a side output; without it they are dropped."""
-        self._left_late = _tag(output_tag, "side_output_left_late_data")
+        self._left_late = instance_of("side_output_left_late_data()", output_tag, OutputTag)
         return self
 
     def side_output_right_late_data(self, output_tag: OutputTag) -> IntervalJoined[T_co, T2_co]:
         """Emit late records of the right stream to a side output; without it they are dropped."""
-        self._right_late = _tag(output_tag, "side_output_right_late_data")
+        self._right_late = instance_of("side_output_right_late_data()", output_tag, OutputTag)
         return self
 
     def process(self, process_join_function: Joins[T_co, T2_co, U], output_type: TypeInformation | None = None) -> DataStream[U]:
@@ -120,9 +124,3 @@ class IntervalJoined(Generic[T_co, T2_co]):
         )
         connected = ConnectedStreams(self._left, self._right)
         return connected._two_input("Interval Join", config, type_of(output_type, "process"))
-
-
-def _tag(output_tag: object, method: str) -> OutputTag:
-    if not isinstance(output_tag, OutputTag):
-        raise InvalidArgumentError(f"{method}() needs an OutputTag; got {output_tag!r}.")
-    return output_tag

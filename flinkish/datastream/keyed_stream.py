@@ -7,52 +7,32 @@ from typing import TYPE_CHECKING, Any, Generic, cast, overload
 
 from flinkish.common.absent import AbsentMember
 from flinkish.common.absent_names import INTERNAL
-from flinkish.common.errors import InvalidArgumentError
-from flinkish.common.time import AmountOfTime
-from flinkish.common.typeinfo import TypeInformation, Types
+from flinkish.common.errors import InvalidArgumentError, InvalidProgramError
+from flinkish.common.typeinfo import TypeInformation, Types, type_of
 from flinkish.common.types import Row
-from flinkish.datastream._support import refused
 from flinkish.datastream.aggregations import Aggregation, aggregating_function
-from flinkish.datastream.arguments import check_function, check_kind, type_of
 from flinkish.datastream.data_stream import DataStream
-from flinkish.datastream.function_wrappers import function_behind, reduce_function
-from flinkish.datastream.functions import (
-    KeyedProcessFunction,
-    MapFunction,
-    RuntimeContext,
-)
-from flinkish.datastream.output_tag import OutputTag
 from flinkish.datastream.shapes import K, K_co, KeyedProcesses, Reduces, SelectsKeys, T_co, U
-from flinkish.datastream.slot_sharing_group import SlotSharingGroup
-from flinkish.datastream.window import CountSlidingWindowAssigner, CountTumblingWindowAssigner
 from flinkish.program import operators
-from flinkish.program.transformations import OneInputTransformation, TransformationId
+from flinkish.program.transformations import OneInputTransformation, Partitioner, TransformationId
+from flinkish.udf.function_wrappers import check_function, check_kind, function_behind, reduce_function
+from flinkish.udf.functions import KeyedProcessFunction, MapFunction, RuntimeContext
+from flinkish.udf.window import CountSlidingWindowAssigner, CountTumblingWindowAssigner
 
 if TYPE_CHECKING:
-    from typing import Self
-
     from flinkish.datastream.closeable_iterator import CloseableIterator
     from flinkish.datastream.interval_join import IntervalJoin
     from flinkish.datastream.stream_execution_environment import StreamExecutionEnvironment
-    from flinkish.datastream.window import WindowAssigner
     from flinkish.datastream.windowed_stream import WindowedStream
+    from flinkish.udf.window import WindowAssigner
 
 __all__ = ["KeyedStream"]
-
-_NO_PARTITIONING = "A KeyedStream has a partitioning that must not be changed: that by its key."
-
-
-def _not_on_keyed(what: str) -> str:
-    return f"{what} of a KeyedStream cannot be set: key_by() runs no operator."
-
-
-_ON_RESULT = "call it on the stream before key_by(), or on the result of the operator after it."
 
 
 class KeyedStream(DataStream[T_co], Generic[T_co, K_co]):
     """A stream whose records with the same key go to the same subtask; its operators have state and timers for each key.
 
-    Functions get the records themselves; `get_type()` is that of a row of key and record, as PyFlink shows it, and so are the
+    Functions get the records themselves. `get_type()` is the type of a row of key and record, as in PyFlink, and so are the
     records of `execute_and_collect`.
 
     Differs from Flink: `print` honours its identifier, `sink_to` writes the records without their keys, and
@@ -84,7 +64,19 @@ class KeyedStream(DataStream[T_co], Generic[T_co, K_co]):
     def process(  # type: ignore[override]  # as in PyFlink: another kind of function than without keys
         self, func: KeyedProcesses[T_co, U], output_type: TypeInformation | None = None
     ) -> DataStream[U]:
-        """Handle each record with a KeyedProcessFunction, which has state and timers of the record's key."""
+        """Handle each record with a KeyedProcessFunction, which has state and timers of the record's key.
+
+        Example:
+
+            >>> class Count(KeyedProcessFunction):
+            ...     def open(self, runtime_context):
+            ...         self.count = runtime_context.get_state(ValueStateDescriptor("count", Types.LONG()))
+            ...     def process_element(self, value, ctx):
+            ...         self.count.update((self.count.value() or 0) + 1)
+            ...         yield ctx.get_current_key(), self.count.value()
+            >>> env.from_collection(["a", "b", "a"]).key_by(lambda word: word).process(Count()).execute_and_collect(limit=9)
+            [('a', 1), ('b', 1), ('a', 2)]
+        """
         check_kind(func, KeyedProcessFunction, "process", hint="on a KeyedStream it is a KeyedProcessFunction.")
         return self._one_input(
             "KEYED PROCESS",
@@ -93,29 +85,71 @@ class KeyedStream(DataStream[T_co], Generic[T_co, K_co]):
         )
 
     def reduce(self, func: Callable[[T_co, T_co], T_co] | Reduces[T_co]) -> DataStream[T_co]:
-        """Combine the records of each key, and emit the current value with each record; in BATCH mode only the last value."""
+        """Combine the records of each key, and emit the current value with each record; in BATCH mode only the last value.
+
+        Example:
+
+            >>> words = env.from_collection(["an", "apple", "bee"])
+            >>> words.key_by(lambda word: word[0]).reduce(lambda one, other: one + other).execute_and_collect(limit=9)
+            ['an', 'anapple', 'bee']
+        """
         function = reduce_function(func, "reduce")
         check_function(func, "reduce")
         return self._one_input("Reduce", operators.ReduceConfig(function=function), self._record_type)
 
     def sum(self, position_to_sum: int | str = 0) -> DataStream[T_co]:
-        """Add up a field (position, or name in rows) of each key's records; the other fields are those of the first."""
+        """Add up a field (position, or name in rows) of each key's records; the other fields are those of the first.
+
+        Example:
+
+            >>> records = env.from_collection([("a", 2, "x"), ("a", 1, "y"), ("a", 3, "z")])
+            >>> records.key_by(lambda record: record[0]).sum(1).execute_and_collect(limit=9)
+            [('a', 2, 'x'), ('a', 3, 'x'), ('a', 6, 'x')]
+        """
         return self._aggregate(Aggregation.SUM, position_to_sum)
 
     def min(self, position_to_min: int | str = 0) -> DataStream[T_co]:
-        """Keep the least value of a field of each key's records; the other fields are those of the first."""
+        """Keep the least value of a field of each key's records; the other fields are those of the first.
+
+        Example:
+
+            >>> records = env.from_collection([("a", 2, "x"), ("a", 1, "y"), ("a", 3, "z")])
+            >>> records.key_by(lambda record: record[0]).min(1).execute_and_collect(limit=9)
+            [('a', 2, 'x'), ('a', 1, 'x'), ('a', 1, 'x')]
+        """
         return self._aggregate(Aggregation.MIN, position_to_min)
 
     def max(self, position_to_max: int | str = 0) -> DataStream[T_co]:
-        """Keep the greatest value of a field of each key's records; the other fields are those of the first."""
+        """Keep the greatest value of a field of each key's records; the other fields are those of the first.
+
+        Example:
+
+            >>> records = env.from_collection([("a", 2, "x"), ("a", 1, "y"), ("a", 3, "z")])
+            >>> records.key_by(lambda record: record[0]).max(1).execute_and_collect(limit=9)
+            [('a', 2, 'x'), ('a', 2, 'x'), ('a', 3, 'x')]
+        """
         return self._aggregate(Aggregation.MAX, position_to_max)
 
     def min_by(self, position_to_min_by: int | str = 0) -> DataStream[T_co]:
-        """Keep each key's record with the least value of a field; among equals the first."""
+        """Keep each key's record with the least value of a field; among equals the first.
+
+        Example:
+
+            >>> records = env.from_collection([("a", 2, "x"), ("a", 1, "y"), ("a", 3, "z")])
+            >>> records.key_by(lambda record: record[0]).min_by(1).execute_and_collect(limit=9)
+            [('a', 2, 'x'), ('a', 1, 'y'), ('a', 1, 'y')]
+        """
         return self._aggregate(Aggregation.MIN_BY, position_to_min_by)
 
     def max_by(self, position_to_max_by: int | str = 0) -> DataStream[T_co]:
-        """Keep each key's record with the greatest value of a field; among equals the first."""
+        """Keep each key's record with the greatest value of a field; among equals the first.
+
+        Example:
+
+            >>> records = env.from_collection([("a", 2, "x"), ("a", 1, "y"), ("a", 3, "z")])
+            >>> records.key_by(lambda record: record[0]).max_by(1).execute_and_collect(limit=9)
+            [('a', 2, 'x'), ('a', 2, 'x'), ('a', 3, 'z')]
+        """
         return self._aggregate(Aggregation.MAX_BY, position_to_max_by)
 
     def _aggregate(self, aggregation: Aggregation, position: int | str) -> DataStream:
@@ -123,7 +157,21 @@ class KeyedStream(DataStream[T_co], Generic[T_co, K_co]):
         return self._one_input("Reduce", operators.ReduceConfig(function=function), self._record_type)
 
     def interval_join(self, other_stream: KeyedStream[U, Any]) -> IntervalJoin[T_co, U]:
-        """Join the records of this stream with those of another one that have the same key and are close in event time."""
+        """Join the records of this stream with those of another one that have the same key and are close in event time.
+
+        Example:
+
+            >>> class Pair(ProcessJoinFunction):
+            ...     def process_element(self, left, right, ctx):
+            ...         yield left[1], right[1]
+            >>> by_time = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(lambda record, _: record[1])
+            >>> orders = env.from_collection([("a", 1000)]).assign_timestamps_and_watermarks(by_time)
+            >>> payments = env.from_collection([("a", 2000)]).assign_timestamps_and_watermarks(by_time)
+            >>> keyed = orders.key_by(lambda order: order[0]), payments.key_by(lambda payment: payment[0])
+            >>> joined = keyed[0].interval_join(keyed[1]).between(Time.seconds(0), Time.seconds(5))
+            >>> joined.process(Pair()).execute_and_collect(limit=9)
+            [(1000, 2000)]
+        """
         from flinkish.datastream.interval_join import IntervalJoin
 
         self._check_other(other_stream, "interval_join")
@@ -140,7 +188,16 @@ class KeyedStream(DataStream[T_co], Generic[T_co, K_co]):
         return self._origin.key_by(key_selector, key_type)
 
     def window(self, window_assigner: WindowAssigner[Any, Any]) -> WindowedStream[T_co, K_co]:
-        """Group the records of each key into windows."""
+        """Group the records of each key into windows.
+
+        Example:
+
+            >>> by_time = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(lambda record, _: record[1])
+            >>> events = env.from_collection([("a", 1000), ("a", 2000), ("a", 7000)]).assign_timestamps_and_watermarks(by_time)
+            >>> windows = events.key_by(lambda event: event[0]).window(TumblingEventTimeWindows.of(Time.seconds(5)))
+            >>> windows.reduce(lambda one, other: (one[0], one[1] + other[1])).execute_and_collect(limit=9)
+            [('a', 3000), ('a', 7000)]
+        """
         from flinkish.datastream.windowed_stream import WindowedStream
 
         return WindowedStream(self, window_assigner)
@@ -149,6 +206,12 @@ class KeyedStream(DataStream[T_co], Generic[T_co, K_co]):
         """Group the records of each key into windows of `size` records; with `slide`, a new window begins every `slide` records.
 
         Only full windows fire.
+
+        Example:
+
+            >>> numbers = env.from_collection([1, 2, 3, 4, 5]).key_by(lambda number: number % 2)
+            >>> numbers.count_window(2).reduce(lambda one, other: one + other).execute_and_collect(limit=9)
+            [4, 6]
         """
         from flinkish.datastream.windowed_stream import WindowedStream
 
@@ -183,65 +246,15 @@ class KeyedStream(DataStream[T_co], Generic[T_co, K_co]):
         )
         DataStream(self._environment, rows)._collected()
 
-    @refused(_NO_PARTITIONING)
-    def shuffle(self) -> DataStream[T_co]: ...  # type: ignore[empty-body]
+    def broadcast(self, *args: Any) -> Any:
+        """Refuse, as all that would change the partitioning."""
+        return super().broadcast(*args)
 
-    @refused(_NO_PARTITIONING)
-    def rebalance(self) -> DataStream[T_co]: ...  # type: ignore[empty-body]
-
-    @refused(_NO_PARTITIONING)
-    def rescale(self) -> DataStream[T_co]: ...  # type: ignore[empty-body]
-
-    @refused(_NO_PARTITIONING)
-    def forward(self) -> DataStream[T_co]: ...  # type: ignore[empty-body]
-
-    @refused(_NO_PARTITIONING)
-    def broadcast(self, *args: Any) -> Any: ...
-
-    @refused(_NO_PARTITIONING)
-    def partition_custom(self, partitioner: Any, key_selector: Any) -> DataStream[T_co]: ...  # type: ignore[empty-body]
-
-    @refused(_not_on_keyed("The name"), see=_ON_RESULT)
-    def name(self, name: str) -> Self: ...  # type: ignore[empty-body]
-
-    @refused("A KeyedStream has no name: key_by() runs no operator.", see=_ON_RESULT)
-    def get_name(self) -> str: ...  # type: ignore[empty-body]
-
-    @refused(_not_on_keyed("The uid"), see=_ON_RESULT)
-    def uid(self, uid: str) -> Self: ...  # type: ignore[empty-body]
-
-    @refused(_not_on_keyed("The uid hash"), see=_ON_RESULT)
-    def set_uid_hash(self, uid_hash: str) -> Self: ...  # type: ignore[empty-body]
-
-    @refused(_not_on_keyed("The description"), see=_ON_RESULT)
-    def set_description(self, description: str) -> Self: ...  # type: ignore[empty-body]
-
-    @refused(_not_on_keyed("The parallelism"), see=_ON_RESULT)
-    def set_parallelism(self, parallelism: int) -> Self: ...  # type: ignore[empty-body]
-
-    @refused(_not_on_keyed("The max parallelism"), see=_ON_RESULT)
-    def set_max_parallelism(self, max_parallelism: int) -> Self: ...  # type: ignore[empty-body]
-
-    @refused(_not_on_keyed("The parallelism"), see=_ON_RESULT)
-    def force_non_parallel(self) -> Self: ...  # type: ignore[empty-body]
-
-    @refused(_not_on_keyed("The buffer timeout"), see=_ON_RESULT)
-    def set_buffer_timeout(self, timeout_millis: int | AmountOfTime) -> Self: ...  # type: ignore[empty-body]
-
-    @refused(_not_on_keyed("The chaining"), see=_ON_RESULT)
-    def start_new_chain(self) -> Self: ...  # type: ignore[empty-body]
-
-    @refused(_not_on_keyed("The chaining"), see=_ON_RESULT)
-    def disable_chaining(self) -> Self: ...  # type: ignore[empty-body]
-
-    @refused(_not_on_keyed("The slot sharing group"), see=_ON_RESULT)
-    def slot_sharing_group(self, slot_sharing_group: str | SlotSharingGroup) -> Self: ...  # type: ignore[empty-body]
-
-    @refused("A KeyedStream has no side outputs: key_by() runs no operator.", see=_ON_RESULT)
-    def get_side_output(self, output_tag: OutputTag) -> DataStream[Any]: ...  # type: ignore[empty-body]
-
-    @refused("A KeyedStream cannot be cached.")
-    def cache(self) -> Any: ...
+    def _partition(self, partitioner: Partitioner, name: str) -> DataStream:
+        raise InvalidProgramError(
+            f"{name} cannot change the partitioning of a KeyedStream: the key decides which subtask gets a record.",
+            hint="call it on the stream before key_by().",
+        )
 
 
 class _KeyAndRecord(MapFunction):

@@ -13,10 +13,10 @@ from flinkish.common.clock import SystemClock
 from flinkish.common.errors import SourceError, StateError
 from flinkish.common.pickling import dumps, loads
 from flinkish.common.sizes import rough_size
-from flinkish.datastream.functions import RuntimeContext, SinkFunction, SourceFunction
 from flinkish.metrics import MetricGroup, MetricRegistry
 from flinkish.program.sinks import Sink, SinkWriter, SinkWriterContext, WriteContext
 from flinkish.program.sources import Boundedness, DriverReader, DriverSource
+from flinkish.udf.functions import RuntimeContext, SinkFunction, SourceFunction
 
 if TYPE_CHECKING:
     from flinkish.common.configuration import Configuration

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     # Type checkers support this import without the package, and with it the defaults of PEP 696.
     from typing_extensions import TypeVar
 
-    from flinkish.datastream.functions import KeyedProcessFunction, ProcessFunction, ProcessJoinFunction
-    from flinkish.datastream.output_tag import OutputTag
+    from flinkish.udf.functions import KeyedProcessFunction, ProcessFunction, ProcessJoinFunction
+    from flinkish.udf.output_tag import OutputTag
 
     #: Types of the records of a stream, of the records of a second stream, and of the keys of a keyed stream.
     T_co = TypeVar("T_co", covariant=True, default=Any)

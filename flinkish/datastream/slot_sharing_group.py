@@ -8,8 +8,8 @@ from typing import Any
 
 from flinkish.common.absent import AbsentMember
 from flinkish.common.absent_names import JAVA_OBJECT
+from flinkish.common.arguments import check, int_of, text_of
 from flinkish.common.errors import InvalidArgumentError
-from flinkish.datastream.arguments import check
 
 __all__ = ["MemorySize", "SlotSharingGroup"]
 
@@ -35,10 +35,8 @@ class MemorySize:
             raise InvalidArgumentError(
                 "there is no Java MemorySize to wrap in flinkish.", hint="use MemorySize(bytes_size=...) or of_mebi_bytes()."
             )
-        if isinstance(bytes_size, bool) or not isinstance(bytes_size, int):
-            raise InvalidArgumentError(f"bytes_size must be an int; got {bytes_size!r} of type {type(bytes_size).__name__}.")
-        check(bytes_size >= 0, f"bytes_size must not be negative; got {bytes_size}.")
-        self._bytes = bytes_size
+        self._bytes = int_of("bytes_size", bytes_size)
+        check(self._bytes >= 0, f"bytes_size must not be negative; got {bytes_size}.")
 
     @staticmethod
     def of_mebi_bytes(mebi_bytes: int) -> MemorySize:
@@ -144,9 +142,7 @@ class SlotSharingGroup:
         """Builder of a SlotSharingGroup; cores and heap memory must both be given, or neither."""
 
         def __init__(self, name: str) -> None:
-            if not isinstance(name, str) or not name:
-                raise InvalidArgumentError(f"the name of a slot sharing group must be a non-empty str; got {name!r}.")
-            self._name = name
+            self._name = text_of("the name of a slot sharing group", name)
             self._cpu_cores: float | None = None
             self._task_heap_memory: MemorySize | None = None
             self._task_off_heap_memory: MemorySize | None = None

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 from flinkish.common import options
 from flinkish.common.absent import names_of
+from flinkish.common.arguments import check, instance_of, text_of
 from flinkish.common.configuration import Configuration
 from flinkish.common.errors import InvalidArgumentError, UnsupportedError
 from flinkish.common.paths import as_flink_shows, location
-from flinkish.datastream.arguments import check
 
 __all__ = ["CustomStateBackend", "EmbeddedRocksDBStateBackend", "HashMapStateBackend", "PredefinedOptions", "StateBackend"]
 
@@ -60,8 +60,7 @@ class EmbeddedRocksDBStateBackend(StateBackend):
         """Set the folders of the database (absolute local paths); without an argument, restore the default."""
         folders = []
         for path in paths:
-            if not isinstance(path, str):
-                raise InvalidArgumentError(f"a storage path must be a str; got {path!r} of type {type(path).__name__}.")
+            text_of("a storage path", path, empty=True)
             place = location(path)
             check(
                 place.scheme in ("", "file"),
@@ -83,9 +82,7 @@ class EmbeddedRocksDBStateBackend(StateBackend):
 
     def set_predefined_options(self, options: PredefinedOptions) -> None:
         """Select a predefined set of options; without effect."""
-        if not isinstance(options, PredefinedOptions):
-            raise InvalidArgumentError(f"options must be PredefinedOptions; got {options!r} of type {type(options).__name__}.")
-        self._predefined_options = options
+        self._predefined_options = instance_of("options", options, PredefinedOptions)
 
     def get_predefined_options(self) -> PredefinedOptions:
         """Return the selected set of options."""

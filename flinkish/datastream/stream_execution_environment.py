@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, NoReturn, cast, overload
 from flinkish.common import options
 from flinkish.common.absent import AbsentMember
 from flinkish.common.absent_names import JAVA_OBJECT, RESTART_STRATEGY, SERIALIZERS, SPARK_READ, TIME_CHARACTERISTIC
+from flinkish.common.arguments import instance_of, int_of, text_of
 from flinkish.common.config_file import PROPERTIES_VARIABLE, check_key, load_configuration
 from flinkish.common.configuration import Configuration
 from flinkish.common.errors import InvalidArgumentError, InvalidProgramError, JobExecutionError, UnsupportedError
@@ -22,17 +23,12 @@ from flinkish.common.paths import location
 from flinkish.common.pickling import check_serializable, own_copy
 from flinkish.common.restart_strategy import RestartStrategies, RestartStrategyConfiguration
 from flinkish.common.time import AmountOfTime, milliseconds_of
-from flinkish.common.typeinfo import BasicTypeInfo, TupleTypeInfo, TypeInformation, Types
+from flinkish.common.typeinfo import BasicTypeInfo, TupleTypeInfo, TypeInformation, Types, type_of
 from flinkish.common.watermark_strategy import WatermarkStrategy
-from flinkish.datastream.arguments import check_kind, check_strategy, int_of, type_of
-from flinkish.datastream.checkpoint import CheckpointedFunction, CheckpointListener
 from flinkish.datastream.checkpoint_config import CheckpointConfig
 from flinkish.datastream.checkpointing_mode import CheckpointingMode
 from flinkish.datastream.closeable_iterator import CloseableIterator
 from flinkish.datastream.data_stream import DataStream
-from flinkish.datastream.execution_mode import RuntimeExecutionMode
-from flinkish.datastream.function_wrappers import describe
-from flinkish.datastream.functions import SourceFunction
 from flinkish.datastream.shapes import DataFrame, T, TupleT
 from flinkish.datastream.slot_sharing_group import SlotSharingGroup
 from flinkish.datastream.state_backend import (
@@ -41,10 +37,14 @@ from flinkish.datastream.state_backend import (
     StateBackend,
     configuration_of_backend,
 )
+from flinkish.program.execution_mode import RuntimeExecutionMode
 from flinkish.program.executor_loader import ExecutorJobClient, load_executor
 from flinkish.program.program import CachedFile, Program, PythonArchive, PythonRequirements
 from flinkish.program.program_builder import ProgramBuilder
 from flinkish.program.transformations import SourceTransformation, Transformation, TransformationId
+from flinkish.udf.checkpoint import CheckpointedFunction, CheckpointListener
+from flinkish.udf.function_wrappers import check_kind, check_strategy, describe
+from flinkish.udf.functions import SourceFunction
 
 if TYPE_CHECKING:
     from flinkish.common.job_client import JobClient
@@ -100,9 +100,11 @@ class StreamExecutionEnvironment:
 
         Raises ConfigurationError for a malformed value in the configuration file, a property or `configuration`.
         """
-        if configuration is not None and not isinstance(configuration, Configuration):
-            raise InvalidArgumentError(
-                f"get_execution_environment() needs a Configuration or nothing; got {configuration!r}.",
+        if configuration is not None:
+            instance_of(
+                "get_execution_environment()",
+                configuration,
+                Configuration,
                 hint="Configuration.from_dict({...}) makes one of a dict.",
             )
         loaded = load_configuration(_properties(sys.argv[1:], os.environ), environment=os.environ)
@@ -130,8 +132,7 @@ class StreamExecutionEnvironment:
 
         Raises ConfigurationError for a malformed value.
         """
-        if not isinstance(configuration, Configuration):
-            raise InvalidArgumentError(f"configure() needs a Configuration; got {configuration!r}.")
+        instance_of("configure()", configuration, Configuration)
         before = self.get_parallelism()
         values: dict[str, Any] = {}
         configuration.add_all_to_dict(values)
@@ -149,7 +150,7 @@ class StreamExecutionEnvironment:
     def set_parallelism(self, parallelism: int) -> StreamExecutionEnvironment:
         """Set the parallelism of the operators made from now on that set none; -1: the number of cores."""
         before = self.get_parallelism()
-        number = int_of(parallelism, "parallelism")
+        number = int_of("parallelism", parallelism)
         if number == 0 or number < ExecutionConfig.PARALLELISM_UNKNOWN:
             raise InvalidProgramError(f"parallelism must be at least 1, or -1 for the number of cores; got {number}.")
         self._config.set_parallelism(number)
@@ -162,7 +163,7 @@ class StreamExecutionEnvironment:
 
     def set_max_parallelism(self, max_parallelism: int) -> StreamExecutionEnvironment:
         """Set the number of key groups, 1 to 32768: the upper limit of the parallelism."""
-        number = int_of(max_parallelism, "max_parallelism")
+        number = int_of("max_parallelism", max_parallelism)
         if not 1 <= number <= UPPER_BOUND_MAX_PARALLELISM:
             raise InvalidProgramError(f"max_parallelism must be 1 to {UPPER_BOUND_MAX_PARALLELISM}; got {number}.")
         self._config.set_max_parallelism(number)
@@ -179,8 +180,7 @@ class StreamExecutionEnvironment:
 
         In BATCH mode no checkpoints are taken: a job that fails starts from the beginning.
         """
-        if not isinstance(execution_mode, RuntimeExecutionMode):
-            raise InvalidArgumentError(f"set_runtime_mode() needs a RuntimeExecutionMode; got {execution_mode!r}.")
+        instance_of("set_runtime_mode()", execution_mode, RuntimeExecutionMode)
         self._configuration.set(options.RUNTIME_MODE, execution_mode.name)
         return self
 
@@ -214,7 +214,7 @@ class StreamExecutionEnvironment:
 
     def set_default_local_parallelism(self, parallelism: int) -> None:
         """Set the default parallelism of environments made from now on in this process."""
-        number = int_of(parallelism, "parallelism")
+        number = int_of("parallelism", parallelism)
         if number < 1:
             raise InvalidProgramError(f"parallelism must be at least 1; got {number}.")
         StreamExecutionEnvironment._default_local_parallelism = number
@@ -226,8 +226,7 @@ class StreamExecutionEnvironment:
 
     def register_slot_sharing_group(self, slot_sharing_group: SlotSharingGroup) -> StreamExecutionEnvironment:
         """Register the resources of a slot sharing group; operators then give only its name."""
-        if not isinstance(slot_sharing_group, SlotSharingGroup):
-            raise InvalidArgumentError(f"register_slot_sharing_group() needs a SlotSharingGroup; got {slot_sharing_group!r}.")
+        instance_of("register_slot_sharing_group()", slot_sharing_group, SlotSharingGroup)
         known = self._slot_sharing_groups.setdefault(slot_sharing_group.get_name(), slot_sharing_group)
         if known != slot_sharing_group:
             raise InvalidProgramError(
@@ -282,8 +281,7 @@ class StreamExecutionEnvironment:
 
     def set_default_savepoint_directory(self, directory: str) -> StreamExecutionEnvironment:
         """Set the folder of savepoints that are requested without a folder."""
-        if not isinstance(directory, str) or not directory:
-            raise InvalidArgumentError(f"directory must be a non-empty str; got {directory!r}.")
+        text_of("directory", directory)
         self._configuration.set(options.SAVEPOINT_DIRECTORY, directory)
         return self
 
@@ -336,8 +334,7 @@ class StreamExecutionEnvironment:
 
         With `execution.engine: local` any other than this one is refused when the program is executed.
         """
-        if not isinstance(python_exec, str) or not python_exec:
-            raise InvalidArgumentError(f"python_exec must be a non-empty str; got {python_exec!r}.")
+        text_of("python_exec", python_exec)
         self._configuration.set(options.PYTHON_EXECUTABLE, python_exec)
 
     def add_jars(self, *jars_path: str) -> None:
@@ -407,6 +404,12 @@ class StreamExecutionEnvironment:
         """Make a stream of the records of a source. Without a type, the source's own is used, else any object.
 
         Differs from Flink: a timestamp assigner of the strategy is used; PyFlink silently ignores one written in Python.
+
+        Example:
+
+            >>> numbers = env.from_source(NumberSequenceSource(1, 3), WatermarkStrategy.no_watermarks(), "numbers")
+            >>> numbers.execute_and_collect(limit=9)
+            [1, 2, 3]
         """
         from flinkish.program.sources import DriverSource, NativeSource, Source
 
@@ -416,8 +419,7 @@ class StreamExecutionEnvironment:
                 hint="a builder must be finished with build(); a SourceFunction goes to add_source().",
             )
         check_strategy(watermark_strategy, "from_source")
-        if not isinstance(source_name, str) or not source_name:
-            raise InvalidArgumentError(f"source_name must be a non-empty str; got {source_name!r}.")
+        text_of("source_name", source_name)
         check_serializable(source, f"the source {type(source).__name__} of from_source()")
         source.validate()
         record_type = source.produced_type() if type_info is None else None
@@ -517,7 +519,16 @@ class StreamExecutionEnvironment:
     # Execution.
 
     def execute(self, job_name: str | None = None) -> JobExecutionResult:
-        """Run the program and wait for its end; raises JobExecutionError if it fails. The environment may be used again."""
+        """Run the program and wait for its end; raises JobExecutionError if it fails. The environment may be used again.
+
+        Example:
+
+            >>> _ = env.from_collection([1, 2]).print()
+            >>> env.execute("numbers").get_job_id() is not None
+            1
+            2
+            True
+        """
         try:
             return self._start(job_name).get_job_execution_result().result()
         except JobExecutionError as error:
@@ -550,8 +561,8 @@ class StreamExecutionEnvironment:
         return CloseableIterator(client, cast(ExecutorJobClient, client).collect_results())
 
     def _program(self, job_name: str | None) -> Program:
-        if job_name is not None and not isinstance(job_name, str):
-            raise InvalidArgumentError(f"job_name must be a str; got {job_name!r}.")
+        if job_name is not None:
+            text_of("job_name", job_name, empty=True)
         configuration = Configuration(self._configuration)
         # Not at the top: it would be imported by those who only import the API.
         from flinkish.datastream.connectors.dead_letters import DeadLetterSink
@@ -595,8 +606,7 @@ class StreamExecutionEnvironment:
 
     def set_state_backend(self, state_backend: StateBackend) -> StreamExecutionEnvironment:
         """Set the state backend; Flink 1.x, now the key state.backend.type."""
-        if not isinstance(state_backend, StateBackend):
-            raise InvalidArgumentError(f"set_state_backend() needs a StateBackend; got {state_backend!r}.")
+        instance_of("set_state_backend()", state_backend, StateBackend)
         self._configuration.add_all(configuration_of_backend(state_backend))
         self._state_backend = state_backend
         return self
@@ -656,10 +666,9 @@ def _check_alignment(source: object, strategy: WatermarkStrategy, name: str) -> 
         )
 
 
-def _existing(path: object, method: str, *, delimiters: str = "") -> str:
+def _existing(given: object, method: str, *, delimiters: str = "") -> str:
     """Return a path that is there; `delimiters` separate paths in the key that it is kept in, as in Flink."""
-    if not isinstance(path, str) or not path:
-        raise InvalidArgumentError(f"{method}() needs a path; got {path!r}.")
+    path = text_of(f"the path of {method}()", given)
     for character in delimiters:
         if character in path:
             raise InvalidProgramError(

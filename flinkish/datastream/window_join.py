@@ -13,20 +13,19 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from flinkish.common.errors import InvalidArgumentError
 from flinkish.common.records import check_results
 from flinkish.common.time import AmountOfTime
-from flinkish.common.typeinfo import RowTypeInfo, TypeInformation, Types
+from flinkish.common.typeinfo import RowTypeInfo, TypeInformation, Types, type_of
 from flinkish.common.types import Row
-from flinkish.datastream.arguments import check_function, type_of
 from flinkish.datastream.data_stream import DataStream
-from flinkish.datastream.function_wrappers import describe, function_behind
-from flinkish.datastream.function_wrappers import key_selector as as_key_selector
-from flinkish.datastream.functions import Function, KeySelector, MapFunction, RuntimeContext, WindowFunction
+from flinkish.udf.function_wrappers import check_function, describe, function_behind
+from flinkish.udf.function_wrappers import key_selector as as_key_selector
+from flinkish.udf.functions import Function, KeySelector, MapFunction, RuntimeContext, WindowFunction
 
 if TYPE_CHECKING:
     from typing import Self
 
-    from flinkish.datastream.evictors import Evictor
-    from flinkish.datastream.output_tag import OutputTag
-    from flinkish.datastream.window import Trigger, WindowAssigner
+    from flinkish.udf.evictors import Evictor
+    from flinkish.udf.output_tag import OutputTag
+    from flinkish.udf.window import Trigger, WindowAssigner
 
 __all__ = ["CoGroupFunction", "CoGroupedStreams", "FlatJoinFunction", "JoinFunction", "JoinedStreams", "WithWindow"]
 

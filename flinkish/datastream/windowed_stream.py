@@ -5,27 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar, cast, overload
 
+from flinkish.common.arguments import instance_of
 from flinkish.common.errors import InvalidArgumentError, InvalidProgramError
 from flinkish.common.pickling import check_serializable
 from flinkish.common.time import AmountOfTime, milliseconds_of
-from flinkish.common.typeinfo import TypeInformation
-from flinkish.datastream.arguments import check_function, check_kind, type_of
+from flinkish.common.typeinfo import TypeInformation, type_of
 from flinkish.datastream.data_stream import DataStream
-from flinkish.datastream.evictors import Evictor
-from flinkish.datastream.function_wrappers import describe, reduce_function
-from flinkish.datastream.functions import (
-    AggregateFunction,
-    AllWindowFunction,
-    Function,
-    NullByteKeySelector,
-    PassThroughAllWindowFunction,
-    PassThroughWindowFunction,
-    ProcessAllWindowFunction,
-    ProcessWindowFunction,
-    WindowFunction,
-)
 from flinkish.datastream.keyed_stream import KeyedStream
-from flinkish.datastream.output_tag import OutputTag
 from flinkish.datastream.shapes import (
     Aggregates,
     AppliesToAllWindows,
@@ -37,8 +23,22 @@ from flinkish.datastream.shapes import (
     T_co,
     U,
 )
-from flinkish.datastream.window import MergingWindowAssigner, Trigger, WindowAssigner
 from flinkish.program.operators import WindowConfig
+from flinkish.udf.evictors import Evictor
+from flinkish.udf.function_wrappers import check_function, check_kind, describe, reduce_function
+from flinkish.udf.functions import (
+    AggregateFunction,
+    AllWindowFunction,
+    Function,
+    NullByteKeySelector,
+    PassThroughAllWindowFunction,
+    PassThroughWindowFunction,
+    ProcessAllWindowFunction,
+    ProcessWindowFunction,
+    WindowFunction,
+)
+from flinkish.udf.output_tag import OutputTag
+from flinkish.udf.window import MergingWindowAssigner, Trigger, WindowAssigner
 
 if TYPE_CHECKING:
     from typing import Self
@@ -60,11 +60,9 @@ class _Windowed:
     _description: ClassVar[str]
 
     def __init__(self, keyed_stream: KeyedStream, window_assigner: Assigner, method: str) -> None:
-        if not isinstance(window_assigner, WindowAssigner):
-            raise InvalidArgumentError(
-                f"{method}() needs a WindowAssigner; got {window_assigner!r} of type {type(window_assigner).__name__}.",
-                hint="for example TumblingEventTimeWindows.of(Time.seconds(5)).",
-            )
+        instance_of(
+            f"{method}()", window_assigner, WindowAssigner, hint="for example TumblingEventTimeWindows.of(Time.seconds(5))."
+        )
         check_serializable(window_assigner, f"the window assigner {type(window_assigner).__name__} of {method}()")
         self._keyed_stream = keyed_stream
         self._window_assigner = window_assigner
@@ -83,8 +81,7 @@ class _Windowed:
 
     def trigger(self, trigger: Trigger[Any, Any]) -> Self:
         """Set when windows fire, in place of the assigner's default trigger."""
-        if not isinstance(trigger, Trigger):
-            raise InvalidArgumentError(f"trigger() needs a Trigger; got {trigger!r} of type {type(trigger).__name__}.")
+        instance_of("trigger()", trigger, Trigger)
         check_serializable(trigger, f"the trigger {type(trigger).__name__}")
         self._window_trigger = trigger
         return self
@@ -108,9 +105,7 @@ class _Windowed:
 
         Differs from Flink: if nobody reads the side output, late records are dropped; PyFlink puts them into the main output.
         """
-        if not isinstance(output_tag, OutputTag):
-            raise InvalidArgumentError(f"side_output_late_data() needs an OutputTag; got {output_tag!r}.")
-        self._late_data_output_tag = output_tag
+        self._late_data_output_tag = instance_of("side_output_late_data()", output_tag, OutputTag)
         return self
 
     def evictor(self, evictor: Evictor[Any, Any]) -> Self:
@@ -118,8 +113,7 @@ class _Windowed:
 
         Windows then keep all their records, also for reduce and aggregate.
         """
-        if not isinstance(evictor, Evictor):
-            raise InvalidArgumentError(f"evictor() needs an Evictor; got {evictor!r} of type {type(evictor).__name__}.")
+        instance_of("evictor()", evictor, Evictor)
         check_serializable(evictor, f"the evictor {type(evictor).__name__}")
         self._evictor = evictor
         return self
@@ -228,6 +222,13 @@ class WindowedStream(_Windowed, Generic[T_co, K_co]):
         """Combine each window's records in the order of arrival; emit the result, or the results of a window function.
 
         With `execution.windows.share-panes` the function must be associative and commutative: sliding windows then share panes.
+
+        Example:
+
+            >>> numbers = env.from_collection([1, 2, 3, 4]).key_by(lambda number: number % 2)
+            >>> windows = numbers.count_window(2)
+            >>> windows.reduce(lambda one, other: one + other).execute_and_collect(limit=9)
+            [4, 6]
         """
         return self._reduce(reduce_function, window_function, output_type)
 
@@ -259,20 +260,58 @@ class WindowedStream(_Windowed, Generic[T_co, K_co]):
         """Aggregate each window's records in the order of arrival; emit the result, or the results of a window function.
 
         Session windows need `merge`. So do sliding windows with `execution.windows.share-panes`, which then share panes.
+
+        Example:
+
+            >>> class Average(AggregateFunction):
+            ...     def create_accumulator(self):
+            ...         return 0, 0
+            ...     def add(self, value, accumulator):
+            ...         return accumulator[0] + value, accumulator[1] + 1
+            ...     def get_result(self, accumulator):
+            ...         return accumulator[0] / accumulator[1]
+            ...     def merge(self, one, other):
+            ...         return one[0] + other[0], one[1] + other[1]
+            >>> numbers = env.from_collection([1, 2, 3, 4]).key_by(lambda number: number % 2)
+            >>> windows = numbers.count_window(2)
+            >>> windows.aggregate(Average(), output_type=Types.DOUBLE()).execute_and_collect(limit=9)
+            [2.0, 3.0]
         """
         return self._aggregate(aggregate_function, window_function, accumulator_type, output_type)
 
     def apply(
         self, window_function: AppliesToWindows[T_co, K_co, U], output_type: TypeInformation | None = None
     ) -> DataStream[U]:
-        """Call a WindowFunction with all records of each window, and emit its results."""
+        """Call a WindowFunction with all records of each window, and emit its results.
+
+        Example:
+
+            >>> class Collect(WindowFunction):
+            ...     def apply(self, key, window, inputs):
+            ...         yield key, list(inputs)
+            >>> numbers = env.from_collection([1, 2, 3, 4]).key_by(lambda number: number % 2)
+            >>> windows = numbers.count_window(2)
+            >>> windows.apply(Collect()).execute_and_collect(limit=9)
+            [(1, [1, 3]), (0, [2, 4])]
+        """
         check_kind(window_function, WindowFunction, "apply", hint="a ProcessWindowFunction goes to process().")
         return self._window(cast(Function, window_function), type_of(output_type, "apply"), window_function)
 
     def process(
         self, process_window_function: ProcessesWindows[T_co, K_co, U], output_type: TypeInformation | None = None
     ) -> DataStream[U]:
-        """Call a ProcessWindowFunction with all records of each window, and emit its results."""
+        """Call a ProcessWindowFunction with all records of each window, and emit its results.
+
+        Example:
+
+            >>> class Collect(ProcessWindowFunction):
+            ...     def process(self, key, context, elements):
+            ...         yield key, list(elements)
+            >>> numbers = env.from_collection([1, 2, 3, 4]).key_by(lambda number: number % 2)
+            >>> windows = numbers.count_window(2)
+            >>> windows.process(Collect()).execute_and_collect(limit=9)
+            [(1, [1, 3]), (0, [2, 4])]
+        """
         check_kind(process_window_function, ProcessWindowFunction, "process", hint="a WindowFunction goes to apply().")
         return self._window(cast(Function, process_window_function), type_of(output_type, "process"), process_window_function)
 
@@ -323,6 +362,12 @@ class AllWindowedStream(_Windowed, Generic[T_co]):
         """Combine each window's records in the order of arrival; emit the result, or the results of a window function.
 
         With `execution.windows.share-panes` the function must be associative and commutative: sliding windows then share panes.
+
+        Example:
+
+            >>> windows = env.from_collection([1, 2, 3, 4]).window_all(CountTumblingWindowAssigner(2))
+            >>> windows.reduce(lambda one, other: one + other).execute_and_collect(limit=9)
+            [3, 7]
         """
         return self._reduce(reduce_function, window_function, output_type)
 
@@ -351,17 +396,53 @@ class AllWindowedStream(_Windowed, Generic[T_co]):
         accumulator_type: TypeInformation | None = None,
         output_type: TypeInformation | None = None,
     ) -> DataStream[Any]:
-        """Aggregate each window's records in the order of arrival; emit the result, or the results of a window function."""
+        """Aggregate each window's records in the order of arrival; emit the result, or the results of a window function.
+
+        Example:
+
+            >>> class Average(AggregateFunction):
+            ...     def create_accumulator(self):
+            ...         return 0, 0
+            ...     def add(self, value, accumulator):
+            ...         return accumulator[0] + value, accumulator[1] + 1
+            ...     def get_result(self, accumulator):
+            ...         return accumulator[0] / accumulator[1]
+            ...     def merge(self, one, other):
+            ...         return one[0] + other[0], one[1] + other[1]
+            >>> windows = env.from_collection([1, 2, 3, 4]).window_all(CountTumblingWindowAssigner(2))
+            >>> windows.aggregate(Average(), output_type=Types.DOUBLE()).execute_and_collect(limit=9)
+            [1.5, 3.5]
+        """
         return self._aggregate(aggregate_function, window_function, accumulator_type, output_type)
 
     def apply(self, window_function: AppliesToAllWindows[T_co, U], output_type: TypeInformation | None = None) -> DataStream[U]:
-        """Call an AllWindowFunction with all records of each window, and emit its results."""
+        """Call an AllWindowFunction with all records of each window, and emit its results.
+
+        Example:
+
+            >>> class Collect(AllWindowFunction):
+            ...     def apply(self, window, inputs):
+            ...         yield list(inputs)
+            >>> windows = env.from_collection([1, 2, 3, 4]).window_all(CountTumblingWindowAssigner(2))
+            >>> windows.apply(Collect()).execute_and_collect(limit=9)
+            [[1, 2], [3, 4]]
+        """
         check_kind(window_function, AllWindowFunction, "apply", hint="a ProcessAllWindowFunction goes to process().")
         return self._window(cast(Function, window_function), type_of(output_type, "apply"), window_function)
 
     def process(
         self, process_window_function: ProcessesAllWindows[T_co, U], output_type: TypeInformation | None = None
     ) -> DataStream[U]:
-        """Call a ProcessAllWindowFunction with all records of each window, and emit its results."""
+        """Call a ProcessAllWindowFunction with all records of each window, and emit its results.
+
+        Example:
+
+            >>> class Collect(ProcessAllWindowFunction):
+            ...     def process(self, context, elements):
+            ...         yield list(elements)
+            >>> windows = env.from_collection([1, 2, 3, 4]).window_all(CountTumblingWindowAssigner(2))
+            >>> windows.process(Collect()).execute_and_collect(limit=9)
+            [[1, 2], [3, 4]]
+        """
         check_kind(process_window_function, ProcessAllWindowFunction, "process", hint="an AllWindowFunction goes to apply().")
         return self._window(cast(Function, process_window_function), type_of(output_type, "process"), process_window_function)

@@ -14,18 +14,24 @@ from flinkish.engine.loader import create_engine, engine_plan
 from flinkish.graph import explain as explanation
 from flinkish.graph.plan_json import plan_json
 from flinkish.graph.stream_graph_generator import generate
+from flinkish.jobmaster.exception_history import EarlierRestarts
 from flinkish.program.program import Program
 
 
 def execute_async(
-    program: Program, *, job_id: str | None = None, retire: Callable[[str], None] | None = None
+    program: Program,
+    *,
+    job_id: str | None = None,
+    retire: Callable[[str], None] | None = None,
+    earlier: EarlierRestarts | None = None,
 ) -> EmbeddedJobClient:
-    """Start a program and return without waiting for it; `job_id` and `retire` are those of `launcher.Surroundings`.
+    """Start a program and return without waiting for it; the other arguments are those of `launcher.Surroundings`.
 
     Before anything runs, it raises InvalidProgramError, UnsupportedError, ConfigurationError, and CheckpointError if the
     checkpoint to start from is damaged or does not fit. The job's result raises all other errors.
     """
-    return launcher.start(program, launcher.Surroundings(make_engine=create_engine, job_id=job_id, retire=retire))
+    surroundings = launcher.Surroundings(make_engine=create_engine, job_id=job_id, retire=retire, earlier=earlier)
+    return launcher.start(program, surroundings)
 
 
 def execution_plan_json(program: Program) -> str:

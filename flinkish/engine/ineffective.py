@@ -43,6 +43,13 @@ def ineffective(configuration: Configuration) -> list[str]:
     master = configuration.get_string(_MASTER, "")
     if configuration.get(options.ENGINE) == "local" and master and not master.startswith("local"):
         texts.append(f"{_MASTER}: {master} has no effect: with {options.ENGINE.key}: local, the job runs in this process only.")
+    for jars in (options.JARS, options.CLASSPATHS):
+        names = [url.rpartition("/")[2] for url in configuration.get(jars) or ()]
+        texts += [
+            f"{jars.key}: {name} has no effect: connectors and formats of flinkish need no jars, and it runs no Java of Flink."
+            for name in names
+            if name.startswith("flink-")
+        ]
     unknown = [key for key in sorted(configuration.key_set()) if _is_of_flink(key)]
     metrics = [key for key in unknown if key.startswith("metrics.")]
     others = [key for key in unknown if key not in metrics]

@@ -43,6 +43,10 @@ class EmbeddedJobClient(JobClient):
         self._released = released
         self._after_wait = after_wait
 
+    def __repr__(self) -> str:
+        setup = self._job_master.setup
+        return f"<JobClient of job {setup.job_name!r} ({setup.job_id}): {self._job_master.status.name}>"
+
     # JobClient
 
     def get_job_id(self) -> JobID:

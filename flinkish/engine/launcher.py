@@ -22,13 +22,14 @@ from flinkish.common.clock import Clock, SystemClock
 from flinkish.common.configuration import Configuration
 from flinkish.common.files import store_settings
 from flinkish.common.ids import IdSource, LineageId, random_id
-from flinkish.datastream.execution_mode import RuntimeExecutionMode
+from flinkish.common.interactive import is_interactive
+from flinkish.engine.dependencies import dependencies_of, extend_driver_path, forget_packages
 from flinkish.engine.ineffective import warn_of_ineffective
 from flinkish.engine.job_client import EmbeddedJobClient
-from flinkish.engine.jobs import RUNNING_JOBS
+from flinkish.engine.job_list import RUNNING_JOBS
 from flinkish.engine.requirements import install
 from flinkish.engine.scratch import CHECKPOINTS, DiskFolder, remove_made, temporary_folder
-from flinkish.engine.signals import SignalWatch, is_interactive, stop_at_exit
+from flinkish.engine.signals import SignalWatch, stop_at_exit
 from flinkish.engine.support import check_commits, check_supported
 from flinkish.graph.chaining import build_job_graph
 from flinkish.graph.planning import plan
@@ -41,18 +42,16 @@ from flinkish.graph.stream_graph_generator import (
 from flinkish.jobmaster import recovery
 from flinkish.jobmaster.delivery import PrintError, Taker
 from flinkish.jobmaster.epochs import Engine
+from flinkish.jobmaster.exception_history import EarlierRestarts
 from flinkish.jobmaster.ha import JobShape
 from flinkish.jobmaster.job_master import Environment, JobMaster, JobNotes
 from flinkish.jobmaster.setup import JobSetup, effective_configuration, job_setup
+from flinkish.program.execution_mode import RuntimeExecutionMode
 from flinkish.program.operators import SourceConfig
 from flinkish.program.program import Program
 from flinkish.program.sources import Source
 from flinkish.program.transformations import CacheTransformation
-from flinkish.runtime.dependencies import (
-    Dependencies,
-    extend_driver_path,
-    forget_packages,
-)
+from flinkish.runtime.protocol import Dependencies
 
 #: Prefix of the name of a job's thread; the first digits of the job's id follow.
 JOB_THREAD = "flinkish-job-"
@@ -83,6 +82,8 @@ class Surroundings:
     job_id: str | None = None
     #: Is called with the id of such a job before its checkpoints are deleted, because it has ended for good.
     retire: Callable[[str], None] | None = None
+    #: The restarts of the job before this process, as far as they are known.
+    earlier: EarlierRestarts | None = None
     #: Folder of the checkpoints if the configuration names none; None = a folder that is removed with the job.
     checkpoints: Path | None = None
 
@@ -121,7 +122,7 @@ class Resources:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class LocatedJob:
     """The identity of a job, and the location of its checkpoints."""
 
     identity: recovery.Identity
@@ -154,10 +155,10 @@ def start(program: Program, surroundings: Surroundings) -> EmbeddedJobClient:
     hint_at_local_engine(checked)
     resources = acquire(checked, surroundings)
     try:
-        place = locate(checked, resources, surroundings)
-        planned = plan_job(checked, resources, place)
-        claimed = claim(checked, resources, place, planned)
-        client = assemble(checked, resources, place, claimed, surroundings)
+        located = locate(checked, resources, surroundings)
+        planned = plan_job(checked, resources, located)
+        claimed = claim(checked, resources, located, planned)
+        client = assemble(checked, resources, located, claimed, surroundings)
     except BaseException:
         resources.engine.close()
         resources.release()
@@ -181,7 +182,7 @@ def check(program: Program) -> CheckedProgram:
         program=program,
         configuration=configuration,
         stream_graph=stream_graph,
-        dependencies=Dependencies.of(program),
+        dependencies=dependencies_of(program),
     )
 
 
@@ -217,7 +218,7 @@ def acquire(checked: CheckedProgram, surroundings: Surroundings) -> Resources:
     return resources
 
 
-def locate(checked: CheckedProgram, resources: Resources, surroundings: Surroundings) -> Place:
+def locate(checked: CheckedProgram, resources: Resources, surroundings: Surroundings) -> LocatedJob:
     """Determine the identity of the job and open its storage, without claiming it.
 
     Raises ConfigurationError and CheckpointError.
@@ -237,7 +238,7 @@ def locate(checked: CheckedProgram, resources: Resources, surroundings: Surround
         folder = surroundings.checkpoints or resources.temporary.path()
         return recovery.open_storage(configuration, identity.job_id, lineage=lineage, clock=clock, ids=ids, temporary=folder)
 
-    return Place(
+    return LocatedJob(
         identity=identity,
         lineage=lineage,
         open_storage=open_storage,
@@ -245,35 +246,35 @@ def locate(checked: CheckedProgram, resources: Resources, surroundings: Surround
     )
 
 
-def plan_job(checked: CheckedProgram, resources: Resources, place: Place) -> PlannedJob:
+def plan_job(checked: CheckedProgram, resources: Resources, located: LocatedJob) -> PlannedJob:
     """Find the checkpoint that the job starts from, and plan the job so that it fits the checkpoint.
 
     Raises CheckpointError for a checkpoint that is damaged or does not fit, InvalidProgramError for a parallelism above the
     maximum that the checkpoint records, and ConfigurationError for a wrong setting of the job.
     """
-    restored = recovery.find_checkpoint(checked.configuration, place.storage)
-    return PlannedJob(setup=_set_up(checked, resources, place, restored), restored=restored)
+    restored = recovery.find_checkpoint(checked.configuration, located.storage)
+    return PlannedJob(setup=_set_up(checked, resources, located, restored), restored=restored)
 
 
-def claim(checked: CheckedProgram, resources: Resources, place: Place, planned: PlannedJob) -> PlannedJob:
+def claim(checked: CheckedProgram, resources: Resources, located: LocatedJob, planned: PlannedJob) -> PlannedJob:
     """Take over the job from any other process; plan it again if that process has completed another checkpoint in the meantime.
 
     Raises CheckpointError.
     """
-    if place.storage is None:
+    if located.storage is None:
         return planned
-    place.storage.claim()
-    restored = recovery.find_checkpoint(checked.configuration, place.storage)
+    located.storage.claim()
+    restored = recovery.find_checkpoint(checked.configuration, located.storage)
     if _source_of(restored) == _source_of(planned.restored):
         return planned
-    return PlannedJob(setup=_set_up(checked, resources, place, restored), restored=restored)
+    return PlannedJob(setup=_set_up(checked, resources, located, restored), restored=restored)
 
 
 def assemble(
-    checked: CheckedProgram, resources: Resources, place: Place, planned: PlannedJob, surroundings: Surroundings
+    checked: CheckedProgram, resources: Resources, located: LocatedJob, planned: PlannedJob, surroundings: Surroundings
 ) -> EmbeddedJobClient:
     """Create the JobMaster with its services, and its client."""
-    configuration, identity = checked.configuration, place.identity
+    configuration, identity = checked.configuration, located.identity
     retire = surroundings.retire if identity.cluster is None else identity.cluster.retire
     released = threading.Event()
 
@@ -291,12 +292,13 @@ def assemble(
             rng=random.Random(surroundings.ids()),
             print_lines=print_lines,
             tell=notices.tell,
-            storage=place.storage,
+            storage=located.storage,
             # As in Flink, a batch job has no savepoints, because its tasks are not at the same position of the input.
-            open_storage=None if is_batch(configuration) else place.open_claimed,
-            notes=_notes(configuration, identity.job_id, place.storage, surroundings.clock),
+            open_storage=None if is_batch(configuration) else located.open_claimed,
+            notes=_notes(configuration, identity.job_id, located.storage, surroundings.clock),
             takers=surroundings.takers,
             retire=None if retire is None else lambda: retire(identity.job_id),
+            earlier=surroundings.earlier,
             on_released=on_released,
         ),
         restored=planned.restored,
@@ -324,7 +326,7 @@ def print_lines(lines: tuple[str, ...]) -> None:
         raise PrintError(f"standard output does not take any more lines: {error}") from error
 
 
-def _set_up(checked: CheckedProgram, resources: Resources, place: Place, restored: StoredCheckpoint | None) -> JobSetup:
+def _set_up(checked: CheckedProgram, resources: Resources, located: LocatedJob, restored: StoredCheckpoint | None) -> JobSetup:
     configuration = checked.configuration
     stream_graph = with_recorded_max_parallelism(checked.stream_graph, recovery.recorded_max_parallelism(restored))
     execution_plan = plan(build_job_graph(stream_graph))
@@ -334,8 +336,8 @@ def _set_up(checked: CheckedProgram, resources: Resources, place: Place, restore
     return job_setup(
         execution_plan,
         configuration,
-        place.identity.job_id,
-        place.lineage if place.storage is None else place.storage.lineage,
+        located.identity.job_id,
+        located.lineage if located.storage is None else located.storage.lineage,
         resources.dependencies,
         resources.disk.path() / "spill" if is_batch(configuration) else None,
         checked.program.dead_letters,

@@ -103,21 +103,6 @@ def _is_in_use(pid: int) -> bool:
     return True
 
 
-@functools.cache
-def parent_jvm() -> ProcessId:
-    """Return the executor's JVM, as seen from one of its Python workers; the parent process if no ancestor is a JVM.
-
-    It stays the same as long as the worker lives; the look-up takes 1 ms.
-    """
-    for ancestor in psutil.Process().parents():
-        try:
-            if ancestor.name() == "java" and (found := ProcessId.of(ancestor.pid)) is not None:
-                return found
-        except psutil.Error:
-            continue
-    return ProcessId.of(os.getppid()) or this_process()
-
-
 def this_process() -> ProcessId:
     """Return this process."""
     found = ProcessId.of(os.getpid())

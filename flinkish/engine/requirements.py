@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from flinkish.common.errors import DependencyError
-from flinkish.runtime.dependencies import Dependencies
+from flinkish.runtime.protocol import Dependencies
 
 _log = logging.getLogger("flinkish.engine.requirements")
 

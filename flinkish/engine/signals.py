@@ -13,15 +13,15 @@ import logging
 import os
 import queue
 import signal
-import sys
 import threading
 from collections.abc import Callable
 from types import FrameType
 from typing import Any
 
 from flinkish.common.clock import Clock
+from flinkish.common.interactive import is_interactive
 from flinkish.engine.job_client import EmbeddedJobClient
-from flinkish.engine.jobs import JobList
+from flinkish.engine.job_list import JobList
 
 _log = logging.getLogger("flinkish.engine.signals")
 
@@ -164,12 +164,6 @@ def _take_course(number: int, frame: FrameType | None, before: _Handler) -> None
 def _raises_keyboard_interrupt(handler: Callable[..., Any]) -> bool:
     """Tell whether a handler raises KeyboardInterrupt: Python's own, or a SparkContext's, which also cancels Spark's jobs."""
     return handler is signal.default_int_handler or str(getattr(handler, "__module__", "")).startswith("pyspark")
-
-
-def is_interactive() -> bool:
-    """Tell whether a person types the program, in a shell or a notebook."""
-    main = sys.modules.get("__main__")
-    return hasattr(sys, "ps1") or bool(sys.flags.interactive) or (main is not None and hasattr(main, "get_ipython"))
 
 
 def stop_at_exit(watch: SignalWatch) -> None:

@@ -11,11 +11,11 @@ from flinkish.common.configuration import Configuration
 from flinkish.common.engines import ENGINES
 from flinkish.common.errors import ConfigurationError, InvalidProgramError, UnsupportedError
 from flinkish.common.paths import location
-from flinkish.datastream.execution_mode import RuntimeExecutionMode
 from flinkish.graph.stream_graph import StreamGraph
 from flinkish.graph.stream_graph_generator import is_endless
 from flinkish.program.dead_letters import ROW_TYPE
 from flinkish.program.driver_objects import NeedsDataFrames
+from flinkish.program.execution_mode import RuntimeExecutionMode
 from flinkish.program.operators import SinkConfig, SinkWriterConfig
 from flinkish.program.program import Program
 

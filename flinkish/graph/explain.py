@@ -15,8 +15,8 @@ from flinkish.graph.stream_graph_generator import generate
 from flinkish.program.transformations import Partitioner
 
 if TYPE_CHECKING:
-    from flinkish.datastream.output_tag import OutputTag
     from flinkish.program.program import Program
+    from flinkish.udf.output_tag import OutputTag
 
 K = TypeVar("K", bound=Hashable)
 

@@ -10,7 +10,7 @@ from flinkish.graph.stream_graph import NodeId, StreamNode
 from flinkish.program.transformations import Partitioner
 
 if TYPE_CHECKING:
-    from flinkish.datastream.output_tag import OutputTag
+    from flinkish.udf.output_tag import OutputTag
 
 VertexId = NewType("VertexId", int)
 EdgeId = NewType("EdgeId", int)

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from flinkish.common import options
 from flinkish.common.configuration import Configuration
 from flinkish.common.errors import InvalidProgramError
-from flinkish.datastream.execution_mode import RuntimeExecutionMode
+from flinkish.program.execution_mode import RuntimeExecutionMode
 from flinkish.program.sources import Boundedness
 from flinkish.program.transformations import SourceTransformation, Transformation
 

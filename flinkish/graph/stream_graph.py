@@ -12,7 +12,7 @@ from flinkish.program.transformations import ChainingStrategy, Partitioner
 
 if TYPE_CHECKING:
     from flinkish.common.typeinfo import TypeInformation
-    from flinkish.datastream.output_tag import OutputTag
+    from flinkish.udf.output_tag import OutputTag
 
 NodeId = NewType("NodeId", int)
 

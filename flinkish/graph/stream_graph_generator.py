@@ -10,11 +10,11 @@ from flinkish.common.errors import InvalidProgramError
 from flinkish.common.ids import OperatorUid
 from flinkish.common.limits import UPPER_BOUND_MAX_PARALLELISM
 from flinkish.common.watermark_strategy import NoWatermarksGenerator, WatermarkStrategy
-from flinkish.datastream.execution_mode import RuntimeExecutionMode
 from flinkish.graph.runtime_mode import runtime_mode
 from flinkish.graph.stream_graph import DEFAULT_SLOT_SHARING_GROUP, NodeId, StreamEdge, StreamGraph, StreamNode
 from flinkish.graph.translators import NodeInput, Output, translate
 from flinkish.graph.uids import InputIdentity, UidAssigner
+from flinkish.program.execution_mode import RuntimeExecutionMode
 from flinkish.program.operators import OperatorConfig, SourceConfig, TimestampsAndWatermarksConfig
 from flinkish.program.sources import Boundedness, Source
 from flinkish.program.transformations import (
@@ -173,7 +173,7 @@ class _Generator:
         return Output(node=node_id)
 
     def _with_held_watermarks(self, operator: OperatorConfig, name: str, inputs: Sequence[NodeId]) -> OperatorConfig:
-        """Return the operator without watermarks before the end of its input, if an unordered source has chosen the order of it.
+        """Return the operator; it sends no watermark before the end of its input if the order of that input is a source's choice.
 
         Otherwise, records that happened to be read last would be late. The end of the input is a watermark of its own.
         """

@@ -30,7 +30,7 @@ from flinkish.program.transformations import (
 
 if TYPE_CHECKING:
     from flinkish.common.typeinfo import TypeInformation
-    from flinkish.datastream.output_tag import OutputTag
+    from flinkish.udf.output_tag import OutputTag
 
 KeySelector = Callable[[Any], Any]
 

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from flinkish.jobmaster.source_coordinator import EnumeratorCoordinator, SourceCoordinator
+from flinkish.jobmaster.enumerator_coordinator import EnumeratorCoordinator
+from flinkish.jobmaster.source_coordinator import SourceCoordinator
 
 
 class AlignmentGroups:

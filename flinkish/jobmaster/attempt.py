@@ -32,7 +32,7 @@ from flinkish.jobmaster.job_sources import JobSources
 from flinkish.jobmaster.pacing import Pacing
 from flinkish.jobmaster.report_checks import check_complete
 from flinkish.jobmaster.setup import JobSetup
-from flinkish.jobmaster.wakeup import Bell
+from flinkish.jobmaster.wakeup import Wakeup
 from flinkish.runtime import faults
 from flinkish.runtime.protocol import EpochCommand, EpochReport, TaskFailure
 
@@ -68,7 +68,7 @@ class Attempt:
         attempt_id: AttemptId,
         restored: StoredCheckpoint | None,
         clock: Clock,
-        bell: Bell,
+        wakeup: Wakeup,
         graph: ExecutionGraph,
         metrics: JobMetrics,
         delivery: Delivery,
@@ -84,12 +84,12 @@ class Attempt:
         self._setup = setup
         self._restored = restored
         self._clock = clock
-        self._bell = bell
+        self._wakeup = wakeup
         self._graph = graph
         self._metrics = metrics
         self._delivery = delivery
         self._checkpoints = checkpoints
-        self._sources = JobSources(setup, clock, bell)
+        self._sources = JobSources(setup, clock, wakeup)
         #: None until `start`, which reports the errors of committers' constructors as the outcome.
         self._sinks: JobSinks | None = None
         self._end = EndOfJob(setup, clock)
@@ -133,13 +133,13 @@ class Attempt:
             self.outcome = Failed(failure=failure)
             if failure.vertex is not None and failure.subtask is not None:
                 self._graph.fail(failure.vertex, failure.subtask, failure.message)
-        self._bell.ring()
+        self._wakeup.signal()
 
     def cancel(self) -> None:
         """End the attempt because the job is to end; may be called from any thread."""
         if self.outcome is None:
             self.outcome = Cancelled()
-        self._bell.ring()
+        self._wakeup.signal()
 
     # -- EpochLoop -----------------------------------------------------------------------------------------------------------
 
@@ -181,14 +181,14 @@ class Attempt:
     def native_arrived(self) -> None:
         """Have the next epoch run; from any thread."""
         self._pacing.native_arrived()
-        self._bell.ring()
+        self._wakeup.signal()
 
     # -- beginning -----------------------------------------------------------------------------------------------------------
 
     def _begin(self) -> EpochCommand | None:
-        bell = self._bell
+        wakeup = self._wakeup
         while True:
-            since = bell.rings
+            since = wakeup.signals
             self._fail_if(self._sources.run_posted())
             takes_checkpoints = self.running and not self._end.farewell
             if takes_checkpoints and self.outcome is None:
@@ -205,7 +205,7 @@ class Attempt:
                     return command
                 case WaitFor(timeout=timeout):
                     self._pacing.waits()
-                    bell.wait(since, timeout)
+                    wakeup.wait(since, timeout)
                 case EndAttempt():
                     return None
                 case unexpected:
@@ -362,7 +362,7 @@ class Attempt:
             operators=tuple(program_parts.operator_shape(vertex, node) for vertex, node in program_parts.operators(graph)),
             graph_fingerprint=program_parts.fingerprint(graph),
             attempt_id=self.attempt_id,
-            extra=self._sinks.snapshot(),
+            extra={**self._sinks.snapshot(), **self._metrics.snapshot()},
         )
 
     def checkpoint_completed(self, checkpoint: StoredCheckpoint) -> None:

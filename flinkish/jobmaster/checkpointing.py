@@ -14,16 +14,17 @@ from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from typing import Protocol
 
+from flinkish.checkpoint.checkpoint_settings import JobEnd, deletes_checkpoints
 from flinkish.checkpoint.coordinator import CheckpointCoordinator, Notifications, Trigger
 from flinkish.checkpoint.failure_reason import FailureReason
 from flinkish.checkpoint.listeners import CheckpointHistory
 from flinkish.checkpoint.manifest import Committable, CoordinatorState
 from flinkish.checkpoint.pending import AckResult, Subtask
-from flinkish.checkpoint.settings import JobEnd, deletes_checkpoints
 from flinkish.checkpoint.statistics import CheckpointFigures, RestoredRecord
 from flinkish.checkpoint.storage import CheckpointStorage, StoredCheckpoint
 from flinkish.common import options
 from flinkish.common.clock import Clock
+from flinkish.common.closing import raised_by
 from flinkish.common.completable_future import CompletableFuture
 from flinkish.common.errors import CheckpointError, StaleGenerationError
 from flinkish.common.ids import CheckpointId
@@ -31,9 +32,9 @@ from flinkish.jobmaster import failures
 from flinkish.jobmaster.failures import JobFailure
 from flinkish.jobmaster.program_parts import sinks, sources
 from flinkish.jobmaster.setup import JobSetup
-from flinkish.jobmaster.wakeup import Bell
+from flinkish.jobmaster.wakeup import Wakeup
 from flinkish.program.driver_objects import NeedsDataFrames
-from flinkish.program.row_folders import hold_rows, remove_rows
+from flinkish.program.row_folders import hold_rows, keep_rows, remove_rows
 from flinkish.runtime.protocol import Acknowledgement, Decline
 
 _log = logging.getLogger("flinkish.jobmaster")
@@ -152,7 +153,7 @@ class JobCheckpoints:
         setup: JobSetup,
         *,
         clock: Clock,
-        bell: Bell,
+        wakeup: Wakeup,
         storage: CheckpointStorage | None = None,
         open_storage: Callable[[], CheckpointStorage] | None = None,
         history: CheckpointHistory | None = None,
@@ -164,7 +165,7 @@ class JobCheckpoints:
         self.storage = storage
         self._setup = setup
         self._clock = clock
-        self._bell = bell
+        self._wakeup = wakeup
         self._open_storage = open_storage
         self._history = history
         self._retire = retire
@@ -181,12 +182,11 @@ class JobCheckpoints:
         self._closed: str | None = None
         #: Stop requests that wait for the end of the job, with the paths of their savepoints.
         self._stops: list[tuple[CompletableFuture[str], str]] = []
-        #: Whether there is a savepoint, which may name rows of DataFrames.
-        self._exported = False
         graph = setup.plan.job_graph
         parts = [*(node.source for node in sources(graph)), *(node.sink for node in sinks(graph))]
         needs_rows = any(isinstance(part, NeedsDataFrames) for part in parts)
         self._rows = hold_rows(setup.configuration, setup.job_id) if needs_rows else None
+        self._has_rows = needs_rows
         #: Whether to keep the last checkpoint because it could not be copied to its savepoint.
         self._keep = False
 
@@ -237,7 +237,7 @@ class JobCheckpoints:
             if self._closed is not None:
                 return False
             self._requests.append(request)
-        self._bell.ring()
+        self._wakeup.signal()
         return True
 
     def close_requests(self) -> None:
@@ -312,7 +312,7 @@ class JobCheckpoints:
         if end is None:
             return
         retained = self._setup.configuration.contains(options.CHECKPOINTS_DIRECTORY)
-        if not self._exported and (not retained or deletes_checkpoints(self._setup.checkpoints.retention, end)):
+        if not retained or deletes_checkpoints(self._setup.checkpoints.retention, end):
             remove_rows(self._setup.configuration, self._setup.job_id)
         if self._rows is not None:
             self._rows.release()
@@ -376,7 +376,7 @@ class JobCheckpoints:
 
     def wake_up(self) -> None:
         """Make the JobMaster check the coordinator again."""
-        self._bell.ring()
+        self._wakeup.signal()
 
     # -- inside --------------------------------------------------------------------------------------------------------------
 
@@ -422,19 +422,23 @@ class JobCheckpoints:
         """Return a callback that passes the coordinator's answer on to the client."""
 
         def answer(asked: Future[StoredCheckpoint]) -> None:
-            error = asked.exception()
+            error = asked.exception() or raised_by(self._keep_rows)
             if error is not None:
                 request.future.set_exception(error)
                 return
-            self._exported = True
-            if self._rows is not None:
-                self._rows.release()
             if request.stop:
                 self._stops.append((request.future, str(asked.result().root)))
             else:
                 request.future.set_result(str(asked.result().root))
 
         return answer
+
+    def _keep_rows(self) -> None:
+        """Leave the rows of DataFrames that a savepoint may name to its owner."""
+        if self._has_rows:
+            keep_rows(self._setup.configuration, self._setup.job_id)
+        if self._rows is not None:
+            self._rows.release()
 
     def _refusal(self, what: str) -> CheckpointError:
         return CheckpointError(f"{self._job()}: no {what} was taken, {self._closed}")

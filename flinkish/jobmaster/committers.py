@@ -81,7 +81,7 @@ class Committers:
                     committer.refused_records = refused_records(node)
                 self._committers[node.uid] = _SinkCommitter(node, committer)
 
-    def restore(self, manifest: Manifest, lineage: LineageId, *, trusted: bool) -> None:
+    def restore(self, manifest: Manifest, lineage: LineageId, job_id: str, *, trusted: bool) -> None:
         """Tell all sinks which checkpoint the attempt of a job in `lineage` starts from, and commit its committables again.
 
         Committers get their state back only if our key signed the checkpoint (`trusted`).
@@ -103,6 +103,7 @@ class Committers:
                 checkpoint_id=manifest.checkpoint_id,
                 lineage=manifest.lineage,
                 job_lineage=lineage,
+                job_id=job_id,
                 sink_uid=uid,
                 state=states.get(uid),
             )

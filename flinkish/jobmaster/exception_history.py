@@ -48,15 +48,31 @@ class FailureRecord:
         return self.series_began if lasts and self.why_final is None else None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EarlierRestarts:
+    """The restarts of a job before its current process."""
+
+    count: int
+    last_failure: FailureRecord
+
+
+def series_began(began: int, last: int, now: int) -> int:
+    """Return the start of the series that a failure at `now` belongs to, in milliseconds since the epoch.
+
+    The failure before it was at `last`, in a series that began at `began`.
+    """
+    return now if now - last > _QUIET_MS else began
+
+
 class ExceptionHistory:
     """Collects failures; the JobMaster's thread adds them, any thread may read them."""
 
-    def __init__(self, clock: Clock, size: int) -> None:
-        """Begin with none; `size` is the number of failures to keep."""
+    def __init__(self, clock: Clock, size: int, earlier: EarlierRestarts | None = None) -> None:
+        """Begin with the last failure before this process, if any; `size` is the number of failures to keep."""
         self._clock = clock
         self._lock = threading.Lock()
-        self._records: deque[FailureRecord] = deque(maxlen=size)
-        self._count = 0
+        self._records: deque[FailureRecord] = deque([] if earlier is None else [earlier.last_failure], maxlen=size)
+        self._count = 0 if earlier is None else earlier.count
 
     def add(
         self,
@@ -75,7 +91,7 @@ class ExceptionHistory:
             error=failure.summary.partition(":")[0] if error is None else type(error).__name__,
             text=f"{failure.message}\n{failure.text(full_traceback=full_traceback)}",
             line=_line(failure.message),
-            series_began=now if last is None or now - last.timestamp > _QUIET_MS else last.series_began,
+            series_began=now if last is None else series_began(last.series_began, last.timestamp, now),
             task=None if execution is None else execution.flink_label,
             slot=None if execution is None else execution.slot,
             process=process,

@@ -17,6 +17,7 @@ from flinkish.common.errors import (
     TargetRefusedError,
 )
 from flinkish.common.ids import OperatorUid
+from flinkish.common.interactive import is_interactive
 from flinkish.graph.job_graph import VertexId
 from flinkish.jobmaster.delivery import PrintError
 from flinkish.runtime.protocol import TaskFailure
@@ -115,9 +116,13 @@ def to_error(
         f"Job {job_name!r} ({job_id}) failed in {failure.message}\n"
         f"It was not started again: {why_final}.\n\n{failure.text(full_traceback=full_traceback)}"
     )
-    if failure.error is not None and not full_traceback:
-        tracebacks.cut(failure.error)
-    # `raise ... from` would print the traceback of a task's error a second time; the text above has it.
+    if failure.error is not None:
+        if not is_interactive():
+            # The text above has the traceback, and Python prints that of the cause, too.
+            tracebacks.remove(failure.error)
+        elif not full_traceback:
+            # A debugger needs the frames.
+            tracebacks.cut(failure.error)
     error.__cause__ = failure.error
     error.__suppress_context__ = True
     return error

@@ -92,7 +92,7 @@ class ClusterRecord:
         return self._id(ended)
 
     def check_only_job(self, shape: JobShape) -> None:
-        """Refuse a job from which another job of this program, which has ended under the cluster id, would take over positions.
+        """Refuse a job if an earlier job of this program has ended under the cluster id: it would take over its positions.
 
         Were the process killed now, the first job of the next start would resume from the checkpoint of this one, as only the
         number of ended jobs tells the two apart. That is refused then if this job has sources that the other one does not have.

@@ -1,7 +1,7 @@
 """The JobMaster: runs one job to its end, attempt after attempt.
 
 One thread runs `run`; the engine calls the attempt's epoch loop from one thread of its choice. Requests of other threads (cancel,
-savepoints) are recorded, the bell is rung, and they are carried out between two epochs.
+savepoints) are recorded, its thread is woken up, and they are carried out between two epochs.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol, assert_never
 
+from flinkish.checkpoint.checkpoint_settings import JobEnd
 from flinkish.checkpoint.failure_reason import FailureReason
-from flinkish.checkpoint.settings import JobEnd
 from flinkish.checkpoint.statistics import CheckpointRecord
 from flinkish.checkpoint.storage import CheckpointStorage, StoredCheckpoint
 from flinkish.common import pickling
@@ -26,20 +26,20 @@ from flinkish.common.job_execution_result import JobExecutionResult
 from flinkish.common.job_id import JobID
 from flinkish.common.job_status import JobStatus
 from flinkish.graph.runtime_mode import is_batch
-from flinkish.jobmaster import failures, telling
+from flinkish.jobmaster import failures, user_messages
 from flinkish.jobmaster.attempt import Attempt, Cancelled, Failed, Finished, Outcome
 from flinkish.jobmaster.checkpointing import JobCheckpoints
 from flinkish.jobmaster.delivery import Delivery, Results, Taker
 from flinkish.jobmaster.epochs import Engine
 from flinkish.jobmaster.event_time import EventTimeGraph
-from flinkish.jobmaster.exception_history import ExceptionHistory
+from flinkish.jobmaster.exception_history import EarlierRestarts, ExceptionHistory
 from flinkish.jobmaster.execution_graph import ExecutionGraph, ExecutionState, JobDetails
 from flinkish.jobmaster.failures import JobFailure
 from flinkish.jobmaster.job_metrics import JobFigures, JobMetrics
 from flinkish.jobmaster.progress import ProgressReporter
 from flinkish.jobmaster.restart_strategies import GiveUp, RestartAfter, restart_strategy
 from flinkish.jobmaster.setup import JobSetup
-from flinkish.jobmaster.wakeup import Bell
+from flinkish.jobmaster.wakeup import Wakeup
 from flinkish.runtime.protocol import TaskProgram
 
 _log = logging.getLogger("flinkish.jobmaster")
@@ -77,6 +77,8 @@ class Environment:
     tell: Callable[[str], None] = lambda text: None
     #: Called before the checkpoints of a job that has ended for good are deleted, so that the next run is another job.
     retire: Callable[[], None] | None = None
+    #: The restarts before this process, as far as they are known.
+    earlier: EarlierRestarts | None = None
     #: Called when everything is released, before the threads that wait for the job learn that it has ended.
     on_released: Callable[[], None] | None = None
 
@@ -93,19 +95,20 @@ class JobMaster:
         # A copy, so that attributes that enumerators and committers set on their sources and sinks, such as a client, are not
         # sent to the tasks.
         self._task_plan = pickling.own_copy(setup.plan, "the program")
-        self._bell = Bell(environment.clock)
-        self.results.on_space = self._bell.ring
+        self._wakeup = Wakeup(environment.clock)
+        self.results.on_space = self._wakeup.signal
         self._event_time = EventTimeGraph(setup.plan.job_graph)
         self._graph = ExecutionGraph(setup.plan, setup.job_id, environment.clock)
-        self._metrics = JobMetrics(setup.plan, environment.clock, setup.latency)
+        earlier = environment.earlier
+        self._metrics = JobMetrics(setup.plan, environment.clock, setup.latency, restarts=0 if earlier is None else earlier.count)
         #: The failures that the job has had.
-        self.exceptions = ExceptionHistory(environment.clock, setup.exception_history)
+        self.exceptions = ExceptionHistory(environment.clock, setup.exception_history, earlier)
         self._delivery = Delivery(self.results, environment.print_lines, environment.takers)
         #: The job's checkpoints; clients may call the methods that are for any thread.
         self.checkpoints = JobCheckpoints(
             setup,
             clock=environment.clock,
-            bell=self._bell,
+            wakeup=self._wakeup,
             storage=environment.storage,
             open_storage=environment.open_storage,
             history=environment.notes,
@@ -166,7 +169,7 @@ class JobMaster:
         self.checkpoints.close_requests()
         if attempt is not None:
             attempt.cancel()
-        self._bell.ring()
+        self._wakeup.signal()
         try:
             self._engine.interrupt()
         except Exception:
@@ -184,7 +187,7 @@ class JobMaster:
         # Catch everything, even a BaseException, because a client waits for the result.
         try:
             try:
-                self._environment.tell(telling.starts(self.setup, self.checkpoints.initial))
+                self._environment.tell(user_messages.starts(self.setup, self.checkpoints.initial))
                 end = self._run_attempts()
             except BaseException as error:
                 _log.exception("The JobMaster of job %s failed.", self.setup.job_id)
@@ -242,9 +245,10 @@ class JobMaster:
             restored = self.checkpoints.restore_point()
         except Exception as error:
             return Failed(failure=failures.from_error(error, "reading the last checkpoint"))
+        own = restored if restored is not None and restored.manifest.job_id == setup.job_id else None
+        self._metrics.restore({} if own is None else own.manifest.coordinator.extra)
         if number > 0:
-            own = restored is not None and restored.manifest.job_id == setup.job_id
-            self.results.restart(restored.checkpoint_id if restored is not None and own else None)
+            self.results.restart(None if own is None else own.checkpoint_id)
         attempt_id = AttemptId(self._environment.ids())
         attempt = Attempt(
             setup,
@@ -252,7 +256,7 @@ class JobMaster:
             attempt_id=attempt_id,
             restored=restored,
             clock=self._clock,
-            bell=self._bell,
+            wakeup=self._wakeup,
             graph=self._graph,
             metrics=self._metrics,
             delivery=self._delivery,
@@ -331,14 +335,14 @@ class JobMaster:
         )  # fmt: skip
         due = self._clock.monotonic() + delay
         while True:
-            since = self._bell.rings
+            since = self._wakeup.signals
             left = due - self._clock.monotonic()
             if left <= 0 or self._cancelled is not None:
                 return None
-            self._bell.wait(since, left)
+            self._wakeup.wait(since, left)
 
     def _restarting(self) -> str:
-        text = telling.restarting(self.exceptions.last(), self._clock.wall_time())
+        text = user_messages.restarting(self.exceptions.last(), self._clock.wall_time())
         return "" if text is None else f" ({text})"
 
     # -- ends ----------------------------------------------------------------------------------------------------------------
@@ -388,16 +392,16 @@ class JobMaster:
         self._try("telling of late records", self._tell_late)
 
     def _tell_late(self) -> None:
-        text = telling.late(self.setup, self._metrics.figures())
+        text = user_messages.late(self.setup, self._metrics.figures())
         if text is not None:
             # Results lack these records, so this is a warning, which is shown even if no logging is set up.
             _log.warning("%s", text)
 
     def _tell_suspended(self, why: str) -> None:
         try:
-            text = telling.suspended(self.setup, why, self.checkpoints.restore_point())
+            text = user_messages.suspended(self.setup, why, self.checkpoints.restore_point())
         except Exception as error:
-            text = telling.suspended_unread(self.setup, why, error)
+            text = user_messages.suspended_unread(self.setup, why, error)
         self._environment.tell(text)
 
     def _try(self, what: str, call: Callable[[], None]) -> None:
@@ -448,7 +452,7 @@ class JobMaster:
         with self._lock:
             attempt = self._attempt
         watermarks = {vertex.vertex: vertex.watermarks for vertex in figures.vertices}
-        text = telling.progress(
+        text = user_messages.progress(
             self.setup,
             self.status,
             figures,

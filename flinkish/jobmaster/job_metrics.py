@@ -7,6 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import msgspec
+
 from flinkish.common.clock import Clock
 from flinkish.common.process_usage import ProcessUsage
 from flinkish.graph.execution_plan import ExecutionPlan
@@ -20,23 +22,18 @@ from flinkish.program.operators import SinkWriterConfig, SourceConfig
 from flinkish.program.sources import NativeSource
 from flinkish.runtime.protocol import MIN_WATERMARK, EpochReport, VertexMetrics
 
+#: Key in CoordinatorState.extra of the late records and all records of each vertex, by the uid of its first operator.
+_LATE = "late_records"
+
 
 @dataclass(slots=True, kw_only=True)
-class SubtaskFigures:
+class SubtaskFigures(Totals):
     """Figures of a subtask since the job began in this process, over all attempts, and its current watermark.
 
     Durations are in milliseconds; back_pressure.py says what a subtask does while it is not busy.
     """
 
-    records_in: int = 0
-    records_out: int = 0
-    bytes_in: int = 0
-    bytes_out: int = 0
     late_records: int = 0
-    records_written: int = 0
-    busy_ms: float = 0.0
-    back_pressured_ms: float = 0.0
-    idle_ms: float = 0.0
     #: None until the current attempt has reported it.
     watermark: int | None = None
     #: The watermarks of the operators of the chain, in their order.
@@ -48,19 +45,6 @@ class SubtaskFigures:
     #: Its rates in the last seconds.
     rates: Rates = field(default_factory=Rates)
 
-    def totals(self) -> Totals:
-        """Return the totals that rates are made of."""
-        return Totals(
-            records_in=self.records_in,
-            records_out=self.records_out,
-            bytes_in=self.bytes_in,
-            bytes_out=self.bytes_out,
-            records_written=self.records_written,
-            busy_ms=self.busy_ms,
-            back_pressured_ms=self.back_pressured_ms,
-            idle_ms=self.idle_ms,
-        )
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VertexFigures:
@@ -70,7 +54,10 @@ class VertexFigures:
     name: str
     records_in: int
     records_out: int
+    #: Records that it dropped as too late, and all records that came in: since the job began in its first process, and each
+    #: record once, even if a restart reads it again.
     late_records: int
+    late_of: int
     busy_ms: float
     watermark: int
     #: Records that its sinks took, over all attempts.
@@ -123,13 +110,14 @@ class JobFigures:
 class JobMetrics:
     """Aggregates figures; the JobMaster's thread writes them, any thread may read them."""
 
-    def __init__(self, plan: ExecutionPlan, clock: Clock, latency: LatencySettings | None = None) -> None:
-        """Begin at zero; `latency` is None if latencies are not measured."""
+    def __init__(self, plan: ExecutionPlan, clock: Clock, latency: LatencySettings | None = None, *, restarts: int = 0) -> None:
+        """Begin at zero, but with `restarts` before this process; `latency` is None if latencies are not measured."""
         self._plan = plan
         self._clock = clock
         self._lock = threading.Lock()
         vertices = plan.job_graph.vertices.values()
         self._totals = {vertex.id: [SubtaskFigures() for _ in range(vertex.parallelism)] for vertex in vertices}
+        self._uids = {vertex.id: str(vertex.head.uid) for vertex in vertices}
         self._sources = {str(vertex.head.uid): vertex.id for vertex in vertices if isinstance(vertex.head.operator, SourceConfig)}
         #: Sources whose engine reads whatever is there when an epoch begins.
         self._native = {
@@ -143,10 +131,13 @@ class JobMetrics:
         #: When the last epoch ended, in monotonic milliseconds.
         self._epoch_ended = began
         self._epochs = 0
-        self._restarts = 0
+        self._restarts = restarts
         self._read = 0
         #: Vertices whose sinks get the output of the sink's first stage instead of the program's records.
         self._second_stages = _second_stages(plan.job_graph)
+        #: Late records and all records of each vertex that do not count, because the attempt reads them again. A number is
+        #: negative if another process has counted records that the attempt does not read again.
+        self._void = dict.fromkeys(self._totals, (0, 0))
         self._epoch_began: int | None = None
         self._processes: dict[int, SlotProcess] = {}
         self._elapsed = 0.0
@@ -164,6 +155,28 @@ class JobMetrics:
             for subtasks in self._totals.values():
                 for totals in subtasks:
                     totals.watermark, totals.watermarks, totals.user, totals.labelled = None, (), {}, {}
+
+    def snapshot(self) -> dict[str, bytes]:
+        """Return the part of CoordinatorState.extra with the counts that `restore` takes."""
+        with self._lock:
+            return {_LATE: msgspec.msgpack.encode({self._uids[vertex]: self._late(vertex) for vertex in self._totals})}
+
+    def restore(self, extra: Mapping[str, bytes]) -> None:
+        """Take over the counts of the checkpoint that an attempt starts from; without a checkpoint, `extra` is empty."""
+        kept = msgspec.msgpack.decode(extra[_LATE], type=dict[str, tuple[int, int]]) if _LATE in extra else {}
+        with self._lock:
+            for vertex, subtasks in self._totals.items():
+                late, of = kept.get(self._uids[vertex], (0, 0))
+                self._void[vertex] = (
+                    sum(totals.late_records for totals in subtasks) - late,
+                    sum(totals.records_in for totals in subtasks) - of,
+                )
+
+    def _late(self, vertex: VertexId) -> tuple[int, int]:
+        """Return the late records and all records of a vertex, each of them once."""
+        late, of = self._void[vertex]
+        subtasks = self._totals[vertex]
+        return sum(totals.late_records for totals in subtasks) - late, sum(totals.records_in for totals in subtasks) - of
 
     def introduce(self, reports: Iterable[EpochReport]) -> None:
         """Record from which processes these reports come."""
@@ -286,12 +299,14 @@ class JobMetrics:
 
     def _vertex(self, vertex: VertexId, subtasks: Sequence[SubtaskFigures], end: int) -> VertexFigures:
         reported = [totals.watermark for totals in subtasks if totals.watermark is not None]
+        late_records, late_of = self._late(vertex)
         return VertexFigures(
             vertex=vertex,
             name=self._plan.job_graph.vertices[vertex].name,
             records_in=sum(totals.records_in for totals in subtasks),
             records_out=sum(totals.records_out for totals in subtasks),
-            late_records=sum(totals.late_records for totals in subtasks),
+            late_records=late_records,
+            late_of=late_of,
             busy_ms=sum(totals.busy_ms for totals in subtasks),
             watermark=min(reported, default=MIN_WATERMARK),
             records_written=sum(totals.records_written for totals in subtasks),
@@ -299,7 +314,7 @@ class JobMetrics:
             subtasks={
                 index: replace(
                     totals,
-                    rates=self._window.rates((vertex, index), totals.totals(), end, float(end - self._epoch_ended)),
+                    rates=self._window.rates((vertex, index), totals, end, float(end - self._epoch_ended)),
                 )
                 for index, totals in enumerate(subtasks)
             },

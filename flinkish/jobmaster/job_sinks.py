@@ -53,7 +53,8 @@ class JobSinks:
         prepared = restored.manifest.coordinator.extra.get(_PREPARED)
         if prepared is not None:
             self._prepared = msgspec.msgpack.decode(prepared, type=list[Committable])
-        self._committers.restore(self._without_untrusted(restored), self._setup.lineage, trusted=restored.trusted)
+        setup = self._setup
+        self._committers.restore(self._without_untrusted(restored), setup.lineage, setup.job_id, trusted=restored.trusted)
 
     def _without_untrusted(self, restored: StoredCheckpoint) -> Manifest:
         """Return the manifest; if another key signed it, its committables are removed, which is logged in one line."""

@@ -13,12 +13,16 @@ from flinkish.common.errors import SourceError
 from flinkish.common.ids import CheckpointId, OperatorUid
 from flinkish.jobmaster import failures, program_parts
 from flinkish.jobmaster.alignment import AlignmentGroups
+from flinkish.jobmaster.driver_coordinator import DriverSourceCoordinator
+from flinkish.jobmaster.enumerator_coordinator import EnumeratorCoordinator
 from flinkish.jobmaster.epochs import NativePosition
 from flinkish.jobmaster.failures import JobFailure
 from flinkish.jobmaster.native_coordinator import NativeSourceCoordinator
+from flinkish.jobmaster.program_parts import SourceNode
 from flinkish.jobmaster.setup import JobSetup
-from flinkish.jobmaster.source_coordinator import SourceCoordinator, source_coordinator, states_by_uid
-from flinkish.jobmaster.wakeup import Bell
+from flinkish.jobmaster.source_coordinator import SourceCoordinator
+from flinkish.jobmaster.wakeup import Wakeup
+from flinkish.program.sources import DriverSource, NativeSource
 from flinkish.runtime.protocol import EpochReport, ReaderCommand
 
 _log = logging.getLogger("flinkish.jobmaster")
@@ -27,31 +31,22 @@ _log = logging.getLogger("flinkish.jobmaster")
 class JobSources:
     """The sources of an attempt. Methods that return a JobFailure return the first one, or None."""
 
-    def __init__(self, setup: JobSetup, clock: Clock, bell: Bell) -> None:
-        self._bell = bell
+    def __init__(self, setup: JobSetup, clock: Clock, wakeup: Wakeup) -> None:
+        self._wakeup = wakeup
         self._sources: dict[OperatorUid, SourceCoordinator] = {
-            node.uid: source_coordinator(
-                node,
-                setup.configuration,
-                clock,
-                post=bell.post,
-                wake_up=bell.ring,
-                limit=setup.admission,
-                job_id=setup.job_id,
-            )
-            for node in program_parts.sources(setup.plan.job_graph)
+            node.uid: _coordinator(node, setup, clock, wakeup) for node in program_parts.sources(setup.plan.job_graph)
         }
         self._alignment = AlignmentGroups(self._sources.values())
 
     def start(self, restored: StoredCheckpoint | None) -> JobFailure | None:
         """Start all sources, from a checkpoint if there is one."""
-        states = states_by_uid(restored.manifest.coordinator.sources) if restored is not None else {}
+        states = {} if restored is None else {state.uid: state for state in restored.manifest.coordinator.sources}
         trusted = restored is None or restored.trusted
         return self._each(lambda source: source.start(states.get(source.node.uid), trusted=trusted), "starting {label}")
 
     def run_posted(self) -> JobFailure | None:
         """Run the handlers of finished `call_async` work."""
-        for call in self._bell.take_posted():
+        for call in self._wakeup.take_posted():
             if (error := raised_by(call)) is not None:
                 return failures.from_error(error, "a handler that a source's enumerator gave to call_async")
         return None
@@ -123,7 +118,7 @@ class JobSources:
 
     def close(self) -> None:
         """Release all resources; errors are logged."""
-        self._bell.drop_posted()
+        self._wakeup.drop_posted()
         for source in self._sources.values():
             if (error := raised_by(source.close)) is not None:
                 _log.warning("Closing %s failed.", source.node.label, exc_info=error)
@@ -136,3 +131,11 @@ class JobSources:
             if (error := raised_by(call, source)) is not None:
                 return failures.from_error(error, where.format(label=source.node.label))
         return None
+
+
+def _coordinator(node: SourceNode, setup: JobSetup, clock: Clock, wakeup: Wakeup) -> SourceCoordinator:
+    if isinstance(node.source, NativeSource):
+        return NativeSourceCoordinator(node)
+    if isinstance(node.source, DriverSource):
+        return DriverSourceCoordinator(node, setup.configuration, clock, wakeup.signal, setup.admission)
+    return EnumeratorCoordinator(node, setup.configuration, clock, wakeup.post, setup.job_id)

@@ -11,6 +11,7 @@ from flinkish.checkpoint.manifest import SourceState
 from flinkish.common.errors import ForeignCheckpointError
 from flinkish.jobmaster.epochs import NativePosition
 from flinkish.jobmaster.program_parts import SourceNode
+from flinkish.jobmaster.source_coordinator import SourceCoordinator
 from flinkish.program.sources import NativeSource
 from flinkish.runtime.protocol import MIN_WATERMARK, ReaderCommand, ReaderReport, SplitState
 
@@ -45,7 +46,7 @@ class _Reading:
         return self.after is not None and self.after.offsets != self.before
 
 
-class NativeSourceCoordinator:
+class NativeSourceCoordinator(SourceCoordinator):
     """Coordinates a source that the engine reads; see NativeSource.
 
     Its watermark is the highest one that the generators of its subtasks have emitted in earlier epochs. So a strategy's bound is
@@ -97,9 +98,6 @@ class NativeSourceCoordinator:
     def reads(self, position: NativePosition) -> None:
         """Set the position up to which the next epoch reads."""
         self._reading.after = position
-
-    def refresh(self) -> None:
-        """Do nothing: the engine sets the position before each epoch."""
 
     @property
     def input_ready(self) -> bool:
@@ -154,9 +152,3 @@ class NativeSourceCoordinator:
             schema=self._schema, offsets=self._reading.after.offsets, files=dict(self._files), watermark=self._watermark
         )
         return SourceState(uid=self.node.uid, enumerator=msgspec.msgpack.encode(stored))
-
-    def checkpoint_completed(self, checkpoint_id: int) -> None:
-        """Do nothing: Spark needs no notification."""
-
-    def close(self) -> None:
-        """Do nothing: there are no resources."""

@@ -10,7 +10,6 @@ from typing import Any
 from flinkish.checkpoint.manifest import OperatorShape
 from flinkish.common.ids import OperatorUid
 from flinkish.common.watermark_strategy import WatermarkAlignment
-from flinkish.datastream.checkpoint import CheckpointListener
 from flinkish.graph.job_graph import JobGraph, JobVertex
 from flinkish.graph.stream_graph import StreamNode
 from flinkish.program.dead_letters import DEAD_LETTERS_UID
@@ -18,6 +17,7 @@ from flinkish.program.operators import SinkConfig, SinkWriterConfig, SourceConfi
 from flinkish.program.sinks import Sink
 from flinkish.program.sources import AnySource
 from flinkish.program.state_kinds import state_kind
+from flinkish.udf.checkpoint import CheckpointListener
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,7 +17,7 @@ WINDOW_MS = 10_000
 _STEP_MS = 1_000
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class Totals:
     """Totals of a subtask or of another counted part; durations are in milliseconds."""
 
@@ -29,6 +29,10 @@ class Totals:
     busy_ms: float = 0.0
     back_pressured_ms: float = 0.0
     idle_ms: float = 0.0
+
+    def totals(self) -> Totals:
+        """Return a copy of the totals alone, which does not change any more."""
+        return Totals(**{name: getattr(self, name) for name in _NAMES})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,7 +50,8 @@ class Rates:
 
 
 _NOTHING = Totals()
-_COUNTS = tuple(name for name in (field.name for field in fields(Totals)) if not name.endswith("_ms"))
+_NAMES = tuple(field.name for field in fields(Totals))
+_COUNTS = tuple(name for name in _NAMES if not name.endswith("_ms"))
 
 
 @dataclass(frozen=True, slots=True)

@@ -141,7 +141,7 @@ def check_fits(checkpoint: StoredCheckpoint, graph: JobGraph, *, allow_unclaimed
 
     shapes = {node.uid: program_parts.operator_shape(vertex, node) for vertex, node in program_parts.operators(graph)}
     # The job commits dead letters of a checkpoint even if it keeps none itself.
-    shapes[DEAD_LETTERS_UID] = OperatorShape(uid=DEAD_LETTERS_UID, name="dead letters", parallelism=1, max_parallelism=1)
+    shapes[DEAD_LETTERS_UID] = OperatorShape(uid=DEAD_LETTERS_UID, name="dead letters", parallelism=1, max_parallelism=1, kind="")
     manifest, where = checkpoint.manifest, checkpoint.external_path
     unclaimed = check_operators(manifest, shapes, allow_unclaimed=True, where=where)
     _check_kinds(checkpoint, shapes)
@@ -163,7 +163,7 @@ def _check_kinds(checkpoint: StoredCheckpoint, shapes: Mapping[OperatorUid, Oper
     from flinkish.checkpoint.checkpoint_files import verify_files
 
     coordinator = checkpoint.manifest.coordinator
-    changed = {old.uid: old for old in coordinator.operators if old.uid in shapes and old.kind not in ("", shapes[old.uid].kind)}
+    changed = {old.uid: old for old in coordinator.operators if old.uid in shapes and old.kind != shapes[old.uid].kind}
     if not changed:
         return
     verify_files(checkpoint)

@@ -10,7 +10,7 @@ from typing import Any
 from flinkish.common import options
 from flinkish.common.clock import Clock
 from flinkish.common.configuration import Configuration
-from flinkish.common.errors import FlinkishError, SinkError
+from flinkish.common.errors import FlinkishError, SinkChangedError, SinkError
 from flinkish.common.time import Instant
 from flinkish.common.types import Row
 from flinkish.jobmaster.program_parts import SinkNode
@@ -79,7 +79,8 @@ class KeptRefusedRecords(RefusedRecords):
                 configuration=self._configuration,
             )
         except FlinkishError as error:
-            raise SinkError(f"the dead letters ({options.DEAD_LETTERS_DIR.key}) cannot be written: {error}") from error
+            kind = SinkChangedError if isinstance(error, SinkChangedError) else SinkError
+            raise kind(f"the dead letters ({options.DEAD_LETTERS_DIR.key}) cannot be written: {error}") from error
         _log.warning(
             "%s: the target refused %d records of %s, which are dead letters now; the first: %s",
             self._node.label, len(rows), checkpoint_name(checkpoint_id), records[0].reason,

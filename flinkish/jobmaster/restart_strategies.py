@@ -1,4 +1,4 @@
-"""Decides whether and when a failed job restarts: Flink's four strategies as deciders whose only state is their counts.
+"""Decides whether and when a failed job restarts: Flink's four strategies. Each is a decider; its only state is its counts.
 
 Each gets a clock (and a random source for jitter) in its constructor and is told of failures; it does not wait or restart
 anything itself. The behaviours are those of Flink's *RestartBackoffTimeStrategy classes.

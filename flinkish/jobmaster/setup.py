@@ -6,7 +6,7 @@ import logging
 from dataclasses import dataclass
 from pathlib import Path
 
-from flinkish.checkpoint.settings import CheckpointSettings
+from flinkish.checkpoint.checkpoint_settings import CheckpointSettings
 from flinkish.common import options
 from flinkish.common.configuration import Configuration
 from flinkish.common.engines import ENGINES
@@ -18,7 +18,7 @@ from flinkish.jobmaster.admission import AdmissionSettings
 from flinkish.jobmaster.latency import Granularity, LatencySettings
 from flinkish.jobmaster.restart_strategies import ExponentialDelay, FailureRate, FixedDelay, NoRestart, RestartConfig
 from flinkish.program.dead_letters import DeadLetterTable
-from flinkish.runtime.dependencies import NO_DEPENDENCIES, Dependencies
+from flinkish.runtime.protocol import NO_DEPENDENCIES, Dependencies
 
 _log = logging.getLogger("flinkish.jobmaster")
 

@@ -9,34 +9,34 @@ from collections.abc import Callable
 from flinkish.common.clock import Clock
 
 
-class Bell:
-    """A condition whose signals are never missed: a ring between the check and the wait ends the wait at once.
+class Wakeup:
+    """A condition whose signals are never missed: a signal between the check and the wait ends the wait at once.
 
-    Use: read `since = bell.rings`, check everything, then call `bell.wait(since, timeout)`.
+    Use: read `since = wakeup.signals`, check everything, then call `wakeup.wait(since, timeout)`.
     """
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._condition = threading.Condition()
-        self._rings = 0
+        self._signals = 0
         self._posted: deque[Callable[[], None]] = deque()
 
     @property
-    def rings(self) -> int:
+    def signals(self) -> int:
         with self._condition:
-            return self._rings
+            return self._signals
 
-    def ring(self) -> None:
+    def signal(self) -> None:
         """Make the JobMaster check again; may be called from any thread."""
         with self._condition:
-            self._rings += 1
+            self._signals += 1
             self._condition.notify_all()
 
     def post(self, call: Callable[[], None]) -> None:
         """Have `call` called in the JobMaster's thread; may be called from any thread."""
         with self._condition:
             self._posted.append(call)
-            self._rings += 1
+            self._signals += 1
             self._condition.notify_all()
 
     def take_posted(self) -> list[Callable[[], None]]:
@@ -52,7 +52,7 @@ class Bell:
             self._posted.clear()
 
     def wait(self, since: int, timeout: int | None) -> None:
-        """Wait for a ring after `since`, for at most `timeout` milliseconds (None = no limit)."""
+        """Wait for a signal after `since`, for at most `timeout` milliseconds (None = no limit)."""
         with self._condition:
-            if self._rings == since:
+            if self._signals == since:
                 self._clock.wait(self._condition, timeout)

@@ -10,6 +10,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar
 
+from flinkish.common.arguments import int_of, text_of
 from flinkish.common.clock import Clock
 from flinkish.common.closing import Unwinding
 from flinkish.common.errors import InvalidArgumentError
@@ -37,7 +38,8 @@ class MetricRegistry:
     """
 
     def __init__(self, clock: Clock) -> None:
-        self._clock = clock
+        #: The clock of the meters.
+        self.clock = clock
         self._metrics: dict[str, Metric] = {}
         self._failed: set[str] = set()
         self._labelled: dict[str, Labelled] = {}
@@ -93,17 +95,9 @@ class MetricRegistry:
 
         Raises InvalidArgumentError if there is a metric of another kind with this name.
         """
-        metric = self._metrics.get(name)
-        if isinstance(metric, Gauge):
+        if self.register(name, Gauge, lambda: gauge) is not gauge:
             _LOG.warning("There is a gauge %s already, which is replaced.", name)
-        elif metric is not None:
-            raise InvalidArgumentError(f"the metric '{name}' is a {_kind(metric)} already, so it cannot be a Gauge too")
-        self._metrics[name] = gauge
-
-    @property
-    def clock(self) -> Clock:
-        """The clock of the meters."""
-        return self._clock
+            self._metrics[name] = gauge
 
 
 def merge(subtasks: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
@@ -160,8 +154,7 @@ class _Group(MetricGroup):
         return dotted
 
     def _checked(self, name: str) -> str:
-        if not isinstance(name, str) or not name:
-            raise InvalidArgumentError(f"the name of a metric or group must be a non-empty str; got {name!r}")
+        text_of("the name of a metric or group", name)
         try:
             name.encode()
         except UnicodeEncodeError as error:
@@ -176,7 +169,7 @@ class _Group(MetricGroup):
         return _Group(self._registry, (*self._scope, name, extra), (*self._logical, name), (*self._labels, (name, extra)))
 
     def counter(self, name: str) -> Counter:
-        return self._registry.register(self._name(name), Counter, _Counter)  # type: ignore[type-abstract]
+        return self._registry.register(self._name(name), Counter, _Counter)
 
     def gauge(self, name: str, obj: Callable[[], int | float]) -> None:
         if not callable(obj):
@@ -184,13 +177,12 @@ class _Group(MetricGroup):
         self._registry.set_gauge(self._name(name), _Gauge(obj))
 
     def meter(self, name: str, time_span_in_seconds: int = 60) -> Meter:
-        if isinstance(time_span_in_seconds, bool) or not isinstance(time_span_in_seconds, int) or time_span_in_seconds < 1:
-            raise InvalidArgumentError(f"time_span_in_seconds must be an int of at least 1; got {time_span_in_seconds!r}")
+        int_of("time_span_in_seconds", time_span_in_seconds, minimum=1)
         clock = self._registry.clock
-        return self._registry.register(self._name(name), Meter, lambda: _Meter(clock, time_span_in_seconds))  # type: ignore[type-abstract]
+        return self._registry.register(self._name(name), Meter, lambda: _Meter(clock, time_span_in_seconds))
 
     def distribution(self, name: str) -> Distribution:
-        return self._registry.register(self._name(name), Distribution, _Distribution)  # type: ignore[type-abstract]
+        return self._registry.register(self._name(name), Distribution, _Distribution)
 
 
 class _Counter(Counter):
@@ -266,18 +258,10 @@ class _Distribution(Distribution):
         return {"count": self._count, "sum": self._sum, "min": self._min, "max": self._max}
 
 
-def _read_meter(metric: _Meter) -> dict[str, Any]:
-    return {"count": plain(metric.get_count()), "rate": plain(metric.get_rate())}
-
-
-def _read_distribution(metric: _Distribution) -> dict[str, Any]:
-    return {name: plain(value) for name, value in metric.statistics().items()}
-
-
 #: Return the value of a metric as plain data; None = it has none. By the type itself: isinstance is slow for abstract classes.
 _READERS: Mapping[type[Metric], Callable[[Any], Any]] = {
     _Counter: lambda metric: plain(metric.get_count()),
     _Gauge: lambda metric: plain(metric.get_value()),
-    _Meter: _read_meter,
-    _Distribution: _read_distribution,
+    _Meter: lambda metric: {"count": plain(metric.get_count()), "rate": plain(metric.get_rate())},
+    _Distribution: lambda metric: {name: plain(value) for name, value in metric.statistics().items()},
 }

@@ -11,11 +11,13 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from flinkish.common.typeinfo import TypeInformation
     from flinkish.common.watermark_strategy import WatermarkStrategy
-    from flinkish.datastream.evictors import Evictor
-    from flinkish.datastream.functions import (
+    from flinkish.program.sinks import Sink
+    from flinkish.program.sources import AnySource
+    from flinkish.udf.async_retry_strategies import AsyncRetryStrategy
+    from flinkish.udf.evictors import Evictor
+    from flinkish.udf.functions import (
         AggregateFunction,
         AsyncFunction,
-        AsyncRetryStrategy,
         BroadcastProcessFunction,
         CoFlatMapFunction,
         CoMapFunction,
@@ -31,11 +33,9 @@ if TYPE_CHECKING:
         ProcessJoinFunction,
         ReduceFunction,
     )
-    from flinkish.datastream.output_tag import OutputTag
-    from flinkish.datastream.state import MapStateDescriptor
-    from flinkish.datastream.window import Trigger, WindowAssigner
-    from flinkish.program.sinks import Sink
-    from flinkish.program.sources import AnySource
+    from flinkish.udf.output_tag import OutputTag
+    from flinkish.udf.state import MapStateDescriptor
+    from flinkish.udf.window import Trigger, WindowAssigner
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -46,9 +46,14 @@ class RefusedRecords:
         `requests` are all requests of the commit. When the commit is repeated, the same records are not stored again. Raises
         TargetRefusedError, with which the commit fails and the job ends, if the job keeps no dead letters.
         """
-        first = records[0]
-        shown = repr(first.value if first.topic is None else (first.key, first.raw))
-        if len(shown) > _SHOWN:
-            shown = f"{shown[:_SHOWN]}... ({len(shown)} characters)"
-        count = "1 record" if len(records) == 1 else f"{len(records)} records, one of which"
-        raise TargetRefusedError(f"the target refuses {count}: {first.reason}; record: {shown}", hint=REFUSED_HINT)
+        raise refusal(records)
+
+
+def refusal(records: Sequence[RefusedRecord]) -> TargetRefusedError:
+    """Return the error that ends a job without dead letters whose target refuses records."""
+    first = records[0]
+    shown = repr(first.value if first.topic is None else (first.key, first.raw))
+    if len(shown) > _SHOWN:
+        shown = f"{shown[:_SHOWN]}... ({len(shown)} characters)"
+    count = "1 record" if len(records) == 1 else f"{len(records)} records, one of which"
+    return TargetRefusedError(f"the target refuses {count}: {first.reason}; record: {shown}", hint=REFUSED_HINT)

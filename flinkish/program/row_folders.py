@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import hashlib
 import os
 import shutil
 import tempfile
@@ -11,11 +12,14 @@ from pathlib import Path
 
 from flinkish.common import options
 from flinkish.common.configuration import Configuration
+from flinkish.common.disk import sync
 from flinkish.common.errors import EngineError, UnsupportedError
 from flinkish.common.paths import location
 
 #: Ending of the name of the file beside a temporary folder.
 _LOCK = ".lock"
+#: Name of the mark of a folder, and ending of the name of the mark beside a sink's file, that a savepoint may need.
+_KEPT = ".kept"
 
 
 def row_folder(configuration: Configuration, job_id: str) -> Path:
@@ -33,6 +37,18 @@ def row_folder(configuration: Configuration, job_id: str) -> Path:
             hint="use a folder that all machines have mounted for the checkpoints of this job.",
         )
     return Path(place.file).absolute() / job_id / "rows"
+
+
+def sink_folder(configuration: Configuration, job_id: str, lineage: str, sink_uid: str) -> Path:
+    """Return the folder of the files in which the rows of a sink wait for their checkpoint. It need not be there."""
+    name = hashlib.sha256(f"{lineage}/{sink_uid}".encode()).hexdigest()[:24]
+    return row_folder(configuration, job_id) / "sinks" / name
+
+
+def remove_file(path: Path) -> None:
+    """Remove a file of a sink, if it is there, unless a savepoint may need it."""
+    if not _mark_of(path).exists():
+        path.unlink(missing_ok=True)
 
 
 class HeldRows:
@@ -101,10 +117,28 @@ def _prefix() -> str:
     return f"flinkish-rows-{os.getuid()}-"
 
 
+def keep_rows(configuration: Configuration, job_id: str) -> None:
+    """Have all rows that a job has now stay for ever, because a savepoint of its user may need them."""
+    folder = row_folder(configuration, job_id)
+    if not folder.exists():
+        return
+    (folder / _KEPT).touch()
+    sync(folder)
+    for sink in (folder / "sinks").glob("*"):
+        for path in sink.glob("*.parquet"):
+            _mark_of(path).touch()
+        sync(sink)
+
+
 def remove_rows(configuration: Configuration, job_id: str) -> None:
-    """Remove the rows of a job that no checkpoint names any more."""
+    """Remove the rows of a job that has ended, unless a savepoint may need some."""
     try:
         folder = row_folder(configuration, job_id)
     except UnsupportedError:
         return
-    shutil.rmtree(folder, ignore_errors=True)
+    if not (folder / _KEPT).exists():
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _mark_of(path: Path) -> Path:
+    return path.with_name(path.name + _KEPT)

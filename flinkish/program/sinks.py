@@ -23,9 +23,9 @@ from flinkish.program.refused_records import RefusedRecords
 if TYPE_CHECKING:
     from flinkish.common.configuration import Configuration
     from flinkish.common.typeinfo import TypeInformation
-    from flinkish.datastream.functions import Function
-    from flinkish.datastream.state import ListState, ListStateDescriptor
     from flinkish.metrics import MetricGroup
+    from flinkish.udf.functions import Function
+    from flinkish.udf.state import ListState, ListStateDescriptor
 
 T = TypeVar("T")
 WriterCommitT = TypeVar("WriterCommitT")
@@ -98,6 +98,14 @@ class SinkWriterContext(Protocol):
         """
         ...
 
+    def put_aside(self, value: Any, reason: str) -> None:
+        """Make a dead letter of a record that `write` has taken before and that the target refuses; `value` is its content.
+
+        For the record that `write` was called with, raise RecordRefusedError instead. Raises TargetRefusedError, with which the
+        job ends, if the job keeps no dead letters.
+        """
+        ...
+
 
 class SinkWriter(ABC, Generic[T, WriterCommitT]):
     """Writes in one subtask. Name its files and transactions so that an epoch can be repeated without harm."""
@@ -156,8 +164,9 @@ class RestoredCheckpoint:
     checkpoint_id: int
     #: Lineage of the checkpoint, and of all earlier commits of its job.
     lineage: str
-    #: Lineage of the job that starts from the checkpoint.
+    #: Lineage and id of the job that starts from the checkpoint.
     job_lineage: str
+    job_id: str
     sink_uid: str
     #: The result of `Committer.snapshot_state` for the checkpoint; None, too, if the checkpoint is not trusted.
     state: bytes | None = None

@@ -21,9 +21,9 @@ from flinkish.program.driver_objects import NeedsDataFrames
 if TYPE_CHECKING:
     from flinkish.common.configuration import Configuration
     from flinkish.common.typeinfo import TypeInformation
-    from flinkish.datastream.output_tag import OutputTag
     from flinkish.metrics import MetricGroup
     from flinkish.program.dead_letters import BadRecord, DeadLetters
+    from flinkish.udf.output_tag import OutputTag
 
 T = TypeVar("T")
 InT = TypeVar("InT", contravariant=True)

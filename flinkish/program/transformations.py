@@ -16,10 +16,10 @@ if TYPE_CHECKING:
 
     from flinkish.common.typeinfo import TypeInformation
     from flinkish.common.watermark_strategy import WatermarkStrategy
-    from flinkish.datastream.output_tag import OutputTag
     from flinkish.program.operators import OperatorConfig
     from flinkish.program.sinks import Sink
     from flinkish.program.sources import AnySource, Source
+    from flinkish.udf.output_tag import OutputTag
 
 TransformationId = NewType("TransformationId", int)
 
@@ -89,6 +89,17 @@ class Transformation:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class UnaryTransformation(Transformation):
+    """Base of the transformations that read one other."""
+
+    input: TransformationId
+
+    @property
+    def inputs(self) -> tuple[TransformationId, ...]:
+        return (self.input,)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SourceTransformation(Transformation):
     """A source; `watermarks` is None if the program gave no watermark strategy, or no_watermarks()."""
 
@@ -97,17 +108,12 @@ class SourceTransformation(Transformation):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OneInputTransformation(Transformation):
+class OneInputTransformation(UnaryTransformation):
     """An operator with one input; `key_selector` and `key_type` are set if the input is keyed."""
 
-    input: TransformationId
     operator: OperatorConfig
     key_selector: Callable[[Any], Any] | None = None
     key_type: TypeInformation | None = None
-
-    @property
-    def inputs(self) -> tuple[TransformationId, ...]:
-        return (self.input,)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,13 +148,8 @@ class BroadcastStateTransformation(Transformation):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SinkTransformation(Transformation):
-    input: TransformationId
+class SinkTransformation(UnaryTransformation):
     sink: Sink[Any, Any]
-
-    @property
-    def inputs(self) -> tuple[TransformationId, ...]:
-        return (self.input,)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -163,15 +164,10 @@ class UnionTransformation(Transformation):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PartitionTransformation(Transformation):
+class PartitionTransformation(UnaryTransformation):
     """A change of the partitioning, such as HASH by key_by. Virtual: it sets the partitioner of the edges that read it."""
 
-    input: TransformationId
     partitioner: Partitioner
-
-    @property
-    def inputs(self) -> tuple[TransformationId, ...]:
-        return (self.input,)
 
 
 class RecordCache(Protocol):
@@ -195,30 +191,20 @@ class RecordCache(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CacheTransformation(Transformation):
+class CacheTransformation(UnaryTransformation):
     """Passes on its input and, in batch mode, writes the records to `cache`.
 
     An executed program contains it only while the cache is empty; otherwise it contains a source in its place.
     """
 
-    input: TransformationId
     cache: RecordCache
-
-    @property
-    def inputs(self) -> tuple[TransformationId, ...]:
-        return (self.input,)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SideOutputTransformation(Transformation):
+class SideOutputTransformation(UnaryTransformation):
     """A side output. Virtual: the edges that read it carry the records that its input emits to the tag."""
 
-    input: TransformationId
     tag: OutputTag
-
-    @property
-    def inputs(self) -> tuple[TransformationId, ...]:
-        return (self.input,)
 
 
 #: Kinds that become no node of the stream graph: their readers read their inputs, with their partitioner or tag.

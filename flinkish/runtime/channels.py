@@ -1,68 +1,42 @@
-"""The sending side of edges: partitioners that distribute records over channels, and channels that are cut into frames."""
+"""The sending side of edges: the channels from one subtask to others, and the writer that cuts their elements into frames."""
 
 from __future__ import annotations
 
-import math
-import random
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from typing import Any
 
-from flinkish.common import pickling
-from flinkish.common.conversion import compiled, converter, integer_bounds, out_of_bounds, taking_apart
-from flinkish.common.errors import InvalidProgramError, TypeMismatchError
 from flinkish.common.sizes import rough_size
-from flinkish.common.typeinfo import PickledBytesTypeInfo, RowTypeInfo, TypeInformation, Types
+from flinkish.common.typeinfo import TypeInformation
 from flinkish.common.types import Row, RowKind
-from flinkish.datastream.function_wrappers import function_behind
-from flinkish.datastream.functions import Function
 from flinkish.graph.execution_plan import ExecutionPlan
 from flinkish.graph.job_graph import JobEdge
 from flinkish.program.transformations import Partitioning
 from flinkish.runtime.elements import (
     CheckpointBarrier,
     Element,
+    Emit,
+    EmitRun,
     EndOfInput,
     PackedRows,
     Records,
     Watermark,
     WatermarkStatus,
-    pack,
-    unpack,
 )
-from flinkish.runtime.field_keys import field_read
+from flinkish.runtime.frames import cut_body, encode_body
 from flinkish.runtime.isolation import SCALARS, isolate
-from flinkish.runtime.key_groups import (
-    MASK,
-    MULTIPLIER,
-    CanonicalKey,
-    as_key,
-    is_stored_as_given,
-    key_group,
-    original_key,
-    subtask_of_group,
-)
 from flinkish.runtime.protocol import Barrier, Frame
+from flinkish.udf.function_wrappers import function_behind
+from flinkish.udf.functions import Function
 
 #: Target size of a frame's body. A channel's buffer and the frame then fit into a core's cache: with frames of 1 MB, a record
 #: took a third more time on both sides.
 _FRAME_BYTES = 32 << 10
-#: Maximum bytes of one row between slots; a larger frame is sent in several rows, because Spark copies rows several times.
-_PIECE_BYTES = 4 << 20
-#: First byte of a piece of a body: more pieces follow, or it is the last one; a whole body begins with pickle's 0x80.
-_MORE, _LAST = b"\x01", b"\x02"
 #: Number of records in the first frame of a channel; later frames are adapted to the measured size.
 _FRAME_RECORDS = 1_024
 #: Number of records between two checks of their size (a microsecond each), so that a few large records can fill a frame.
 _LOOK_RECORDS = 128
 #: Maximum number of records in a frame, however small they are.
 _MOST_RECORDS = 1 << 17
-#: Maximum number of keys whose target each edge caches; about 100 bytes each.
-_LOCATED_KEYS = 200_000
-
-Emit = Callable[[Any, int | None], None]
-#: Emits a run of records without timestamps. The values are created lazily, one after the other: each one passes the chain, and
-#: is copied if it is mutable, before the next one is created.
-EmitRun = Callable[[Iterable[Any]], None]
 
 
 def targets_of(edge: JobEdge, plan: ExecutionPlan, sender: int) -> range:
@@ -150,7 +124,7 @@ class Channel:
         return elements
 
 
-class _RowChannel(Channel):
+class RowChannel(Channel):
     """Buffers rows of a declared type as columns, one list per field: no object is created per row, and pickling is faster."""
 
     __slots__ = ("_key_field", "columns", "fields")
@@ -201,7 +175,7 @@ class _RowChannel(Channel):
 
 
 class EdgeWriter:
-    """The sending side of an edge in one subtask: `emit` chooses the channel. There is a subclass for each partitioning.
+    """The sending side of an edge in one subtask: `emit` chooses the channel. See partitioners.py for the subclasses.
 
     Records are emitted in two forms: one record with its timestamp, or a run of records without timestamps.
     """
@@ -285,6 +259,24 @@ class EdgeWriter:
                 size += records * rough_size(channel.last())
         return size
 
+    def _shares(self, indexes: Any) -> Iterator[tuple[Any, list[int]]]:
+        """Return channels with the positions of their records, given the indexes of the channels of all records.
+
+        A channel comes several times, so that its frames are cut in time.
+        """
+        step = len(self.channels) * min(_LOOK_RECORDS, *(channel.full for channel in self.channels))
+        for start in range(0, len(indexes), step):
+            part = indexes[start : start + step]
+            if isinstance(part, list):
+                shares: list[list[int]] = [[] for _ in self.channels]
+                for position, index in enumerate(part, start):
+                    shares[index].append(position)
+            else:
+                shares = [((part == channel.index).nonzero()[0] + start).tolist() for channel in self.channels]
+            for channel, chosen in zip(self.channels, shares, strict=True):
+                if chosen:
+                    yield channel, chosen
+
     def _look(self, channel: Channel) -> None:
         """Cut if the frame is full, judged by the previous frame or by the last record; otherwise schedule the next check."""
         held = channel.held()
@@ -298,8 +290,8 @@ class EdgeWriter:
         elements = channel.take()
         if not elements:
             return
-        body = pickling.dumps([pack(element) if element.__class__ is Records else element for element in elements])
-        for piece in _pieces(body) if len(body) > _PIECE_BYTES else (body,):
+        body = encode_body(elements)
+        for piece in cut_body(body):
             self._frames.append(Frame(self._slots[channel.index], self._level, self.edge.id, self._sender, self._sequence, piece))
             self._sequence += 1
         self.bytes += len(body)
@@ -329,329 +321,3 @@ class EdgeWriter:
         channel.timestamps.append(timestamp)
         if len(channel.values) >= channel.limit:
             self._look(channel)
-
-
-class _ForwardWriter(EdgeWriter):
-    def __init__(self, edge: JobEdge, plan: ExecutionPlan, sender: int) -> None:
-        super().__init__(edge, plan, sender)
-        self.local = self._level == plan.level_of[edge.source_vertex]
-
-    def emit(self, value: Any, timestamp: int | None) -> None:
-        channel = self.channels[0]
-        channel.values.append(value if self.owns or value.__class__ in SCALARS else isolate(value))
-        channel.timestamps.append(timestamp)
-        if not self.local and len(channel.values) >= channel.limit:
-            self._look(channel)
-
-
-class _Located(dict[Any, Channel]):
-    """The channels of recent keys. Looking up a new key that is an int or str of the key's type finds its channel, too.
-
-    For all other new keys a look-up raises KeyError. This takes a third of the time of an error that is caught.
-    """
-
-    def __init__(self, channels: Sequence[Channel], key_type: TypeInformation | None, max_parallelism: int) -> None:
-        super().__init__()
-        self._max_parallelism = max_parallelism
-        self._targets = [subtask_of_group(group, max_parallelism, len(channels)) for group in range(max_parallelism)]
-        self._channels = channels
-        #: CanonicalKeys by their encoding.
-        self.wrapped: dict[bytes, CanonicalKey] = {}
-        self._texts = key_type is None or key_type == Types.STRING()
-        #: Bounds of the integers that the key's type accepts unchanged.
-        self._least: float = -math.inf
-        self._most: float = math.inf
-        if key_type is not None:
-            self._least, self._most = integer_bounds(key_type) or (0, -1)
-
-    def of_field(self, channels: Sequence[Channel], field_type: TypeInformation | None) -> None:
-        """Use other channels; find only those integers that the key's field can hold, too, if the key is a field."""
-        self._channels = channels
-        least, most = (None if field_type is None else integer_bounds(field_type)) or (-math.inf, math.inf)
-        self._least, self._most = max(least, self._least), min(most, self._most)
-
-    def __missing__(self, key: Any) -> Channel:
-        kind = key.__class__
-        if kind is int and self._least <= key <= self._most:
-            if len(self) >= _LOCATED_KEYS:
-                self._make_room()
-            # key_group(), without a call
-            number = hash(key)
-            group = ((((number ^ (number >> 32)) * MULTIPLIER) & MASK) >> 33) % self._max_parallelism
-            channel = self[key] = self._channels[self._targets[group]]
-            return channel
-        if kind is str and self._texts:
-            return self.locate(key)
-        raise KeyError(key)
-
-    def locate(self, key: Any) -> Channel:
-        """Find and keep the channel of a key; raise TypeMismatchError if it has no canonical encoding."""
-        if len(self) >= _LOCATED_KEYS:
-            self._make_room()
-        channel = self[key] = self._channels[self._targets[key_group(key, self._max_parallelism)]]
-        return channel
-
-    def _make_room(self) -> None:
-        self.clear()
-        self.wrapped.clear()
-
-
-class _HashWriter(EdgeWriter):
-    """HASH by key group, as Flink's KeyGroupStreamPartitioner; the targets of recent keys are cached."""
-
-    def __init__(self, edge: JobEdge, plan: ExecutionPlan, sender: int) -> None:
-        super().__init__(edge, plan, sender)
-        key_type = self._target_vertex.head.key_type
-        untyped = isinstance(key_type, PickledBytesTypeInfo)
-        self._located = _Located(self.channels, None if untyped else key_type, self._target_vertex.max_parallelism)
-        self._convert_key = None if key_type is None else converter(key_type)
-        select = edge.partitioner.key_selector
-        assert select is not None
-        self._select = select if key_type is None or is_stored_as_given(key_type) else self._declared(select)
-        self.emit, self.emit_run = self._emitter(isolate), self._emit_keyed
-
-    def take_over(self) -> None:
-        super().take_over()
-        self.emit = self._emitter(None)
-
-    def _declared(self, select: Callable[[Any], Any]) -> Callable[[Any], Any]:
-        """Return a selector that converts keys to the declared type, as those restored are: a named Row, a FLOAT of 32 bits."""
-        convert = self._converted
-        return lambda value: convert(select(value))
-
-    def _emitter(self, isolate: Callable[[Any], Any] | None) -> Emit:
-        """Return `emit` as a closure: without attribute look-ups it takes two thirds of the time."""
-        select, located, locate, look, as_key = self._select, self._located, self._locate, self._look, self._as_key
-
-        def emit(value: Any, timestamp: int | None) -> None:
-            key = select(value)
-            try:
-                channel = located[key]
-            except (KeyError, TypeError):
-                key = as_key(key)
-                channel = located.get(key) or locate(key)
-            values = channel.values
-            values.append(value if isolate is None or value.__class__ in SCALARS else isolate(value))
-            channel.timestamps.append(timestamp)
-            channel.keys.append(key)  # type: ignore[union-attr]
-            if len(values) >= channel.limit:
-                look(channel)
-
-        return emit
-
-    def convert(self, type_info: TypeInformation) -> bool:
-        # The functions are generated, with type checks and columns inlined. `emit_slowly` handles all other records: rows with
-        # positional values, rows of other kinds than INSERT, None, and values that need a conversion.
-        if not isinstance(type_info, RowTypeInfo) or not self.owns:
-            return False
-        fields = type_info.field_names
-        select, located, locate, look, as_key = self._select, self._located, self._locate, self._look, self._as_key
-        convert = converter(type_info)
-        assert convert is not None
-
-        def emit_slowly(value: Any, timestamp: int | None) -> None:
-            value = convert(value)
-            key = select(value)
-            try:
-                channel = located[key]
-            except (KeyError, TypeError):
-                key = as_key(key)
-                channel = located.get(key) or locate(key)
-            channel.add(value, timestamp, key)  # type: ignore[attr-defined]
-            if channel.held() >= channel.limit or channel.records >= channel.full:
-                look(channel)
-
-        key_field = field_read(self._select, type_info)
-        channels = [_RowChannel(channel.index, fields, key_field) for channel in self.channels]
-        scope: dict[str, Any] = {"select": select, "located": located, "locate": locate, "look": look, "as_key": as_key}
-        scope |= {"channels": channels, "emit_slowly": emit_slowly, "__name__": __name__}
-        # A key that has a channel is within the bounds of its field's type, so that only new keys are compared with them.
-        bounds = None if key_field is None else out_of_bounds(type_info.field_types[key_field], "key")
-
-        def appended(timestamp: str | None, end: str) -> list[str]:
-            slowly = [f"if key is None or {bounds}:", f"    emit_slowly(value, {timestamp})", f"    {end}"] if bounds else []
-            lines = ["try:", "    channel = located[key]", "except (KeyError, TypeError):", *[f"    {line}" for line in slowly]]
-            lines += ["    key = as_key(key)", "    channel = located.get(key) or locate(key)"]
-            lines.append(f"{''.join([f'c{position}, ' for position in range(len(fields))])} = channel.columns")
-            lines += [f"c{position}.append(v{position})" for position in range(len(fields))]
-            if key_field is None:
-                lines += ["keys = channel.keys", "keys.append(key)"]
-            lines += [f"channel.timestamps.append({timestamp})"] if timestamp else []
-            lines += [f"if len({'keys' if key_field is None else f'c{key_field}'}) >= channel.limit:", "    look(channel)", end]
-            if key_field is not None:
-                return [f"key = v{key_field}", *lines]
-            # A selector that reads by position fills all slots of the row; then the fields must be in the declared order.
-            checked = "if value._kwargs is named or value._names == names:"
-            return ["key = select(value)", checked, *[f"    {line}" for line in lines]]
-
-        one = taking_apart(type_info, appended("timestamp", "return"), scope, key_field)
-        run = taking_apart(type_info, appended(None, "continue"), scope, key_field)
-        if one is None or run is None:
-            return False
-        self.channels = [*channels]
-        located.of_field(channels, None if key_field is None else type_info.field_types[key_field])
-        lines = ["def emit(value, timestamp):", *[f"    {line}" for line in one], "    emit_slowly(value, timestamp)"]
-        lines += ["def emit_run(values):", "    for value in values:", *[f"        {line}" for line in run]]
-        lines += ["        emit_slowly(value, None)", "    for channel in channels:", "        channel.pad()"]
-        self.emit = compiled(lines, scope, "emit")
-        self.emit_run = scope["emit_run"]
-        return True
-
-    def _emit_keyed(self, values: Iterable[Any]) -> None:
-        select, located, locate, look, as_key = self._select, self._located, self._locate, self._look, self._as_key
-        owns = self.owns
-        for value in values:
-            key = select(value)
-            try:
-                channel = located[key]
-            except (KeyError, TypeError):
-                key = as_key(key)
-                channel = located.get(key) or locate(key)
-            channel_values = channel.values
-            channel_values.append(value if owns or value.__class__ in SCALARS else isolate(value))
-            channel.keys.append(key)  # type: ignore[union-attr]
-            if len(channel_values) >= channel.limit:
-                look(channel)
-        for channel in self.channels:
-            channel.pad()
-
-    def _as_key(self, key: Any) -> Any:
-        try:
-            return as_key(key, self._located.wrapped)
-        except TypeMismatchError as error:
-            raise self._refusal(error) from None
-
-    def _refusal(self, error: TypeMismatchError) -> TypeMismatchError:
-        return TypeMismatchError(f"the key that key_by() selected for {self._target_vertex.head.name!r}: {error}")
-
-    def _locate(self, key: Any) -> Channel:
-        self._check(original_key(key))
-        try:
-            return self._located.locate(key)
-        except TypeMismatchError as error:
-            raise self._refusal(error) from None
-
-    def _check(self, key: Any) -> None:
-        """Refuse a key that is not of the declared type, and one that the type would round to a whole number."""
-        if self._convert_key is None:
-            return
-        converted = self._converted(key)
-        if isinstance(converted, int) and converted != key:
-            head = self._target_vertex.head
-            raise TypeMismatchError(
-                f"the key that key_by() selected for {head.name!r} must be of its declared type {head.key_type!r}; got {key!r}",
-                hint="round it in the key selector, or give key_by() the type that keys have.",
-            )
-
-    def _converted(self, key: Any) -> Any:
-        assert self._convert_key is not None
-        try:
-            return self._convert_key(key)
-        except TypeMismatchError as error:
-            raise self._refusal(error) from None
-
-
-class _RoundRobinWriter(EdgeWriter):
-    """REBALANCE over all targets, RESCALE over the sender's share; the first target depends on the epoch and the sender."""
-
-    def begin_epoch(self, epoch: int) -> None:
-        super().begin_epoch(epoch)
-        self._next = (epoch + self._sender) % len(self.channels)
-
-    def emit(self, value: Any, timestamp: int | None) -> None:
-        index = self._next
-        self._next = index + 1 if index + 1 < len(self.channels) else 0
-        self._append(index, value, timestamp)
-
-
-class _ShuffleWriter(EdgeWriter):
-    """SHUFFLE: uniformly at random, seeded by edge, sender and epoch, so that a repeated epoch gives the same result."""
-
-    def begin_epoch(self, epoch: int) -> None:
-        super().begin_epoch(epoch)
-        self._random = random.Random(f"{self.edge.id}/{self._sender}/{epoch}")
-
-    def emit(self, value: Any, timestamp: int | None) -> None:
-        self._append(int(self._random.random() * len(self.channels)), value, timestamp)
-
-
-class _BroadcastWriter(EdgeWriter):
-    def emit(self, value: Any, timestamp: int | None) -> None:
-        for index in range(len(self.channels)):
-            self._append(index, value, timestamp)
-
-
-class _GlobalWriter(EdgeWriter):
-    def emit(self, value: Any, timestamp: int | None) -> None:
-        self._append(0, value, timestamp)
-
-
-class _CustomWriter(EdgeWriter):
-    def __init__(self, edge: JobEdge, plan: ExecutionPlan, sender: int) -> None:
-        super().__init__(edge, plan, sender)
-        assert edge.partitioner.key_selector is not None
-        assert edge.partitioner.function is not None
-        self._select = edge.partitioner.key_selector
-        self._partition = edge.partitioner.function
-
-    def emit(self, value: Any, timestamp: int | None) -> None:
-        count = len(self.channels)
-        index = self._partition(self._select(value), count)
-        if not 0 <= index < count:
-            raise InvalidProgramError(
-                f"the partitioner of partition_custom returned {index!r}; it must be a subtask from 0 to {count - 1}",
-                hint="return key_hash % num_partitions.",
-            )
-        self._append(index, value, timestamp)
-
-
-_WRITERS: dict[Partitioning, type[EdgeWriter]] = {
-    Partitioning.FORWARD: _ForwardWriter,
-    Partitioning.HASH: _HashWriter,
-    Partitioning.REBALANCE: _RoundRobinWriter,
-    Partitioning.RESCALE: _RoundRobinWriter,
-    Partitioning.SHUFFLE: _ShuffleWriter,
-    Partitioning.BROADCAST: _BroadcastWriter,
-    Partitioning.GLOBAL: _GlobalWriter,
-    Partitioning.CUSTOM: _CustomWriter,
-}
-
-
-def edge_writer(edge: JobEdge, plan: ExecutionPlan, sender: int) -> EdgeWriter:
-    """Create the writer of an edge for one sending subtask."""
-    return _WRITERS[edge.partitioner.partitioning](edge, plan, sender)
-
-
-def _pieces(body: bytes) -> Iterator[bytes]:
-    """Cut a body that is too large for one row; each piece begins with a byte that says whether more follow."""
-    view = memoryview(body)
-    for start in range(0, len(body), _PIECE_BYTES):
-        end = start + _PIECE_BYTES
-        yield b"".join((_MORE if end < len(body) else _LAST, view[start:end]))
-
-
-def in_order(frames: Sequence[Frame]) -> list[bytes]:
-    """Return the bodies of one channel's frames, which may be in any order, in the right order."""
-    bodies: list[bytes] = []
-    pieces: list[memoryview] = []
-    for frame in sorted(frames, key=lambda frame: frame.seq):
-        mark = frame.body[:1]
-        if mark != _MORE and mark != _LAST:
-            bodies.append(frame.body)
-            continue
-        pieces.append(memoryview(frame.body)[1:])
-        if mark == _LAST:
-            bodies.append(b"".join(pieces))
-            pieces = []
-    return bodies
-
-
-def decode_body(body: bytes) -> list[Element]:
-    """Return the elements of a frame, which has at least one."""
-    elements: list[Element | PackedRows] = pickling.loads(body)
-    return [unpack(element) if isinstance(element, PackedRows) else element for element in elements]
-
-
-def decode(frames: Sequence[Frame]) -> list[Element]:
-    """Return the elements of one channel's frames, which may be in any order."""
-    return [element for body in in_order(frames) for element in decode_body(body)]

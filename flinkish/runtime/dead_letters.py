@@ -18,8 +18,6 @@ from flinkish.common.errors import FlinkishError, SinkError
 from flinkish.common.ids import OperatorUid
 from flinkish.common.time import Instant
 from flinkish.common.types import Row, RowKind
-from flinkish.datastream.functions import Function
-from flinkish.datastream.state import ListState, ListStateDescriptor
 from flinkish.graph.job_graph import VertexId
 from flinkish.graph.stream_graph import StreamNode
 from flinkish.metrics import Counter, MetricGroup
@@ -41,6 +39,8 @@ from flinkish.program.sinks import Sink, SinkWriter, SinkWriterContext, WriteCon
 from flinkish.runtime.protocol import MIN_WATERMARK, TaskProgram
 from flinkish.runtime.state.codec import to_json
 from flinkish.runtime.state.level_state import OperatorState
+from flinkish.udf.functions import Function
+from flinkish.udf.state import ListState, ListStateDescriptor
 
 #: Rows with more than about this many bytes go to a file before the checkpoint, so that they fill neither memory nor state.
 _FILE_BYTES: Final = 16 << 20
@@ -88,6 +88,9 @@ class _WriterContext(SinkWriterContext):
 
     def emit_to_driver(self, destination: str, values: Sequence[Any], watermark: int | None = None) -> None:
         raise NotImplementedError("the table of dead letters sends nothing to the driver but committables")
+
+    def put_aside(self, value: Any, reason: str) -> None:
+        raise NotImplementedError("the table of dead letters takes all rows")
 
 
 class SubtaskDeadLetters:

@@ -1,8 +1,8 @@
-"""The elements of a channel, in order: runs of records, with control elements between them."""
+"""The elements of a channel, in order: runs of records, with control elements between them; and how operators emit records."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 from flinkish.common.types import columns_of, rows_of
@@ -61,3 +61,9 @@ def unpack(packed: PackedRows) -> Records:
 
 
 Element = Records | Watermark | WatermarkStatus | CheckpointBarrier | EndOfInput
+
+#: Emits a record with its timestamp.
+Emit = Callable[[Any, int | None], None]
+#: Emits a run of records without timestamps. The values are created lazily, one after the other: each one passes the chain, and
+#: is copied if it is mutable, before the next one is created.
+EmitRun = Callable[[Iterable[Any]], None]

@@ -40,9 +40,11 @@ _WITHOUT_RECORD: Mapping[str, str] = {
     "notify_checkpoint_aborted": "a checkpoint was aborted",
     "end_epoch": "the micro-batch ended",
 }
+#: The modules of edges, by which a record goes on its way to the next operator.
+_EDGES = ("flinkish.runtime.channels", "flinkish.runtime.partitioners")
 #: Functions, by module, that process a record in a variable `value` and whose `self` is not an operator.
 _HELPERS = {
-    "flinkish.runtime.channels": ("emit", "emit_run", "_emit_each", "_emit_keyed", "emit_slowly"),
+    **dict.fromkeys(_EDGES, ("emit", "emit_run", "_emit_each", "_emit_keyed", "_indexes", "emit_slowly")),
     "flinkish.runtime.operators.source": ("collect",),
     "flinkish.runtime.operators.co": ("process_run",),
 }
@@ -57,7 +59,7 @@ class Failing:
 
 
 def failing(error: BaseException) -> Failing:
-    """Return the innermost operator on the stack of an error, in whose code or user code it was raised, and its record."""
+    """Return the operator that raised an error, itself or in its user code, and its record: the innermost one on the stack."""
     if isinstance(error, RuntimeError) and isinstance(error.__cause__, StopIteration):
         # A StopIteration that leaves a generator becomes a RuntimeError (PEP 479), whose stack begins where the next value was
         # requested. The operator that raised it is on the stack of the StopIteration.
@@ -79,7 +81,7 @@ def failing(error: BaseException) -> Failing:
         elif function == "emit_slowly" and code.co_filename == COMPILED:
             at = own  # the operator returned a value of another type than declared
         elif code.co_name in _HELPERS.get(module, ()) and "value" in scope:
-            at = _on_its_way(scope["value"]) if module == "flinkish.runtime.channels" else _record(scope["value"])
+            at = _on_its_way(scope["value"]) if module in _EDGES else _record(scope["value"])
             values = scope.get("values")
             if isinstance(values, GeneratorType) and values.gi_frame is not None:  # the operator is suspended in it
                 own = _at("", values.gi_frame.f_locals) or own
@@ -89,7 +91,7 @@ def failing(error: BaseException) -> Failing:
 
 
 def working(frame: FrameType | None) -> Operator | None:
-    """Return the innermost operator on the stack of a running thread, in whose code or user code it is; None if there is none."""
+    """Return the operator that a running thread is in: the innermost one on its stack; None if there is none."""
     while frame is not None:
         candidate = frame.f_locals.get("self")
         if isinstance(candidate, Operator):

@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol, assert_never
 
 from flinkish.common.clock import Clock, SystemClock
-from flinkish.runtime.channels import decode_body
 from flinkish.runtime.elements import (
     CheckpointBarrier,
     Element,
@@ -17,6 +16,7 @@ from flinkish.runtime.elements import (
     Watermark,
     WatermarkStatus,
 )
+from flinkish.runtime.frames import decode_body
 from flinkish.runtime.protocol import MIN_WATERMARK, Barrier
 
 
@@ -27,19 +27,15 @@ class GateListener(Protocol):
 
     def on_watermark(self, timestamp: int) -> None:
         """Handle a rise of the combined watermark of all inputs."""
-        ...
 
     def on_status(self, idle: bool) -> None:
         """Handle that all channels became idle, or that one became active again."""
-        ...
 
     def on_barrier(self, barrier: Barrier) -> None:
         """Handle a barrier that all channels have delivered."""
-        ...
 
     def on_end_of_input(self, input_index: int) -> None:
         """Handle the end of all channels of an input."""
-        ...
 
 
 @dataclass(slots=True)

@@ -16,14 +16,41 @@ from flinkish.common.ids import AttemptId, CheckpointId, Epoch, LineageId, Opera
 from flinkish.common.limits import LONG_MAX, LONG_MIN
 from flinkish.graph.execution_plan import ExecutionPlan
 from flinkish.graph.job_graph import VertexId
-from flinkish.runtime.dependencies import NO_DEPENDENCIES, Dependencies
 
 if TYPE_CHECKING:
     from flinkish.common.configuration import Configuration
+    from flinkish.program.program import CachedFile, PythonArchive, PythonRequirements
     from flinkish.program.sinks import Sink
 
 MIN_WATERMARK = LONG_MIN
 MAX_WATERMARK = LONG_MAX
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dependencies:
+    """The dependencies of a program; all paths are absolute paths on the driver's machine."""
+
+    python_files: tuple[str, ...] = ()
+    archives: tuple[PythonArchive, ...] = ()
+    cached_files: tuple[CachedFile, ...] = ()
+    #: A zip file with modules of the program that this process has on its sys.path; tasks on other machines need them, too.
+    own_modules: str | None = None
+    requirements: PythonRequirements | None = None
+    #: Folder into which the required packages are installed; every slot must be able to access it.
+    packages: str | None = None
+
+    @property
+    def files(self) -> Dependencies:
+        """What the driver copies to a folder that all slots can access: all but the program's own modules."""
+        return replace(self, own_modules=None)
+
+    @property
+    def needs_working_folder(self) -> bool:
+        """Whether tasks need a working folder: there are archives or cached files."""
+        return bool(self.archives or self.cached_files)
+
+
+NO_DEPENDENCIES: Final = Dependencies()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -187,13 +214,13 @@ class EpochCommand:
 class ReaderReport:
     """The status of a source subtask after an epoch."""
 
-    splits: tuple[SplitState, ...]
-    records: int
+    splits: tuple[SplitState, ...] = ()
+    records: int = 0
     #: Whether the last result of poll_next was MORE_AVAILABLE.
-    more_available: bool
-    finished: bool
+    more_available: bool = False
+    finished: bool = False
     #: Whether the reader has nothing left to read and requests a split.
-    wants_split: bool
+    wants_split: bool = False
     #: The last emitted watermark in milliseconds; None before the first watermark and while it is idle.
     watermark: int | None = None
     #: Whether it stopped because its watermark has passed `max_watermark`.

@@ -9,7 +9,7 @@ import os
 import platform
 import socket
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -19,12 +19,13 @@ import flinkish
 from flinkish.common import pickling, tracebacks
 from flinkish.common.clock import Clock, SystemClock
 from flinkish.common.closing import Unwinding, close_all, raised_by
-from flinkish.common.ids import IdSource, OperatorUid, random_id
+from flinkish.common.ids import CheckpointId, IdSource, OperatorUid, random_id
 from flinkish.common.process_usage import measure
+from flinkish.graph.job_graph import JobVertex
 from flinkish.runtime import faults
-from flinkish.runtime.channels import in_order
 from flinkish.runtime.elements import Element
 from flinkish.runtime.failing import failing
+from flinkish.runtime.frames import in_order
 from flinkish.runtime.operators.base import EpochTime, Operator
 from flinkish.runtime.protocol import (
     EpochCommand,
@@ -93,19 +94,10 @@ class _LevelTask:
             for vertex in plan.levels[level]
             if (subtask := plan.subtask_in(vertex, slot)) is not None
         ]
+        restored: CheckpointId | None = None
         if command.restore is not None and blob is None:
-            requests = [
-                RestoreRequest(
-                    uid=node.uid,
-                    subtask=subtask,
-                    parallelism=vertex.parallelism,
-                    max_parallelism=vertex.max_parallelism,
-                    keyed=node.key_type is not None,
-                )
-                for vertex, subtask in members
-                for node in vertex.operators
-            ]
-            self.state.restore(command.restore, requests)
+            restored = command.restore.checkpoint_id
+            self.state.restore(command.restore, _restore_requests(members))
         self.tasks: list[VertexTask] = []
         self.operators: list[Operator] = []
         for vertex, subtask in members:
@@ -117,7 +109,7 @@ class _LevelTask:
                 self._time,
                 clock,
                 command.attempt_number,
-                restored=command.restore.checkpoint_id if command.restore is not None and blob is None else None,
+                restored=restored,
                 rebuilt=blob is not None,
             )
             self.tasks.append(task)
@@ -153,6 +145,21 @@ class _LevelTask:
 
     def close(self) -> None:
         close_all(self.tasks)
+
+
+def _restore_requests(members: Iterable[tuple[JobVertex, int]]) -> list[RestoreRequest]:
+    """Return what the operators of some subtasks need of a checkpoint."""
+    return [
+        RestoreRequest(
+            uid=node.uid,
+            subtask=subtask,
+            parallelism=vertex.parallelism,
+            max_parallelism=vertex.max_parallelism,
+            keyed=node.key_type is not None,
+        )
+        for vertex, subtask in members
+        for node in vertex.operators
+    ]
 
 
 class SlotTask:

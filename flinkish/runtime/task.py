@@ -11,17 +11,15 @@ from flinkish.common.clock import Clock
 from flinkish.common.closing import close_all
 from flinkish.common.ids import CheckpointId, OperatorUid
 from flinkish.common.typeinfo import Types
-from flinkish.datastream.functions import Function
-from flinkish.datastream.state import ListStateDescriptor
 from flinkish.graph.job_graph import ChainEdge, JobEdge, JobVertex
 from flinkish.graph.runtime_mode import is_batch
 from flinkish.graph.stream_graph import NodeId, StreamNode
 from flinkish.metrics import MetricGroup, MetricRegistry
 from flinkish.program.dead_letters import DEAD_LETTERS_UID
 from flinkish.runtime import faults
-from flinkish.runtime.channels import EdgeWriter, Emit, EmitRun, edge_writer, senders_of
+from flinkish.runtime.channels import EdgeWriter, senders_of
 from flinkish.runtime.dead_letters import SubtaskDeadLetters
-from flinkish.runtime.elements import Element, Records
+from flinkish.runtime.elements import Element, Emit, EmitRun, Records
 from flinkish.runtime.event_loop import EventLoop
 from flinkish.runtime.gate import InputChannel, InputGate
 from flinkish.runtime.isolation import SCALARS, isolate
@@ -32,6 +30,7 @@ from flinkish.runtime.operators.factory import make_operator
 from flinkish.runtime.operators.runtime_context import TaskRuntimeContext
 from flinkish.runtime.operators.sink import SinkOperator
 from flinkish.runtime.operators.source import SourceOperator
+from flinkish.runtime.partitioners import edge_writer
 from flinkish.runtime.protocol import (
     MIN_WATERMARK,
     Acknowledgement,
@@ -45,6 +44,8 @@ from flinkish.runtime.protocol import (
     VertexMetrics,
 )
 from flinkish.runtime.state.level_state import LevelState
+from flinkish.udf.functions import Function
+from flinkish.udf.state import ListStateDescriptor
 
 _WATERMARK_STATE = ListStateDescriptor("_watermark", Types.LONG())
 #: Elements, or bodies of frames with elements, by edge and sending subtask.
@@ -307,9 +308,7 @@ class VertexTask:
             report = source.read(reader_command, native)
             if command.drain and not finished_before and not report.finished:
                 source.drain()
-                report = ReaderReport(
-                    splits=report.splits, records=report.records, more_available=False, finished=True, wants_split=False
-                )
+                report = ReaderReport(splits=report.splits, records=report.records, finished=True)
             self.report.readers[address] = report
             self._records_in = report.records
             if report.finished and not self._finished:
@@ -386,20 +385,10 @@ class VertexTask:
             operator.prepare_snapshot()
         for operator in self.operators:
             operator.snapshot_state(barrier)
-        committables = {}
-        for operator in self.operators:
-            prepared = operator.prepare_commit()
-            if prepared:
-                committables[operator.node.uid] = prepared
-            kept = operator.watermark_to_keep()
-            watermarks = self._state.operator(operator.node.uid).union_list_state(_WATERMARK_STATE)
-            watermarks.update([] if kept is None else [kept])
-        prepared = self._dead_letters.prepare_commit(end_of_input=False)
-        if prepared:
-            committables[DEAD_LETTERS_UID] = prepared
-        label = f"{self.vertex.id}-{self.subtask}"
+        committables = self._prepare_commit()
+        uids = [node.uid for node in self.vertex.operators]
         try:
-            files = self._state.snapshot([node.uid for node in self.vertex.operators], barrier, label)
+            files = self._state.snapshot(uids, barrier, vertex=self.vertex.id, subtask=self.subtask)
         except OSError as error:
             self.report.declines.append(
                 Decline(
@@ -425,6 +414,21 @@ class VertexTask:
             )
         for writer in self._edges:
             writer.barrier(barrier)
+
+    def _prepare_commit(self) -> dict[OperatorUid, tuple[bytes, ...]]:
+        """Return what sinks and dead letters are to commit with the checkpoint, and keep the watermark of each operator."""
+        committables = {}
+        for operator in self.operators:
+            prepared = operator.prepare_commit()
+            if prepared:
+                committables[operator.node.uid] = prepared
+            kept = operator.watermark_to_keep()
+            watermarks = self._state.operator(operator.node.uid).union_list_state(_WATERMARK_STATE)
+            watermarks.update([] if kept is None else [kept])
+        prepared = self._dead_letters.prepare_commit(end_of_input=False)
+        if prepared:
+            committables[DEAD_LETTERS_UID] = prepared
+        return committables
 
     # -- results -------------------------------------------------------------------------------------------------------------
 

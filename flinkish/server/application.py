@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING
 from flinkish.common import notices
 from flinkish.common.clock import SystemClock
 from flinkish.common.configuration import Configuration
-from flinkish.engine.jobs import RUNNING_JOBS
-from flinkish.server.settings import ServerSettings, server_settings
+from flinkish.engine.job_list import RUNNING_JOBS
+from flinkish.server.server_settings import ServerSettings, server_settings
 
 if TYPE_CHECKING:
     from flinkish.server.endpoint import Endpoint
-    from flinkish.server.jobs import ServedJobs
     from flinkish.server.operations import Operations
+    from flinkish.server.served_jobs import ServedJobs
     from flinkish.server.state import ServerState
 
 _log = logging.getLogger("flinkish.server")
@@ -56,9 +56,9 @@ def ensure_server(configuration: Configuration, settings: ServerSettings | None 
             return _state
         # Imported late: jobs without a server do not need these modules.
         from flinkish.server.endpoint import Endpoint
-        from flinkish.server.jobs import ServedJobs
         from flinkish.server.operations import Operations
         from flinkish.server.rest.app import make_app
+        from flinkish.server.served_jobs import ServedJobs
         from flinkish.server.state import ServerState
 
         clock = SystemClock()

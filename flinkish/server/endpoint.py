@@ -13,7 +13,7 @@ from starlette.types import ASGIApp
 
 from flinkish.common.errors import ConfigurationError, EngineError
 from flinkish.server.protocol import Limits, protocol_class
-from flinkish.server.settings import ServerSettings, is_loopback
+from flinkish.server.server_settings import ServerSettings, is_loopback
 
 _log = logging.getLogger("flinkish.server")
 

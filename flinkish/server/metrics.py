@@ -5,14 +5,13 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from flinkish.common.job_status import JobStatus
 from flinkish.common.limits import LONG_MAX, LONG_MIN
 from flinkish.graph.job_graph import JobVertex
-from flinkish.graph.stream_graph import NodeId, StreamNode
+from flinkish.graph.stream_graph import NodeId
 from flinkish.jobmaster.job_metrics import SubtaskFigures
 from flinkish.metrics.registry import Labelled
 from flinkish.metrics.samples import Histogram
@@ -23,7 +22,7 @@ from flinkish.program.operators import (
     SourceConfig,
     TimestampsAndWatermarksConfig,
 )
-from flinkish.server.views.job_view import JobView
+from flinkish.server.views.job_view import JobView, operator_id
 
 #: Milliseconds per second above which a task counts as back-pressured, as on Flink's page.
 _BACK_PRESSURED = 500.0
@@ -100,7 +99,8 @@ def operator_metrics(view: JobView, vertex: JobVertex, index: int) -> dict[NodeI
                 metrics["currentInputWatermark"] = watermark
             if isinstance(node.operator, (SourceConfig, TimestampsAndWatermarksConfig)) and LONG_MIN < watermark < LONG_MAX:
                 metrics["watermarkLag"] = view.now - watermark
-    _add_user_metrics(view, vertex, now.user, found)
+    for name, owner, inside in _owned(view, vertex, now.user):
+        found[owner][inside] = now.user[name]
     return found
 
 
@@ -112,12 +112,6 @@ def labels_of_operators(view: JobView, vertex: JobVertex, index: int) -> dict[No
         logical, labels = labelled[name]
         found[node][inside] = (logical[len(name) - len(inside) :], labels)
     return found
-
-
-def _add_user_metrics(view: JobView, vertex: JobVertex, user: Mapping[str, Any], found: dict[NodeId, dict[str, Any]]) -> None:
-    """Add the metrics of user functions and connectors to those of their operators."""
-    for name, node, inside in _owned(view, vertex, user):
-        found[node][inside] = user[name]
 
 
 def _owned(view: JobView, vertex: JobVertex, names: Iterable[str]) -> Iterator[tuple[str, NodeId, str]]:
@@ -225,11 +219,6 @@ def latency_metrics(view: JobView) -> dict[str, Any]:
         }
         found.update({f"{name}_{part}": number for part, number in parts.items()})
     return found
-
-
-def operator_id(node: StreamNode) -> str:
-    """Return the id of an operator: 32 hexadecimal digits, a hash of its uid. The id of a task is that of its first operator."""
-    return hashlib.blake2b(node.uid.encode(), digest_size=16).hexdigest()
 
 
 def expand(metrics: Mapping[str, Any]) -> dict[str, Any]:

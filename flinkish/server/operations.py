@@ -1,6 +1,6 @@
 """Long operations, such as savepoints: a request starts one, and later requests ask for its result by the trigger id.
 
-A client may choose the trigger id, so that a repeated request starts nothing. As in Flink, it is that of one job: the same id may
+A client may choose the trigger id, so that a repeated request starts nothing. As in Flink, it belongs to one job: the same id may
 belong to operations of other jobs.
 """
 

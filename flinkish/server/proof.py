@@ -1,4 +1,4 @@
-"""Proof that what listens on a port is who it was: asked for before a token is sent there.
+"""A server proves who it is before a client sends it a token: the port may belong to another process by now.
 
 When a Dispatcher or a driver has died, any process of the machine may listen on its port. The one who asks sends random text;
 the answer is its HMAC with a secret that only the two know, on the same connection on which the token then follows. The port is

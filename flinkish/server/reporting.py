@@ -15,7 +15,6 @@ import socket
 import threading
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from flinkish.common import notices
@@ -23,16 +22,16 @@ from flinkish.common.clock import Clock, SystemClock
 from flinkish.common.configuration import Configuration
 from flinkish.common.errors import ConfigurationError, FlinkishError, JobNotFoundError
 from flinkish.engine.job_client import EmbeddedJobClient
-from flinkish.engine.jobs import RUNNING_JOBS
+from flinkish.engine.job_list import RUNNING_JOBS
 from flinkish.jobmaster.job_master import JobMaster
 from flinkish.metrics.reporters.base import Reporter
 from flinkish.metrics.reporters.history import HistoryReporter
 from flinkish.metrics.reporters.log import LogReporter
 from flinkish.metrics.reporters.prometheus import CONTENT_TYPE, PrometheusText
-from flinkish.metrics.reporters.settings import ReporterKind, ReporterSettings, reporter_settings
+from flinkish.metrics.reporters.reporter_settings import ReporterKind, ReporterSettings, reporter_settings
 from flinkish.metrics.samples import Sample
 from flinkish.server.samples import all_samples, job_samples
-from flinkish.server.settings import server_settings
+from flinkish.server.server_settings import server_settings
 from flinkish.server.views.job_view import look_at
 
 if TYPE_CHECKING:
@@ -120,9 +119,7 @@ class Reporters:
         if settings.kind is ReporterKind.PROMETHEUS:
             self._serve(settings, configuration)
             return
-        schedule = _Schedule(self, settings, self._make(settings), self._clock)
-        schedule.start()
-        self._closers.append(schedule)
+        self._closers.append(_Schedule(self, settings, self._make(settings), self._clock))
 
     def _make(self, settings: ReporterSettings) -> Reporter:
         match settings.kind:
@@ -183,16 +180,15 @@ class _PrometheusPage:
         await response(scope, receive, send)
 
 
-@dataclass
 class _Schedule:
     """Reports at an interval, in a thread of its own."""
 
-    reporters: Reporters
-    settings: ReporterSettings
-    reporter: Reporter
-    clock: Clock
-
-    def __post_init__(self) -> None:
+    def __init__(self, reporters: Reporters, settings: ReporterSettings, reporter: Reporter, clock: Clock) -> None:
+        """Start to report."""
+        self._reporters = reporters
+        self._settings = settings
+        self._reporter = reporter
+        self._clock = clock
         self._wake = threading.Event()
         self._closed = False
         #: Held during a look and its report, so that no earlier look follows the last one.
@@ -200,14 +196,12 @@ class _Schedule:
         #: Jobs to report for the last time in the thread.
         self._last: deque[Sequence[Sample]] = deque()
         self._failing = False
-        self._thread = threading.Thread(target=self._run, name=f"flinkish-metrics-{self.settings.name}", daemon=True)
-
-    def start(self) -> None:
+        self._thread = threading.Thread(target=self._run, name=f"flinkish-metrics-{settings.name}", daemon=True)
         self._thread.start()
 
     def report_last(self, samples: Sequence[Sample]) -> None:
         """Report a job that has ended: at once, or soon if that may take long, so that the job's end does not wait for it."""
-        if self.settings.kind is ReporterKind.OPEN_TELEMETRY:
+        if self._settings.kind is ReporterKind.OPEN_TELEMETRY:
             self._last.append(samples)
             self._wake.set()
         else:
@@ -218,20 +212,20 @@ class _Schedule:
         self._wake.set()
         self._thread.join(10)
         self._report_ended()
-        self._report(self.reporters.samples)
-        self.reporter.close()
+        self._report(self._reporters.samples)
+        self._reporter.close()
 
     def _run(self) -> None:
-        due = self.clock.monotonic() + self.settings.own["interval"]
+        due = self._clock.monotonic() + self._settings.own["interval"]
         while True:
-            self._wake.wait(max(0, due - self.clock.monotonic()) / 1000)
+            self._wake.wait(max(0, due - self._clock.monotonic()) / 1000)
             self._wake.clear()
             if self._closed:
                 return
             self._report_ended()
-            if self.clock.monotonic() >= due:
-                due = self.clock.monotonic() + self.settings.own["interval"]
-                self._report(self.reporters.samples)
+            if self._clock.monotonic() >= due:
+                due = self._clock.monotonic() + self._settings.own["interval"]
+                self._report(self._reporters.samples)
 
     def _report_ended(self) -> None:
         while self._last:
@@ -240,16 +234,13 @@ class _Schedule:
 
     def _report(self, look: Callable[[], Sequence[Sample]]) -> None:
         with self._lock:
-            self._try(look)
-
-    def _try(self, look: Callable[[], Sequence[Sample]]) -> None:
-        try:
-            self.reporter.report(look())
-        except Exception as error:
-            # Only one warning until it works again: a collector may be unreachable for hours.
-            if not self._failing:
-                text = str(error) if isinstance(error, FlinkishError) else f"{type(error).__name__}: {error}"
-                _log.warning("The reporter %r failed; it is tried again at its interval: %s", self.settings.name, text)
-            self._failing = True
-        else:
-            self._failing = False
+            try:
+                self._reporter.report(look())
+            except Exception as error:
+                # Only one warning until it works again: a collector may be unreachable for hours.
+                if not self._failing:
+                    text = str(error) if isinstance(error, FlinkishError) else f"{type(error).__name__}: {error}"
+                    _log.warning("The reporter %r failed; it is tried again at its interval: %s", self._settings.name, text)
+                self._failing = True
+            else:
+                self._failing = False

@@ -10,7 +10,7 @@ from flinkish.jobmaster.execution_graph import Execution
 from flinkish.metrics.catalog import Scope
 from flinkish.metrics.samples import Sample
 from flinkish.server import metrics
-from flinkish.server.views.job_view import UNASSIGNED, JobView, rest_id
+from flinkish.server.views.job_view import UNASSIGNED, JobView, operator_id, rest_id
 
 
 def all_samples(views: Iterable[JobView], host: str) -> list[Sample]:
@@ -50,7 +50,7 @@ def _of_subtask(view: JobView, vertex: JobVertex, execution: Execution, job: Map
     found = metrics.operator_metrics(view, vertex, index)
     labelled = metrics.labels_of_operators(view, vertex, index)
     for node in vertex.operators:
-        operator = {**task, "operator_id": metrics.operator_id(node), "operator_name": node.name}
+        operator = {**task, "operator_id": operator_id(node), "operator_name": node.name}
         special = labelled[node.id]
         plain = {name: value for name, value in found[node.id].items() if name not in special}
         yield from _samples(Scope.OPERATOR, metrics.expand(plain), operator)

@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 from pathlib import PurePath
 
 from flinkish.common.clock import Clock
-from flinkish.server.jobs import ServedJobs
 from flinkish.server.logs import Logs
 from flinkish.server.operations import Operations
 from flinkish.server.process_figures import ProcessFigures
-from flinkish.server.settings import ServerSettings
+from flinkish.server.served_jobs import ServedJobs
+from flinkish.server.server_settings import ServerSettings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

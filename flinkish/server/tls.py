@@ -90,12 +90,10 @@ def client_context(configuration: Configuration) -> ssl.SSLContext | None:
     """
     if not configuration.get(options.REST_SSL_ENABLED):
         return None
-    context = ssl.create_default_context()
-    context.minimum_version = _VERSIONS[configuration.get(options.SSL_PROTOCOL)]
     truststore = configuration.get(options.REST_SSL_TRUSTSTORE)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT) if truststore else ssl.create_default_context()
+    context.minimum_version = _VERSIONS[configuration.get(options.SSL_PROTOCOL)]
     if truststore:
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-        context.minimum_version = _VERSIONS[configuration.get(options.SSL_PROTOCOL)]
         trust(context, truststore)
     if configuration.get(options.REST_SSL_AUTHENTICATION_ENABLED):
         own = server_tls(configuration)

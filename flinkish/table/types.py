@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from flinkish.common.absent import AbsentMember, names_of
 from flinkish.common.absent_names import COLUMN_TYPE, TABLE_API
+from flinkish.common.arguments import int_of, text_of
 from flinkish.common.errors import InvalidArgumentError, UnsupportedError
 from flinkish.common.typeinfo import DecimalTypeInfo, RowTypeInfo, TypeInformation, Types
 
@@ -229,8 +230,7 @@ class DataTypes:
     @staticmethod
     def FIELD(name: str, data_type: DataType, description: str | None = None) -> RowField:
         """Describe a field of a row."""
-        if not isinstance(name, str):
-            raise InvalidArgumentError(f"the name of a FIELD must be a str; got {name!r}")
+        text_of("the name of a FIELD", name, empty=True)
         return RowField(name, _data_type(data_type, f"the type of field {name!r}"), description)
 
 
@@ -270,8 +270,7 @@ def _checked(data_type: DataType, nullable: bool) -> DataType:
 
 
 def _of_length(name: str, length: int, type_info: TypeInformation, nullable: bool) -> DataType:
-    if not isinstance(length, int) or isinstance(length, bool) or length < 1:
-        raise InvalidArgumentError(f"the length of {name} must be an int of at least 1; got {length!r}")
+    int_of(f"the length of {name}", length, minimum=1)
     return _checked(DataType(f"{name}({length})", type_info), nullable)
 
 

@@ -8,6 +8,7 @@ from typing import Any
 from flinkish.common.typeinfo import TypeInformation
 from flinkish.datastream.data_stream import DataStream
 from flinkish.datastream.output_tag import OutputTag
+from flinkish.testing.piece import Input
 from flinkish.testing.piece_harness import PieceHarness
 from flinkish.testing.records import StreamRecord
 from flinkish.testing.snapshots import HarnessSnapshot
@@ -74,8 +75,7 @@ class OneInputHarness(PieceHarness):
 
     def process_element(self, value: Any, timestamp: int | None = None) -> None:
         """Push a record; event time in milliseconds."""
-        self._inputs[0].record(value, timestamp)
-        self._pushed()
+        self._push(lambda given: given.record(value, timestamp), 0)
 
     def process_elements(self, values: Iterable[Any], timestamp: int | None = None) -> None:
         """Push records in one epoch, all with the same event time; a StreamRecord has one of its own."""
@@ -86,18 +86,15 @@ class OneInputHarness(PieceHarness):
 
     def process_watermark(self, timestamp: int) -> None:
         """Push a watermark; milliseconds."""
-        self._inputs[0].watermark(timestamp)
-        self._pushed()
+        self._push(lambda given: given.watermark(timestamp), 0)
 
     def process_status(self, *, idle: bool) -> None:
         """Mark the input as idle, or as active again."""
-        self._inputs[0].status(idle)
-        self._pushed()
+        self._push(lambda given: given.status(idle), 0)
 
     def end_input(self) -> None:
         """End the input, after the final watermark."""
-        self._inputs[0].end()
-        self._pushed()
+        self._push(Input.end, 0)
 
 
 class TwoInputHarness(PieceHarness):
@@ -151,55 +148,40 @@ class TwoInputHarness(PieceHarness):
 
     def process_element1(self, value: Any, timestamp: int | None = None) -> None:
         """Push a record into the first input; event time in milliseconds."""
-        self._push_record(0, value, timestamp)
+        self._push(lambda given: given.record(value, timestamp), 0)
 
     def process_element2(self, value: Any, timestamp: int | None = None) -> None:
         """Push a record into the second input; event time in milliseconds."""
-        self._push_record(1, value, timestamp)
-
-    def _push_record(self, index: int, value: Any, timestamp: int | None) -> None:
-        self._inputs[index].record(value, timestamp)
-        self._pushed()
+        self._push(lambda given: given.record(value, timestamp), 1)
 
     def process_watermark1(self, timestamp: int) -> None:
         """Push a watermark into the first input; milliseconds. The operator sees the lower one of both inputs."""
-        self._push_watermark(timestamp, 0)
+        self._push(lambda given: given.watermark(timestamp), 0)
 
     def process_watermark2(self, timestamp: int) -> None:
         """Push a watermark into the second input; milliseconds. The operator sees the lower one of both inputs."""
-        self._push_watermark(timestamp, 1)
+        self._push(lambda given: given.watermark(timestamp), 1)
 
     def process_both_watermarks(self, timestamp: int) -> None:
         """Push the same watermark into both inputs; milliseconds."""
-        self._push_watermark(timestamp, 0, 1)
-
-    def _push_watermark(self, timestamp: int, *indexes: int) -> None:
-        for index in indexes:
-            self._inputs[index].watermark(timestamp)
-        self._pushed()
+        self._push(lambda given: given.watermark(timestamp), 0, 1)
 
     def process_status1(self, *, idle: bool) -> None:
         """Mark the first input as idle, or as active again."""
-        self._inputs[0].status(idle)
-        self._pushed()
+        self._push(lambda given: given.status(idle), 0)
 
     def process_status2(self, *, idle: bool) -> None:
         """Mark the second input as idle, or as active again."""
-        self._inputs[1].status(idle)
-        self._pushed()
+        self._push(lambda given: given.status(idle), 1)
 
     def end_input1(self) -> None:
         """End the first input, after the final watermark."""
-        self._inputs[0].end()
-        self._pushed()
+        self._push(Input.end, 0)
 
     def end_input2(self) -> None:
         """End the second input, after the final watermark."""
-        self._inputs[1].end()
-        self._pushed()
+        self._push(Input.end, 1)
 
     def end_inputs(self) -> None:
         """End both inputs in one epoch."""
-        for given in self._inputs:
-            given.end()
-        self._pushed()
+        self._push(Input.end, 0, 1)

@@ -27,8 +27,9 @@ from flinkish.datastream.data_stream import DataStream
 from flinkish.datastream.output_tag import OutputTag
 from flinkish.engine.slots.in_process import run_levels
 from flinkish.graph.job_graph import EdgeId
-from flinkish.runtime.channels import decode, edge_writer
 from flinkish.runtime.elements import CheckpointBarrier, Records
+from flinkish.runtime.frames import decode
+from flinkish.runtime.partitioners import edge_writer
 from flinkish.runtime.protocol import Barrier, EpochCommand, EpochReport, Frame, TaskFailure, TaskProgram
 from flinkish.runtime.slot import SlotTask
 from flinkish.testing import steps
@@ -179,6 +180,12 @@ class PieceHarness:
         finally:
             self._grouping = False
         self._run()
+
+    def _push(self, push: Callable[[Input], None], *indexes: int) -> None:
+        """Push something into some of the inputs, in one epoch."""
+        for index in indexes:
+            push(self._inputs[index])
+        self._pushed()
 
     def _pushed(self) -> None:
         if not self._grouping:

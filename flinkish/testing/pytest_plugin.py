@@ -46,7 +46,7 @@ def pytest_configure(config: pytest.Config) -> None:
 def flinkish_spark() -> Iterator[SparkSession]:
     """The Spark session of a test run; it is created as for a job, and held until the end."""
     from flinkish.engine.spark.session import hold_session, release_session
-    from flinkish.engine.spark.settings import SparkSettings
+    from flinkish.engine.spark.spark_settings import SparkSettings
 
     held = hold_session(SparkSettings.of(None))
     yield held.session

@@ -1,4 +1,4 @@
-"""Compares the output of sinks by chispa, whose errors show which cells of which rows differ.
+"""Compares the output of sinks by chispa; its errors show the cells that differ.
 
     assert_delta_table_equal(path, [("JFK", 2013, 1.5), ("EWR", 2014, None)], "origin string, year int, delay double")
     assert_files_equal(folder, [("to be",), ("or not",)], format="text")

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from flinkish.common.clock import SystemClock
 from flinkish.engine.launcher import JOB_THREAD
-from flinkish.jobmaster.source_coordinator import worker_thread
+from flinkish.jobmaster.enumerator_coordinator import worker_thread
 
 #: Number of rounds if sources work in threads, because the job may have to respond to the results of a thread.
 _ROUNDS = 3

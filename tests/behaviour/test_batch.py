@@ -29,7 +29,7 @@ from flinkish.datastream.window import (
 )
 from tests.conftest import MakeEnvironment
 from tests.kit.functions import Second
-from tests.kit.results import collect
+from tests.kit.results import collect, collect_each
 
 PAIR = Types.TUPLE([Types.STRING(), Types.LONG()])
 RECORDS = [("b", 5), ("a", 3), ("c", 1), ("a", 1), ("b", 2), ("a", 2)]
@@ -119,11 +119,14 @@ def test_reduce_and_the_aggregations_emit_one_value_for_each_key(batch: StreamEx
     def keyed() -> Any:
         return timed(batch).key_by(lambda value: value[0], Types.STRING())
 
-    assert sorted(collect(keyed().sum(1))) == [("a", 6), ("b", 7), ("c", 1)]
-    assert sorted(collect(keyed().min(1))) == [("a", 1), ("b", 2), ("c", 1)]
-    assert sorted(collect(keyed().max_by(1))) == [("a", 3), ("b", 5), ("c", 1)]
     joined = keyed().reduce(lambda one, two: (one[0], one[1] * 10 + two[1]))
-    assert sorted(collect(joined)) == [("a", 123), ("b", 25), ("c", 1)]
+    found = collect_each(sum=keyed().sum(1), min=keyed().min(1), max_by=keyed().max_by(1), joined=joined)
+    assert {name: sorted(values) for name, values in found.items()} == {
+        "sum": [("a", 6), ("b", 7), ("c", 1)],
+        "min": [("a", 1), ("b", 2), ("c", 1)],
+        "max_by": [("a", 3), ("b", 5), ("c", 1)],
+        "joined": [("a", 123), ("b", 25), ("c", 1)],
+    }
 
 
 def test_each_of_several_keyed_operators_sorts_its_input(batch: StreamExecutionEnvironment) -> None:

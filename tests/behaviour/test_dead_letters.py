@@ -1,4 +1,4 @@
-"""Dead letters on both engines, across a failure; all else about them is in tests/unit/engine/test_dead_letters.py."""
+"""Dead letters on both engines, across a failure; all else about them is in tests/integration/engine/test_dead_letters.py."""
 
 from __future__ import annotations
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import traceback
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +33,40 @@ def test_the_error_of_a_failed_job_holds_the_users_message_and_traceback(env: St
     assert "Record: 41" in text
     assert "flinkish/runtime" not in text
     assert f"Operator made in {__file__} line " in text
+
+
+@pytest.mark.parametrize("full", [False, True])
+def test_the_traceback_of_user_code_is_shown_once(make_env: MakeEnvironment, full: bool) -> None:
+    def explode(value: int) -> int:
+        try:
+            return value // 0
+        except ZeroDivisionError as error:
+            raise ValueError(f"cannot digest {value}") from error
+
+    env = make_env(settings={"execution.full-traceback": full})
+    env.from_collection([41]).map(explode).print()
+    with pytest.raises(JobExecutionError) as failed:
+        env.execute()
+    assert isinstance(failed.value.__cause__, ValueError)
+    shown = "".join(traceback.format_exception(failed.value))
+    assert shown.count("return value // 0") == 1
+    assert shown.count("in explode") == 2  # of both errors
+
+
+@pytest.mark.parametrize("engine", ["local"])
+def test_a_debugger_in_a_shell_finds_the_frames_of_user_code(
+    env: StreamExecutionEnvironment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def explode(value: int) -> int:
+        return value // 0
+
+    monkeypatch.setattr(sys, "ps1", ">>> ", raising=False)
+    env.from_collection([41]).map(explode).print()
+    with pytest.raises(JobExecutionError) as failed:
+        env.execute()
+    assert failed.value.__cause__ is not None
+    frames = traceback.extract_tb(failed.value.__cause__.__traceback__)
+    assert frames[-1].name == "explode"
 
 
 @pytest.mark.parametrize("engine", ["local"])

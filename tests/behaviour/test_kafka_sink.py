@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
@@ -11,8 +12,8 @@ import pytest
 from deltalake import DeltaTable
 
 from flinkish.common import Configuration, Row, Types, WatermarkStrategy
-from flinkish.common.clock import SystemClock
-from flinkish.common.errors import ForeignCheckpointError, JobExecutionError, SinkError, TargetRefusedError
+from flinkish.common.clock import Clock, ManualClock, SystemClock
+from flinkish.common.errors import ForeignCheckpointError, JobExecutionError, SinkChangedError, SinkError, TargetRefusedError
 from flinkish.common.ids import random_id
 from flinkish.common.serialization import SimpleStringSchema
 from flinkish.common.watermark_strategy import TimestampAssigner
@@ -28,12 +29,13 @@ from flinkish.datastream.connectors.kafka import (
 )
 from flinkish.datastream.connectors.kafka.client import GroupReader, is_passing
 from flinkish.datastream.connectors.kafka.committer import KafkaCommitter
-from flinkish.datastream.connectors.kafka.limits import batch_bytes
-from flinkish.datastream.connectors.kafka.sink_settings import KafkaCommittable, Message, digest_of
+from flinkish.datastream.connectors.kafka.limits import TopicLimits, batch_bytes
+from flinkish.datastream.connectors.kafka.sink_settings import KafkaCommittable, KafkaSinkSettings, Message, digest_of
 from flinkish.datastream.connectors.kafka.staging import Staging
 from flinkish.program.refused_records import RefusedRecord, RefusedRecords
 from tests.conftest import MakeEnvironment
 from tests.kit.kafka_broker import Broker
+from tests.kit.waiting import wait_until
 from tests.unit.docs.pages import PAGES_FOLDER, blocks
 
 LOCAL = pytest.mark.parametrize("engine", ["local"])
@@ -177,14 +179,23 @@ def test_messages_that_kafka_refuses_fail_the_job_in_the_task(kafka: Broker, mak
 
 @LOCAL
 @pytest.mark.parametrize("guarantee", [DeliveryGuarantee.AT_LEAST_ONCE, DeliveryGuarantee.EXACTLY_ONCE])
+@pytest.mark.parametrize("selected", [False, True])
 def test_a_topic_with_a_small_limit_takes_many_messages_and_the_large_one_is_a_dead_letter(
-    kafka: Broker, make_env: MakeEnvironment, tmp_path: Path, guarantee: DeliveryGuarantee
+    kafka: Broker,
+    make_env: MakeEnvironment,
+    tmp_path: Path,
+    guarantee: DeliveryGuarantee,
+    selected: bool,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     topic = kafka.create_topic(1, max_message_bytes="2000")
     env = make_env(1, {"pipeline.dead-letters.dir": tmp_path / "dead"})
     values = [str(number) * 100 for number in range(101)]
+    schema = serializer().set_topic_selector(lambda value: topic) if selected else serializer(topic)
+    # The brokers refuse nothing, as the batches are small enough.
+    monkeypatch.delattr(KafkaCommitter, "_write_without_refused")
     env.from_collection([*values[:50], "a" * 3000, *values[50:]], Types.STRING()).sink_to(
-        sink_to(kafka, serializer(topic), guarantee).build()
+        sink_to(kafka, schema, guarantee).build()
     )
     env.execute()
     assert kafka.values(topic) == values
@@ -193,10 +204,47 @@ def test_a_topic_with_a_small_limit_takes_many_messages_and_the_large_one_is_a_d
 
 
 @LOCAL
-def test_a_message_without_a_key_for_a_compacted_topic_is_refused_in_the_task(kafka: Broker, make_env: MakeEnvironment) -> None:
-    topic = kafka.create_topic(1, cleanup_policy="compact")
+@pytest.mark.parametrize("guarantee", [DeliveryGuarantee.AT_LEAST_ONCE, DeliveryGuarantee.NONE])
+@pytest.mark.parametrize("dead_letters", [False, True])
+def test_messages_that_only_the_brokers_can_refuse_are_dead_letters_of_a_sink_that_writes_directly(
+    kafka: Broker,
+    make_env: MakeEnvironment,
+    tmp_path: Path,
+    dead_letters: bool,
+    guarantee: DeliveryGuarantee,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    topic = kafka.create_topic(1, max_message_bytes="2000")
+    monkeypatch.setattr("flinkish.datastream.connectors.kafka.writers.ask", lambda settings, topic: TopicLimits(2000))
+    monkeypatch.setattr("flinkish.datastream.connectors.kafka.writers._MOST_SENT", 40)
+    env = make_env(1, {"pipeline.dead-letters.dir": tmp_path / "dead"} if dead_letters else {})
+    values = [str(number) for number in range(101)]
+    env.from_collection([*values[:30], "x" * 3000, *values[30:60], *["y" * 3000] * 6, *values[60:]], Types.STRING()).sink_to(
+        sink_to(kafka, serializer(topic), guarantee).build()
+    )
+    if not dead_letters:
+        refused = r"(?s)messages were not written, one for topic .*MSG_SIZE_TOO_LARGE.*pipeline\.dead-letters\.dir"
+        with pytest.raises(JobExecutionError, match=refused):
+            env.execute()
+        return
+    env.execute()
+    written = kafka.values(topic)
+    assert list(dict.fromkeys(reversed(written)))[::-1] == values  # the last of each, in their order
+    letters = DeltaTable(tmp_path / "dead").to_pyarrow_table().to_pylist()
+    assert sorted(letter["json"][1] for letter in letters) == sorted("xyyyyyy")
+    assert {letter["kind"] for letter in letters} == {"refused"}
+    assert "MSG_SIZE_TOO_LARGE" in letters[0]["reason"]
+
+
+@LOCAL
+@pytest.mark.parametrize("selected", [False, True])
+def test_a_message_without_a_key_for_a_compacted_topic_is_refused_in_the_task(
+    kafka: Broker, make_env: MakeEnvironment, selected: bool
+) -> None:
+    topics = [kafka.create_topic(1), kafka.create_topic(1, cleanup_policy="compact")]
+    schema = serializer().set_topic_selector(lambda value: topics[int(value)]) if selected else serializer(topics[1])
     env = make_env(1)
-    env.from_collection(["a"], Types.STRING()).sink_to(sink_to(kafka, serializer(topic), DeliveryGuarantee.EXACTLY_ONCE).build())
+    env.from_collection(["0", "1"], Types.STRING()).sink_to(sink_to(kafka, schema, DeliveryGuarantee.EXACTLY_ONCE).build())
     with pytest.raises(JobExecutionError, match="has no key, but the topic is compacted"):
         env.execute()
 
@@ -243,17 +291,34 @@ class Commits:
         self.folder = folder
         self.topic = topic
         self.lineage = random_id()
-        self.sink = sink_to(broker, serializer(topic), DeliveryGuarantee.EXACTLY_ONCE).build()
+        self.prefix = f"p-{random_id()}"
+        self.clock: Clock = SystemClock()
         self.root = folder / "job"
+        self.servers = broker.address
+
+    @property
+    def settings(self) -> KafkaSinkSettings:
+        sink = sink_to(self.broker, serializer(self.topic), DeliveryGuarantee.EXACTLY_ONCE, self.prefix)
+        return sink.set_bootstrap_servers(self.servers).build()._settings
+
+    @property
+    def application(self) -> str:
+        return self.settings.application(self.lineage, UID)
 
     def committer(self) -> KafkaCommitter:
-        return KafkaCommitter(self.sink._settings, Configuration(), SystemClock())
+        configuration = Configuration.from_dict({"execution.checkpointing.dir": str(self.folder)})
+        return KafkaCommitter(self.settings, configuration, self.clock)
 
-    def restored(self, checkpoint_id: int, lineage: str | None = None) -> KafkaCommitter:
+    def restored(self, checkpoint_id: int, lineage: str | None = None, state: bytes | None = None) -> KafkaCommitter:
         committer = self.committer()
         committer.restore(
             RestoredCheckpoint(
-                checkpoint_id=checkpoint_id, lineage=lineage or self.lineage, job_lineage=self.lineage, sink_uid=UID
+                checkpoint_id=checkpoint_id,
+                lineage=lineage or self.lineage,
+                job_lineage=self.lineage,
+                job_id="job",
+                sink_uid=UID,
+                state=state,
             )
         )
         return committer
@@ -264,8 +329,10 @@ class Commits:
         files = ()
         if staged:
             files = (Staging(self.root, digest_of(self.lineage, UID)).write([chunk], random_id, 0),)
-        prepared = int(time.time() * 1000) - age
-        committable = KafkaCommittable(root=str(self.root), files=files, chunks=() if staged else (chunk,), prepared=prepared)
+        prepared = self.clock.wall_time() - age
+        committable = KafkaCommittable(
+            root=str(self.root), files=files, chunks=() if staged else (chunk,), prepared=prepared, batch_bytes=None
+        )
         return [CommitRequest(committable=committable, job_id="job", lineage=self.lineage, sink_uid=UID, subtask_index=0)]
 
     def staged_files(self) -> list[Path]:
@@ -353,10 +420,12 @@ def test_a_transaction_that_was_left_open_is_aborted_and_written_again(kafka: Br
     with pytest.raises(Died):
         dying.commit(2, second)
     orphan = Staging(commits.root, digest_of(commits.lineage, UID)).write([encode([])], random_id, 0)
-    commits.restored(2).commit(2, second)
+    next_attempt = commits.restored(2)
+    next_attempt.commit(2, second)
     assert kafka.values(commits.topic) == ["a", "b"]
     assert kafka.values(commits.topic, committed=False) == ["a", "b", "b"]
-    assert orphan.path
+    assert commits.staged_files() == [commits.root / orphan.path]
+    next_attempt.commit(3, commits.requests("c"))
     assert commits.staged_files() == []
 
 
@@ -376,7 +445,7 @@ def test_a_commit_is_known_although_the_brokers_did_not_list_its_topic(
     committer.commit(1, first)
     committer.commit(2, second)
     # The process ended before the note with the checkpoints.
-    for note in commits.root.rglob("committed"):
+    for note in commits.root.rglob("committed-*"):
         note.unlink()
     committed = GroupReader.committed
 
@@ -392,7 +461,7 @@ def test_a_commit_is_known_although_the_brokers_did_not_list_its_topic(
 
 def test_a_copy_of_a_job_that_writes_other_messages_under_the_same_id_is_refused(commits: Commits) -> None:
     commits.committer().commit(1, commits.requests("a"))
-    with pytest.raises(SinkError, match="another job has written other messages under the same id"):
+    with pytest.raises(ForeignCheckpointError, match="another job has written other messages under the same id"):
         commits.committer().commit(1, commits.requests("b"))
 
 
@@ -414,10 +483,31 @@ def test_a_savepoint_that_is_started_from_twice_is_committed_once(kafka: Broker,
     assert kafka.values(commits.topic) == ["a", "b"]
 
 
+def test_staged_files_of_earlier_attempts_stay_until_kafka_is_ahead_of_a_savepoint_that_names_them(
+    kafka: Broker, commits: Commits
+) -> None:
+    savepoint = commits.requests("of the savepoint", staged=True)
+    again = commits.restored(1)
+    again.commit(1, commits.requests("a", staged=True))
+    again = commits.restored(1)
+    again.commit(1, [])
+    again.commit(2, [])
+    own, servers = commits.lineage, commits.servers
+    for prefix in ("p", "q"):  # each writes to brokers of its own, as far as it can tell
+        other = Commits(kafka, commits.folder, commits.topic)
+        other.servers, other.prefix = f"{servers},{commits.servers}", f"{prefix}-{random_id()}"
+        servers = other.servers
+        other.restored(2, own).commit(2, savepoint)
+        assert len(commits.staged_files()) == 1
+    again.commit(3, commits.requests("b"))
+    assert commits.staged_files() == []
+    assert kafka.values(commits.topic) == ["a", "of the savepoint", "of the savepoint", "b"]
+
+
 def forget(broker: Broker, commits: Commits) -> None:
     """Make the broker forget the committed offset, as it does after a week."""
     admin = broker.admin()
-    for future in admin.delete_consumer_groups([commits.sink._settings.application(commits.lineage, UID)]).values():
+    for future in admin.delete_consumer_groups([commits.application]).values():
         future.result(120)
 
 
@@ -427,11 +517,136 @@ def test_a_commit_that_the_brokers_forgot_is_known_from_the_folder_of_the_checkp
     forget(kafka, commits)
     commits.restored(1).commit(1, first)
     assert kafka.values(commits.topic) == ["a"]
-    for note in commits.root.rglob("committed"):
+    for note in commits.root.rglob("committed-*"):
         note.unlink()
-    with pytest.raises(SinkError, match="it is not known whether the messages of checkpoint 1 were written"):
+    with pytest.raises(ForeignCheckpointError, match="it is not known whether the messages of checkpoint 1 were written"):
         commits.restored(1).commit(1, first)
     assert kafka.values(commits.topic) == ["a"]
+
+
+def create_again(broker: Broker, commits: Commits) -> None:
+    """Delete the topic and create it again; the broker then removes the offsets that groups have committed for it."""
+    broker.delete_topic(commits.topic)
+    broker.create_topic(1, commits.topic)
+    reader = GroupReader(broker.client, commits.application, "a test")
+    wait_until("the offsets are removed", lambda: not reader.committed(10, [commits.topic]))
+    reader.client.close()
+
+
+def put_back(broker: Broker, commits: Commits, checkpoint_id: int) -> None:
+    """Let the broker know the commit of an earlier checkpoint only, as after the restore of a backup."""
+    from confluent_kafka import Consumer, TopicPartition
+
+    note = json.dumps({"checkpoint": checkpoint_id, "digest": ""})
+    consumer = Consumer({**broker.client, "group.id": commits.application})
+    consumer.commit(offsets=[TopicPartition(commits.topic, 0, 0, note)], asynchronous=False)
+    consumer.close()
+
+
+ALL_LOST = (
+    r"had committed checkpoint 1 to topic 't-.*, which knows of none of its commits: all messages that it wrote there are lost"
+)
+
+
+def test_a_topic_that_is_created_again_ends_the_job_at_its_next_commit_and_at_its_start(kafka: Broker, commits: Commits) -> None:
+    committer = commits.committer()
+    committer.commit(1, commits.requests("a"))
+    state = committer.snapshot_state()
+    create_again(kafka, commits)
+    with pytest.raises(SinkChangedError, match=ALL_LOST):
+        committer.commit(2, commits.requests("b"))
+    with pytest.raises(SinkChangedError, match=ALL_LOST):
+        commits.restored(2, state=state)
+    assert kafka.values(commits.topic) == []
+
+
+def test_brokers_that_lost_commits_are_named_with_what_is_lost(kafka: Broker, commits: Commits) -> None:
+    committer = commits.committer()
+    for number in (1, 2, 3):
+        committer.commit(number, commits.requests(str(number)))
+    put_back(kafka, commits, 1)
+    expected = (
+        r"had committed checkpoint 3 to .* knows of checkpoint 1: the messages of all later checkpoints, up to checkpoint 3,"
+    )
+    with pytest.raises(SinkChangedError, match=expected):
+        committer.commit(4, commits.requests("4"))
+    with pytest.raises(SinkChangedError, match=expected):
+        commits.restored(4, state=committer.snapshot_state())
+
+
+def test_a_commit_that_the_state_does_not_know_of_is_no_loss_but_may_be_lost_later(kafka: Broker, commits: Commits) -> None:
+    committer = commits.committer()
+    committer.commit(1, commits.requests("a"))
+    state, second = committer.snapshot_state(), commits.requests("b")
+    committer.commit(2, second)
+    again = commits.restored(2, state=state)
+    again.commit(2, second)
+    put_back(kafka, commits, 1)
+    with pytest.raises(SinkChangedError, match=r"had committed checkpoint 2 .* knows of checkpoint 1"):
+        again.commit(3, commits.requests("c"))
+    assert kafka.values(commits.topic) == ["a", "b"]
+
+
+def test_a_savepoint_of_another_job_tells_what_is_lost(kafka: Broker, commits: Commits) -> None:
+    former, committer = commits.lineage, commits.committer()
+    committer.commit(1, commits.requests("a"))
+    state = committer.snapshot_state()
+    create_again(kafka, commits)
+    commits.lineage = random_id()
+    with pytest.raises(SinkChangedError, match=ALL_LOST):
+        commits.restored(2, former, state)
+
+
+def test_a_deleted_group_is_a_loss_until_brokers_may_have_forgotten_it(kafka: Broker, commits: Commits) -> None:
+    commits.clock = clock = ManualClock(int(time.time() * 1000))
+    committer, first = commits.committer(), commits.requests("a")
+    committer.commit(1, first)
+    state, group = committer.snapshot_state(), commits.application
+    forget(kafka, commits)
+    clock.advance(6 * 86_400_000)  # the broker keeps offsets for seven days
+    with pytest.raises(SinkChangedError, match=f"(?s)If only the consumer group '{group}' was deleted, no message is lost"):
+        commits.restored(1, state=state)
+    prefix, commits.prefix = commits.prefix, f"p-{random_id()}"
+    commits.restored(1, state=state).commit(1, first)
+    commits.prefix = prefix
+    clock.advance(2 * 86_400_000)
+    commits.restored(1, state=state).commit(1, first)
+    assert kafka.values(commits.topic) == ["a"]
+
+
+def test_a_sink_with_another_topic_misses_nothing_on_the_old_one(kafka: Broker, commits: Commits) -> None:
+    committer = commits.committer()
+    committer.commit(1, commits.requests("a"))
+    kafka.delete_topic(commits.topic)
+    commits.topic = kafka.create_topic(1)
+    commits.restored(2, state=committer.snapshot_state()).commit(2, commits.requests("b"))
+    assert kafka.values(commits.topic) == ["b"]
+
+
+def test_an_idle_sink_renews_its_commit_but_not_on_a_topic_that_lost_it(kafka: Broker, commits: Commits) -> None:
+    commits.clock = clock = ManualClock(int(time.time() * 1000))
+    committer, first = commits.committer(), commits.requests("a")
+    committer.commit(1, first)
+    times: list[int] = []
+    restored = commits.restored(1, state=committer.snapshot_state())
+    send = restored._send_marker
+
+    def count(*marker: Any) -> None:
+        times.append(clock.wall_time())
+        send(*marker)
+
+    restored._send_marker = count  # type: ignore[method-assign]
+    restored.commit(1, first)
+    for number in range(2, 6):
+        clock.advance(1_800_000)
+        restored.commit(number, [])
+    assert len(times) == 2
+    create_again(kafka, commits)
+    clock.advance(3_600_000)
+    with pytest.raises(SinkChangedError, match=ALL_LOST):
+        restored.commit(6, [])
+    with pytest.raises(SinkChangedError, match=ALL_LOST):
+        restored.commit(7, commits.requests("b"))
 
 
 def test_a_missing_or_changed_file_of_messages_fails_the_commit(commits: Commits) -> None:
@@ -439,10 +654,10 @@ def test_a_missing_or_changed_file_of_messages_fails_the_commit(commits: Commits
     (file,) = commits.staged_files()
     content = file.read_bytes()
     file.write_bytes(content[:-1] + b"x")
-    with pytest.raises(SinkError, match="is not what was written"):
+    with pytest.raises(ForeignCheckpointError, match="is not what was written"):
         commits.committer().commit(1, requests)
     file.unlink()
-    with pytest.raises(SinkError, match="cannot be read, whose messages were not written to Kafka yet"):
+    with pytest.raises(ForeignCheckpointError, match="is gone, whose messages were not written to Kafka yet"):
         commits.committer().commit(1, requests)
 
 

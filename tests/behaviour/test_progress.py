@@ -12,7 +12,7 @@ from flinkish.datastream import RuntimeExecutionMode, StreamExecutionEnvironment
 from flinkish.datastream.connectors.base import Sink, SinkWriter, SinkWriterContext, WriteContext
 from flinkish.datastream.connectors.number_seq import NumberSequenceSource
 from flinkish.engine.job_client import EmbeddedJobClient
-from flinkish.jobmaster import telling
+from flinkish.jobmaster import user_messages
 from tests.kit.waiting import wait_until
 
 
@@ -51,7 +51,7 @@ def go(tmp_path: Path) -> Iterator[Path]:
 def test_progress_names_the_sink_that_a_long_epoch_is_in_and_not_the_source_before_it(
     env: StreamExecutionEnvironment, go: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(telling, "_LONG_EPOCH_MS", -1)
+    monkeypatch.setattr(user_messages, "_LONG_EPOCH_MS", -1)
     env.set_runtime_mode(RuntimeExecutionMode.STREAMING)
     numbers = env.set_parallelism(1).from_source(
         NumberSequenceSource(0, 3), WatermarkStrategy.for_monotonous_timestamps(), "numbers"

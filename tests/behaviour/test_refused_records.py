@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from deltalake import DeltaTable
 
 from flinkish.common import Row, Types
 from flinkish.common.errors import JobExecutionError, TargetRefusedError
+from flinkish.datastream.connectors import DeltaSink
 from flinkish.datastream.connectors.jdbc import JdbcConnectionOptions, JdbcExecutionOptions, JdbcSink
 from tests.conftest import MakeEnvironment
 
@@ -32,10 +34,10 @@ def ids(path: Path) -> list[int]:
         return [row[0] for row in connection.execute("SELECT id FROM t ORDER BY id")]
 
 
-def sink(path: Path) -> JdbcSink:
+def sink(path: Path, make: Callable[..., JdbcSink] = JdbcSink.exactly_once_sink) -> JdbcSink:
     connection = JdbcConnectionOptions.JdbcConnectionOptionsBuilder().with_url(f"jdbc:sqlite:{path}").build()
     execution = JdbcExecutionOptions.builder().with_batch_size(10).with_max_retries(0).build()
-    return JdbcSink.exactly_once_sink("INSERT INTO t VALUES (?, ?, ?)", TYPE, connection, execution)
+    return make("INSERT INTO t VALUES (?, ?, ?)", TYPE, connection, execution)
 
 
 def settings(tmp_path: Path, **more: Any) -> dict[str, Any]:
@@ -100,3 +102,39 @@ def test_a_record_that_a_writer_refuses_is_named_or_a_dead_letter(make_env: Make
     assert ids(path) == [n for n in range(200) if n != 71]
     (letter,) = DeltaTable(tmp_path / "dead").to_pyarrow_table().to_pylist()
     assert (letter["kind"], letter["raw_format"], letter["operator_uid"]) == ("refused", "pickle", "table")
+
+
+def test_a_sink_that_writes_at_least_once_loses_only_what_the_table_refuses(make_env: MakeEnvironment, tmp_path: Path) -> None:
+    path = table(tmp_path)
+
+    def run(more: dict[str, Any]) -> None:
+        env = make_env(2, {**settings(tmp_path), "high-availability.cluster-id": f"orders-{len(more)}", **more})
+        numbers = env.from_collection(list(range(200)), Types.LONG())
+        rows = numbers.map(lambda n: Row(id=n, name=None if n in (71, 72, 199) else "x", price=1.0), TYPE)
+        rows.sink_to(sink(path, JdbcSink.sink)).uid("table")
+        env.execute()
+
+    with pytest.raises(JobExecutionError, match="NOT NULL") as raised:
+        run({})
+    assert isinstance(raised.value.__cause__, TargetRefusedError)
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("DELETE FROM t")
+        connection.commit()
+    run({"pipeline.dead-letters.dir": tmp_path / "dead"})
+    assert ids(path) == [n for n in range(200) if n not in (71, 72, 199)]
+    letters = DeltaTable(tmp_path / "dead").to_pyarrow_table().to_pylist()
+    assert sorted(json.loads(letter["json"])["id"] for letter in letters) == [71, 72, 199]
+    assert {(letter["kind"], letter["operator_uid"]) for letter in letters} == {("refused", "table")}
+
+
+@pytest.mark.parametrize("engine", ["local"])
+def test_a_row_without_a_key_is_a_dead_letter_of_a_table_that_is_merged_into(make_env: MakeEnvironment, tmp_path: Path) -> None:
+    env = make_env(1, settings(tmp_path, **{"pipeline.dead-letters.dir": tmp_path / "dead"}))
+    rows = env.from_collection([Row(id=None if n == 71 else n, name="x", price=1.0) for n in range(200)], TYPE)
+    rows.sink_to(DeltaSink(str(tmp_path / "table"), upsert_keys=["id"])).uid("table")
+    env.execute()
+    found = DeltaTable(tmp_path / "table").to_pyarrow_table()["id"].to_pylist()
+    assert sorted(found) == [n for n in range(200) if n != 71]
+    (letter,) = DeltaTable(tmp_path / "dead").to_pyarrow_table().to_pylist()
+    assert (letter["kind"], letter["operator_uid"]) == ("refused", "table")
+    assert "a row has no key (id)" in letter["reason"]

@@ -13,31 +13,13 @@ from deltalake import DeltaTable, write_deltalake
 from flinkish.common import Configuration, Encoder, Row, Types, WatermarkStrategy
 from flinkish.common.files import store_settings
 from flinkish.common.files.schemes import files_at
-from flinkish.datastream.checkpoint import CheckpointListener
 from flinkish.datastream.connectors import DeltaSink, DeltaSource
 from flinkish.datastream.connectors.datagen import DataGeneratorSource
 from flinkish.datastream.connectors.file_system import BucketAssigner, FileSink
-from flinkish.datastream.functions import MapFunction
 from tests.behaviour.test_bad_checkpoints import PATH, first_result, local_env, sums
 from tests.conftest import MakeEnvironment
+from tests.kit.functions import FailsAfterCheckpoint
 from tests.kit.s3_server import ACCESS_KEY, SECRET_KEY, S3Server
-
-
-class FailsOnce(MapFunction, CheckpointListener):
-    """Fails once: at the first record after a checkpoint."""
-
-    def __init__(self, marker: Path) -> None:
-        self.marker = marker
-        self.completed = False
-
-    def notify_checkpoint_complete(self, checkpoint_id: int) -> None:
-        self.completed = True
-
-    def map(self, value: int) -> int:
-        if self.completed and not self.marker.exists():
-            self.marker.touch()
-            raise ValueError("once")
-        return value
 
 
 def test_a_job_recovers_from_a_checkpoint_in_an_object_store_and_hands_on_its_credentials(
@@ -75,13 +57,13 @@ def test_a_job_recovers_from_a_checkpoint_in_an_object_store_and_hands_on_its_cr
     rows = numbers.map(lambda value: Row(v=value), Types.ROW_NAMED(["v"], [Types.LONG()]))
     table.union(rows).sink_to(DeltaSink(f"{directory}/output"))
     sums = (
-        numbers.map(FailsOnce(tmp_path / "failed"), Types.LONG())
+        numbers.map(FailsAfterCheckpoint(tmp_path / "failed"), Types.LONG())
         .key_by(lambda value: value % 7, key_type=Types.LONG())
         .reduce(lambda a, b: a + b)
     )
     lines = FileSink.for_row_format(f"{directory}/out", Encoder.simple_string_encoder())
     lines.with_bucket_assigner(BucketAssigner.base_path_bucket_assigner())
-    numbers.map(FailsOnce(tmp_path / "failed"), Types.LONG()).map(str, Types.STRING()).sink_to(lines.build())
+    numbers.map(FailsAfterCheckpoint(tmp_path / "failed"), Types.LONG()).map(str, Types.STRING()).sink_to(lines.build())
     try:
         with sums.execute_and_collect() as results:
             found = list(results)

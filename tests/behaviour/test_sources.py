@@ -373,7 +373,7 @@ def test_the_timestamp_assigner_of_a_source_sees_the_timestamp_of_its_reader(env
     assert collect(letters.process(WithTimestamp())) == [("a", 500), ("b", 1500), ("c", 2500)]
 
 
-DELTA_TABLES = Path(__file__).parents[1] / "unit/datastream/connectors/delta/tables"
+DELTA_TABLES = Path(__file__).parents[1] / "integration/datastream/connectors/delta/tables"
 
 
 def test_versions_and_changes_of_a_delta_table_are_read_and_merged_into_a_copy(

@@ -15,7 +15,7 @@ from flinkish.datastream.window import TumblingEventTimeWindows
 from flinkish.datastream.window_join import CoGroupFunction, FlatJoinFunction, JoinFunction
 from flinkish.testing import TwoInputHarness
 from tests.kit.functions import Second
-from tests.kit.results import collect
+from tests.kit.results import collect, collect_each
 
 LEFT = Types.TUPLE([Types.STRING(), Types.LONG()])
 RIGHT = Types.TUPLE([Types.STRING(), Types.LONG(), Types.STRING()])
@@ -54,9 +54,16 @@ def test_join_pairs_what_has_the_same_key_in_the_same_window(env: StreamExecutio
     left, right = streams(env)
     windows = left.join(right).where(First(), Types.STRING()).equal_to(lambda record: record[0]).window(TEN)
     pairs = [("a", 1, "x"), ("a", 2, "x"), ("b", 3, "y")]
-    assert sorted(collect(windows.apply(Pair(), Types.TUPLE([Types.STRING(), Types.LONG(), Types.STRING()])))) == pairs
-    assert sorted(collect(windows.apply(lambda one, other: (one[0], one[1], other[2])))) == pairs
-    assert sorted(collect(windows.apply(PairTwice()))) == [(1, "x"), (1, "x"), (2, "x"), (2, "x"), (3, "y"), (3, "y")]
+    found = collect_each(
+        pairs=windows.apply(Pair(), Types.TUPLE([Types.STRING(), Types.LONG(), Types.STRING()])),
+        by_lambda=windows.apply(lambda one, other: (one[0], one[1], other[2])),
+        twice=windows.apply(PairTwice()),
+    )
+    assert {name: sorted(values) for name, values in found.items()} == {
+        "pairs": pairs,
+        "by_lambda": pairs,
+        "twice": [(1, "x"), (1, "x"), (2, "x"), (2, "x"), (3, "y"), (3, "y")],
+    }
 
 
 def test_co_group_also_gets_what_has_no_partner(env: StreamExecutionEnvironment) -> None:

@@ -31,8 +31,8 @@ from flinkish.datastream.window import (
     TumblingProcessingTimeWindows,
 )
 from tests.conftest import MakeEnvironment
-from tests.kit.functions import FailOnce, Punctuated, Second
-from tests.kit.results import collect
+from tests.kit.functions import FailOnce, Number, Punctuated, Second
+from tests.kit.results import collect, collect_each
 
 PAIRS = Types.TUPLE([Types.STRING(), Types.INT()])
 
@@ -141,14 +141,19 @@ def test_reduce_and_aggregate_with_and_without_a_window_function(env: StreamExec
     def add(a: Any, b: Any) -> Any:
         return a[0], a[1] + b[1]
 
-    assert sorted(collect(windows().reduce(add))) == [("a", 3), ("a", 12), ("b", 3)]
-    reduced = collect(windows().reduce(add, Around()))
-    assert sorted(reduced) == [("a", 0, ("a", 3)), ("a", 10, ("a", 12)), ("b", 0, ("b", 3))]
     accumulator = Types.TUPLE([Types.LONG(), Types.LONG()])
-    means = windows().aggregate(Mean(), accumulator_type=accumulator, output_type=Types.DOUBLE())
-    assert sorted(collect(means)) == [1.5, 3.0, 12.0]
-    around = windows().aggregate(Mean(), Around(), accumulator_type=accumulator)
-    assert sorted(collect(around)) == [("a", 0, 1.5), ("a", 10, 12.0), ("b", 0, 3.0)]
+    found = collect_each(
+        sums=windows().reduce(add),
+        sums_around=windows().reduce(add, Around()),
+        means=windows().aggregate(Mean(), accumulator_type=accumulator, output_type=Types.DOUBLE()),
+        means_around=windows().aggregate(Mean(), Around(), accumulator_type=accumulator),
+    )
+    assert {name: sorted(values) for name, values in found.items()} == {
+        "sums": [("a", 3), ("a", 12), ("b", 3)],
+        "sums_around": [("a", 0, ("a", 3)), ("a", 10, ("a", 12)), ("b", 0, ("b", 3))],
+        "means": [1.5, 3.0, 12.0],
+        "means_around": [("a", 0, 1.5), ("a", 10, 12.0), ("b", 0, 3.0)],
+    }
 
 
 def test_windows_of_a_whole_stream(env: StreamExecutionEnvironment) -> None:
@@ -162,9 +167,15 @@ def test_windows_of_a_whole_stream(env: StreamExecutionEnvironment) -> None:
 
     stream = env.from_collection([("a", 1), ("b", 2), ("c", 12)], PAIRS).assign_timestamps_and_watermarks(MONOTONOUS)
     assigner = TumblingEventTimeWindows.of(Time.milliseconds(10))
-    assert sorted(collect(stream.window_all(assigner).apply(All()))) == [(0, [("a", 1), ("b", 2)]), (10, [("c", 12)])]
-    assert sorted(collect(stream.window_all(assigner).process(AllInContext()))) == [(10, 2), (20, 1)]
-    assert sorted(collect(stream.window_all(assigner).reduce(max, output_type=PAIRS))) == [("b", 2), ("c", 12)]
+    windows = stream.window_all(assigner)
+    found = collect_each(
+        applied=windows.apply(All()), processed=windows.process(AllInContext()), reduced=windows.reduce(max, output_type=PAIRS)
+    )
+    assert {name: sorted(values) for name, values in found.items()} == {
+        "applied": [(0, [("a", 1), ("b", 2)]), (10, [("c", 12)])],
+        "processed": [(10, 2), (20, 1)],
+        "reduced": [("b", 2), ("c", 12)],
+    }
 
 
 def test_late_records_fire_again_within_the_allowed_lateness_and_then_go_to_the_side_output(
@@ -204,20 +215,6 @@ def test_windows_in_batch_mode_have_one_result_each(make_env: MakeEnvironment) -
     assert collect(counted) == expected
     rest = env.from_collection([("a", 1), ("a", 2), ("a", 3)], PAIRS).key_by(lambda record: record[0])
     assert collect(rest.count_window(2).apply(SumInWindow(), PAIRS)) == [("a", 3)]
-
-
-class Number(AggregateFunction):
-    def create_accumulator(self) -> int:
-        return 0
-
-    def add(self, value: Any, accumulator: int) -> int:
-        return accumulator + 1
-
-    def get_result(self, accumulator: int) -> int:
-        return accumulator
-
-    def merge(self, acc_a: int, acc_b: int) -> int:
-        return acc_a + acc_b
 
 
 def test_open_windows_survive_a_failure(make_env: MakeEnvironment, tmp_path: Path) -> None:

@@ -19,17 +19,19 @@ from rich.console import Console
 from rich.table import Table
 
 from flinkish.common import Duration, Types, WatermarkStrategy
+from flinkish.datastream import RuntimeExecutionMode
 from flinkish.datastream.connectors.discard import DiscardingSink
 from flinkish.datastream.connectors.file_system import FileSource, StreamFormat
 from flinkish.datastream.connectors.number_seq import NumberSequenceSource
 from flinkish.engine.spark.session import hold_session, release_session
-from flinkish.engine.spark.settings import SparkSettings
+from flinkish.engine.spark.spark_settings import SparkSettings
 from tests.bench import (
     data_frames,
     floor,
     guarantees,
     kafka,
     keyed_count,
+    keys,
     metrics,
     naive,
     peer,
@@ -92,6 +94,37 @@ def bench_data_frames(report: Report, spark: Any, scale: float) -> None:
     report.add("keyed count over a streaming DataFrame", f"{ours:,.0f}/s")
     report.add("Spark's own groupBy().count() in the JVM", f"{plain:,.0f}/s")
     report.add("from_data_frame / that", f"{ours / plain:.2f}")
+
+
+def bench_keys(report: Report, spark: Any, scale: float) -> None:
+    """The keyed count with 100,000 and with a million keys, over numbers and over a DataFrame, from end to end."""
+    records = int(4 * _MILLION * scale)
+    for many in (100_000, _MILLION):
+        local, on_spark = (keys.of_numbers(engine, records, many) for engine in ("local", "spark"))
+        rows = keys.of_rows(spark, records, many)
+        report.add(f"number sequence, {many:,} keys, local engine", f"{local:,.0f}/s")
+        report.add(f"number sequence, {many:,} keys, Spark", f"{on_spark:,.0f}/s")
+        report.add(f"from_data_frame, {many:,} keys, Spark", f"{rows:,.0f}/s")
+
+
+def bench_sum(report: Report, spark: Any, scale: float) -> None:
+    """sum(1) and a process function that does the same, in turn, on the local engine."""
+    records = int(_MILLION * scale)
+    rounds = [[keys.summed(records, by_sum=by_sum) for by_sum in (True, False)] for _ in range(5)]
+    by_sum, process = (max(rates) for rates in zip(*rounds, strict=True))
+    report.add("sum(1)", f"{by_sum:,.0f}/s")
+    report.add("the same in a process function", f"{process:,.0f}/s")
+    report.add("sum(1) / process function, median of the rounds", f"{statistics.median(a / b for a, b in rounds):.2f}")
+
+
+def bench_slow(report: Report, spark: Any, scale: float) -> None:
+    """A DataFrame whose rows take half a millisecond each, in epochs and as a batch: the cost of many epochs."""
+    records = int(50_000 * scale)
+    modes = (RuntimeExecutionMode.BATCH, RuntimeExecutionMode.STREAMING)
+    batch, epochs = (keys.slowly(spark, records, mode) for mode in modes)
+    report.add("rows of half a millisecond, BATCH", f"{batch:,.0f}/s")
+    report.add("rows of half a millisecond, STREAMING", f"{epochs:,.0f}/s")
+    report.add("STREAMING / BATCH", f"{epochs / batch:.2f}")
 
 
 def bench_shapes(report: Report, spark: Any, scale: float) -> None:
@@ -343,6 +376,9 @@ def bench_server(report: Report, spark: Any, scale: float) -> None:
 _BENCHES: dict[str, Callable[[Report, Any, float], None]] = {
     "count": bench_keyed_count,
     "data-frames": bench_data_frames,
+    "keys": bench_keys,
+    "sum": bench_sum,
+    "slow": bench_slow,
     "shapes": bench_shapes,
     "start": bench_start,
     "metrics": bench_metrics,

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 
 from flinkish.common import Configuration
 from flinkish.common.clock import SystemClock
-from flinkish.metrics.reporters.settings import ReporterKind, reporter_settings
+from flinkish.metrics.reporters.reporter_settings import ReporterKind, reporter_settings
 from flinkish.server.reporting import Reporters
 from tests.bench import keyed_count
 

@@ -22,7 +22,7 @@ from flinkish.common import Types, WatermarkStrategy
 from flinkish.datastream.connectors.discard import DiscardingSink
 from flinkish.datastream.connectors.number_seq import NumberSequenceSource
 from flinkish.engine.spark.session import hold_session, release_session
-from flinkish.engine.spark.settings import SparkSettings
+from flinkish.engine.spark.spark_settings import SparkSettings
 from tests.bench.keyed_count import CountPerKey, environment
 from tests.bench.measure import epoch_times, median, memory_mb
 

@@ -72,7 +72,7 @@ def _flinkish() -> Seconds:
     first = time.perf_counter() - started
 
     from flinkish.engine.spark.session import hold_session, release_session
-    from flinkish.engine.spark.settings import SparkSettings
+    from flinkish.engine.spark.spark_settings import SparkSettings
 
     held = hold_session(SparkSettings.of(None))
     try:

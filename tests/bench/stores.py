@@ -9,8 +9,8 @@ from pathlib import Path
 from flinkish.common.configuration import Configuration
 from flinkish.common.files import store_settings
 from tests.bench.measure import median
+from tests.integration.checkpoint.test_s3_storage import make, take
 from tests.kit import fake_clouds, s3_server
-from tests.unit.checkpoint.test_s3_storage import make, take
 
 
 def milliseconds(directory: str, checkpoints: int) -> float:

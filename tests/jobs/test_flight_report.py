@@ -233,6 +233,7 @@ class Client:
             records_in=0,
             records_out=0,
             late_records=0,
+            late_of=0,
             busy_ms=0.0,
             watermark=self.watermark,
             records_written=0,

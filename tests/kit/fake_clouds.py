@@ -17,13 +17,14 @@ import threading
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from email.utils import formatdate
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 from xml.sax.saxutils import escape
 
 from flinkish.common.configuration import Configuration
+from tests.kit.http import handled_by
 
 ACCOUNT_KEY = base64.b64encode(b"key of the storage account").decode()
 PAGE = 20
@@ -74,16 +75,8 @@ def running(folder: Path) -> Iterator[Cloud]:
     """Run a server in a thread."""
     cloud = Cloud(folder)
     handler = type("Handler", (_Handler,), {"cloud": cloud})
-    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
-        server.daemon_threads = True
-        cloud.port = server.server_address[1]
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, name="fake-clouds")
-        thread.start()
-        try:
-            yield cloud
-        finally:
-            server.shutdown()
-            thread.join()
+    with handled_by(handler) as cloud.port:
+        yield cloud
 
 
 class _Handler(BaseHTTPRequestHandler):

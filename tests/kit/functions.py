@@ -8,7 +8,8 @@ from typing import Any
 
 from flinkish.common import Types
 from flinkish.common.watermark_strategy import TimestampAssigner, WatermarkGenerator, WatermarkOutput
-from flinkish.datastream.functions import KeyedProcessFunction, MapFunction, RuntimeContext
+from flinkish.datastream.checkpoint import CheckpointListener
+from flinkish.datastream.functions import AggregateFunction, KeyedProcessFunction, MapFunction, RuntimeContext
 from flinkish.datastream.state import ValueStateDescriptor
 
 
@@ -34,6 +35,39 @@ class FailOnce(MapFunction):
         if found in self._at:
             fail_once(self._markers, found)
         return value
+
+
+class FailsAfterCheckpoint(MapFunction, CheckpointListener):
+    """Passes records on; fails once, at the first record after a checkpoint, which a file records."""
+
+    def __init__(self, marker: Path) -> None:
+        self.marker = marker
+        self.completed = False
+
+    def notify_checkpoint_complete(self, checkpoint_id: int) -> None:
+        self.completed = True
+
+    def map(self, value: int) -> int:
+        if self.completed and not self.marker.exists():
+            self.marker.touch()
+            raise ValueError("once")
+        return value
+
+
+class Number(AggregateFunction):
+    """How many records there are."""
+
+    def create_accumulator(self) -> int:
+        return 0
+
+    def add(self, value: Any, accumulator: int) -> int:
+        return accumulator + 1
+
+    def get_result(self, accumulator: int) -> int:
+        return accumulator
+
+    def merge(self, acc_a: int, acc_b: int) -> int:
+        return acc_a + acc_b
 
 
 class Itself(TimestampAssigner):

@@ -1,10 +1,13 @@
-"""Requests to a server of this machine that answers with JSON."""
+"""Requests to a server of this machine that answers with JSON, and servers for tests."""
 
 from __future__ import annotations
 
 import http.client
 import json
-from collections.abc import Mapping
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 
@@ -20,3 +23,17 @@ def ask(port: int, method: str, path: str, body: Any = None, headers: Mapping[st
         return response.status, answer.decode() if is_text else json.loads(answer or b"null")
     finally:
         connection.close()
+
+
+@contextmanager
+def handled_by(handler: type[BaseHTTPRequestHandler]) -> Iterator[int]:
+    """Have a handler answer requests at a port of this machine, which is yielded."""
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        server.daemon_threads = True
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        try:
+            yield server.server_port
+        finally:
+            server.shutdown()
+            thread.join()

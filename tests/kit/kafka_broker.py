@@ -180,6 +180,11 @@ class Broker:
         wait_until(f"topic {name}", is_there, 120)
         return name
 
+    def delete_topic(self, name: str) -> None:
+        admin = self.admin()
+        for future in admin.delete_topics([name]).values():
+            future.result(120)
+
     def produce(self, topic: str, messages: Sequence[Any], *, transaction: str | None = None, commit: bool = True) -> None:
         """Write messages: values (text), round robin over the partitions, or dicts of the arguments of `produce`."""
         from confluent_kafka import Producer

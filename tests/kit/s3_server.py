@@ -10,8 +10,9 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import urllib.request
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -76,6 +77,15 @@ def _answers(process: subprocess.Popen[bytes], port: int) -> bool:
         return probe.connect_ex(("127.0.0.1", port)) == 0
 
 
+def _holding(lock: threading.Lock, method: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(method)
+    def call(*arguments: Any) -> Any:
+        with lock:
+            return method(*arguments)
+
+    return call
+
+
 def _serve(port: int) -> None:
     """Serve S3 alone, over connections that stay open.
 
@@ -83,6 +93,7 @@ def _serve(port: int) -> None:
     answers each request over a connection of its own: both together are more than half of its processor time.
     """
     from moto.moto_server.werkzeug_app import create_backend_app
+    from moto.s3.responses import S3Response
     from werkzeug.serving import WSGIRequestHandler, run_simple
 
     class Handler(WSGIRequestHandler):
@@ -93,6 +104,10 @@ def _serve(port: int) -> None:
         def log_request(self, *_: Any) -> None:
             pass
 
+    # Each request has a thread. moto looks for the object and then writes it, so of two creations both could find none.
+    one_at_a_time = threading.Lock()
+    for name in ("put_object", "delete_object"):
+        setattr(S3Response, name, _holding(one_at_a_time, getattr(S3Response, name)))
     run_simple("127.0.0.1", port, create_backend_app("s3"), threaded=True, request_handler=Handler)
 
 

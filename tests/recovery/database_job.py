@@ -68,6 +68,7 @@ def main(arguments: list[str]) -> None:
     parser.add_argument("--url", required=True)
     parser.add_argument("--parallelism", type=int, default=2)
     parser.add_argument("--pause", type=float, default=0.0)
+    parser.add_argument("--dead-letters")
     parser.add_argument("--kill-at-commit", type=int)
     parser.add_argument("--committed", action="store_true")
     given = parser.parse_args(arguments)
@@ -81,6 +82,8 @@ def main(arguments: list[str]) -> None:
         "high-availability.cluster-id": "database",
         "restart-strategy.type": "none",
     }
+    if given.dead_letters:
+        settings["pipeline.dead-letters.dir"] = given.dead_letters
     env = StreamExecutionEnvironment.get_execution_environment(Configuration.from_dict(settings))
     env.set_parallelism(given.parallelism)
     source = FileSource.for_record_stream_format(StreamFormat.text_line_format(), given.input).build()
@@ -88,7 +91,7 @@ def main(arguments: list[str]) -> None:
     counts = lines.map(int, Types.LONG()).uid("numbers").key_by(lambda number: number % 7, Types.LONG())
     rows = counts.process(Counts(given.pause), ROW).uid("counts")
     options = JdbcConnectionOptions.JdbcConnectionOptionsBuilder().with_url(given.url).build()
-    execution = JdbcExecutionOptions.builder().with_batch_size(100).build()
+    execution = JdbcExecutionOptions.builder().with_batch_size(100).with_max_retries(0 if given.dead_letters else 3).build()
     rows.add_sink(JdbcSink.exactly_once_sink("INSERT INTO counts VALUES (?, ?)", ROW, options, execution)).uid("table")
     env.execute("database")
 

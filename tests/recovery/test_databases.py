@@ -7,6 +7,7 @@ FLINKISH_SEED chooses what happens in the soak test (printed; the same seed make
 
 from __future__ import annotations
 
+import json
 import random
 import threading
 from collections import Counter
@@ -14,6 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from deltalake import DeltaTable
 
 from tests.kit.postgresql import PASSWORD, USER, PostgreSQL
 from tests.kit.postgresql import running as running_server
@@ -91,6 +93,43 @@ def test_a_job_killed_in_mid_commit_writes_each_row_once(
         database_job.main([*arguments, "--parallelism=3"])
         assert PASSWORD not in "".join(capfd.readouterr())
     assert assert_part(postgresql, numbers) == numbers
+
+
+def dead_letters(folder: Path) -> list[tuple[int, int]]:
+    """Return number and checkpoint of each row in the table of dead letters, in order."""
+    table = DeltaTable(folder / "dead").to_pyarrow_table(columns=["json", "checkpoint_id"]).to_pylist()
+    return sorted((json.loads(row["json"])["number"], row["checkpoint_id"]) for row in table)
+
+
+@pytest.mark.parametrize(
+    ("on", "committed"),
+    [("local", False), ("local", True), pytest.param("spark", False, marks=[pytest.mark.spark, pytest.mark.soak])],
+)
+def test_a_job_killed_around_a_commit_of_which_dead_letters_are_committed_writes_each_row_to_one_of_both_tables_once(
+    on: str, committed: bool, postgresql: PostgreSQL, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    numbers = 1000 if on == "local" else 400
+    arguments = [f"--engine={on}", *prepared(postgresql, tmp_path, numbers, 3), f"--dead-letters={tmp_path / 'dead'}"]
+    postgresql.execute("ALTER TABLE counts ADD CHECK (number % 10 <> 7)")
+
+    def written() -> list[int]:
+        return sorted(row[0] for row in postgresql.execute("SELECT number FROM counts"))
+
+    killed = ["--kill-at-commit=2", *(["--committed"] if committed else [])]
+    with running(*arguments, *killed, log=tmp_path / "log", script="database_job.py") as job:
+        assert job.finish() == -9, job.output()
+        job.kill_all()
+    before = {checkpoint for _, checkpoint in dead_letters(tmp_path)}
+    ((last,),) = postgresql.execute("SELECT checkpoint_id FROM flinkish_checkpoints")
+    assert (len(before), max(before) == last) == (2, committed)
+    if on == "local":
+        with running(*arguments, "--parallelism=3", log=tmp_path / "log", script="database_job.py") as job:
+            job.assert_finished()
+    else:  # in the session of the tests, as a second start of Spark is dear
+        request.getfixturevalue("spark_session")
+        database_job.main([*arguments, "--parallelism=3"])
+    assert [number for number, _ in dead_letters(tmp_path)] == list(range(7, numbers, 10))
+    assert written() == [number for number in range(numbers) if number % 10 != 7]
 
 
 @pytest.mark.soak

@@ -148,8 +148,22 @@ def test_late_records_and_the_backlog_stand_with_their_vertices_and_in_a_table_w
         assert (source[7], source[8]) == ("0", "8,642")
         assert int(window[7].replace(",", "")) > 0
         assert all(int(row[3].replace(",", "")) > 0 for row in (source, window))
+
+        names = "return [...document.querySelectorAll('table tbody tr')].map(row => row.cells[0].innerText)"
+        in_order = browser.run(names)
+        orders = []
+        for _ in range(3):
+            browser.click("th button", "Late")
+            orders.append((browser.run(names), browser.run("return document.querySelector('[aria-sort]')?.ariaSort")))
+        assert orders == [(in_order[::-1], "descending"), (in_order, "ascending"), (in_order, None)]
+        browser.click("th button", "Vertex")
+        assert browser.run(names) == sorted(in_order, key=str.lower)
+
         browser.click("td a", "per minute")
         browser.wait_text("late records dropped")
+        subtasks = "return [...document.querySelectorAll('table tbody tr')].map(row => row.cells[0].innerText)"
+        browser.click("th button", "Subtask")
+        assert browser.run(subtasks) == sorted(browser.run(subtasks), reverse=True)
         browser.open(shown.address(f"#/job/{job.get_job_id()}/configuration"))
         assert "pendingRecords" not in browser.wait_text("Restart strategy")
     finally:

@@ -43,6 +43,8 @@ def test_a_session_survives_the_death_of_its_parts(session: Session, tmp_path: P
     wait_until("another driver", lambda: session.completed(job) >= 1, _BACK, report=session.logs)
     assert session.get(f"/jobs/{job}/checkpoints")["counts"]["restored"] == 1
     assert session.pid(job) != first
+    for answer in (session.get("/jobs/overview")["jobs"][0], session.get(f"/jobs/{job}")):
+        assert (answer["restarts"]["count"], answer["restarts"]["last-failure"]) == (1, "the job's driver was lost")
 
     # The Dispatcher: the job goes on meanwhile, and the next one finds it.
     second = session.pid(job)
@@ -68,6 +70,7 @@ def test_a_session_survives_the_death_of_its_parts(session: Session, tmp_path: P
     wait_until("its end is known", lambda: session.get(f"/jobs/{job}/status")["status"] == "FINISHED", _BACK, report=session.logs)
     assert session.get("/overview")["jobs-finished"] == 1
     assert session.get(f"/jobs/{job}")["name"] == "session job"
+    assert session.get(f"/jobs/{job}")["restarts"]["count"] == 2
     assert session.get(f"/jobs/{job}/checkpoints")["counts"]["restored"] == 1
     assert_exact(tmp_path, count)
 

@@ -16,10 +16,9 @@ import psutil
 from pyspark.sql import SparkSession
 
 from flinkish.common.errors import EngineError
-from flinkish.engine.processes import parent_jvm
 from flinkish.engine.spark.engine import SparkEngine
-from flinkish.runtime.dependencies import Dependencies
-from flinkish.runtime.protocol import EpochCommand
+from flinkish.engine.spark.java import parent_jvm
+from flinkish.runtime.protocol import Dependencies, EpochCommand
 from tests.spark.toy import TOY, KillOnce, ToyLoop, ToySettings, expected_counts, toy_program
 
 _EPOCHS = 4

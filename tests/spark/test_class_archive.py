@@ -9,7 +9,7 @@ from pathlib import Path
 from flinkish.engine.processes import ProcessId, boot
 from flinkish.engine.spark import class_archive
 from flinkish.engine.spark.class_archive import ClassArchive
-from flinkish.engine.spark.session import check_java, spark_home
+from flinkish.engine.spark.installation import check_java, spark_home
 
 
 def test_java_writes_and_reads_the_archive(tmp_path: Path) -> None:

@@ -23,12 +23,12 @@ from flinkish.common.session_settings import session_settings
 from flinkish.common.watermark_strategy import TimestampAssigner
 from flinkish.datastream import DataStream, StreamExecutionEnvironment
 from flinkish.datastream.connectors import DataFrameCommit, DataFrameSink
-from flinkish.datastream.functions import AggregateFunction
 from flinkish.datastream.window import TumblingEventTimeWindows
 from flinkish.engine.spark.native import Arrivals
+from tests.integration.docs.test_examples import needs_spark, run
+from tests.kit.functions import Number
 from tests.kit.waiting import wait_until
 from tests.unit.docs.pages import PAGES, blocks
-from tests.unit.docs.test_examples import needs_spark, run
 
 pytestmark = pytest.mark.spark
 
@@ -46,20 +46,6 @@ EVERY_TYPE = """
 class Times(TimestampAssigner):
     def extract_timestamp(self, value: Row, record_timestamp: int) -> int:
         return int(value.time)
-
-
-class Counting(AggregateFunction):
-    def create_accumulator(self) -> int:
-        return 0
-
-    def add(self, value: Any, accumulator: int) -> int:
-        return accumulator + 1
-
-    def get_result(self, accumulator: int) -> int:
-        return accumulator
-
-    def merge(self, a: int, b: int) -> int:
-        return a + b
 
 
 class Written:
@@ -222,7 +208,7 @@ def test_no_row_of_a_bounded_frame_is_late_in_whatever_order_spark_reads_it(
         env.from_data_frame(frame, strategy, "rows")
         .key_by(lambda row: row.key, key_type=Types.STRING())
         .window(TumblingEventTimeWindows.of(Time.seconds(1)))
-        .aggregate(Counting(), output_type=Types.LONG())
+        .aggregate(Number(), output_type=Types.LONG())
     )
     assert list(windows.execute_and_collect()) == [200] * 15
 
@@ -257,6 +243,13 @@ def test_files_and_a_delta_table_and_numbers_meet_in_windows_of_event_time(
     wait_until("the second window", lambda: written.rows() == [("a", 1500), ("a", 1900), ("b", 1500)], 120)
     end(client)
     assert "windows" not in [query.name for query in spark_session.streams.active]
+
+
+def names_of_queries(spark: SparkSession) -> set[str]:
+    """Return the names under which Spark's page shows the batches of queries; one without a name is the query's id."""
+    jobs = spark.sparkContext._jsc.sc().statusStore().jobsList(None)
+    described = [jobs.apply(position).description() for position in range(jobs.size())]
+    return {each.get().partition("\n")[0] for each in described if each.isDefined()}
 
 
 def test_a_job_goes_on_from_a_savepoint_at_another_parallelism_and_reads_nothing_twice(
@@ -307,6 +300,7 @@ def test_a_job_goes_on_from_a_savepoint_at_another_parallelism_and_reads_nothing
     end(client)
     assert written.rows() == [("a", 111), ("b", 202), ("b", 1202)]
     assert others.rows() == [("delta", 1), ("delta", 2), *(("python", number) for number in range(5))]
+    assert "sums: positions of its sources" in names_of_queries(spark_session)
 
 
 def test_a_look_for_arrivals_takes_no_files_out_of_turn(spark_session: SparkSession, tmp_path: Path) -> None:

@@ -15,9 +15,9 @@ from flinkish.engine.slots import hosts
 from flinkish.engine.spark import query
 from flinkish.engine.spark.engine import SparkEngine
 from flinkish.engine.spark.explain import spark_plan_text
+from flinkish.engine.spark.log_suppression import scheduler_is_idle, suppress_jvm_logs
 from flinkish.engine.spark.partitioning import slot_values, spark_hash
 from flinkish.engine.spark.query import Rows
-from flinkish.engine.spark.quiet import quiet_jvm, scheduler_is_idle
 from flinkish.engine.spark.scratch import make_query_folders
 from flinkish.runtime.protocol import EpochCommand, EpochReport, TaskProgram
 from tests.kit.waiting import wait_until
@@ -113,7 +113,7 @@ def test_the_jvm_is_kept_quiet_and_then_has_its_levels_back(shared_session: Spar
     get_logger = jvm.org.apache.logging.log4j.LogManager.getLogger
     loggers = [get_logger(f"org.apache.{name}") for name in ("spark.Any", "spark.scheduler.TaskSetManager", "hadoop.Any")]
     before = [logger.getLevel().name() for logger in loggers]
-    with quiet_jvm(jvm):
+    with suppress_jvm_logs(jvm):
         assert [logger.getLevel().name() for logger in loggers] == ["OFF"] * 3
     assert [logger.getLevel().name() for logger in loggers] == before
 

@@ -23,7 +23,7 @@ from pyspark import SparkContext
 from flinkish.common import Configuration
 from flinkish.common.errors import EngineError
 from flinkish.engine.spark.session import hold_session, release_session
-from flinkish.engine.spark.settings import SparkSettings
+from flinkish.engine.spark.spark_settings import SparkSettings
 
 def held(jars, paths=""):
     return hold_session(SparkSettings.of(Configuration.from_dict({"pipeline.jars": jars, "pipeline.classpaths": paths})))

@@ -48,7 +48,7 @@ def test_spark_reads_what_was_merged_into_tables_with_its_features(
     flinkish_local_env: StreamExecutionEnvironment, flinkish_spark: SparkSession, tmp_path: Path
 ) -> None:
     env = flinkish_local_env
-    made_by_spark = Path(__file__).parents[1] / "unit/datastream/connectors/delta/tables"
+    made_by_spark = Path(__file__).parents[1] / "integration/datastream/connectors/delta/tables"
     for name, label in [("column_mapping_by_id", "label"), ("deletion_vectors", "name")]:
         table = tmp_path / name
         shutil.copytree(made_by_spark / name, table)

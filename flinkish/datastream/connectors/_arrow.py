@@ -18,24 +18,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from flinkish.common.errors import InvalidArgumentError, InvalidProgramError, SinkError, TypeMismatchError
-from flinkish.common.limits import to_float32
-from flinkish.common.time import Instant
+from flinkish.common.kinds import INTEGER_BITS, Kind, kind_of, part_names, plain_type, shape_of
+from flinkish.common.limits import one_character, to_float32
+from flinkish.common.time import Instant, instant_of, utc_time
 from flinkish.common.typeinfo import (
-    BasicArrayTypeInfo,
     BasicType,
-    BasicTypeInfo,
-    DateTypeInfo,
     DecimalTypeInfo,
-    ExternalTypeInfo,
-    ListTypeInfo,
-    LocalTimeTypeInfo,
-    MapTypeInfo,
-    ObjectArrayTypeInfo,
     PrimitiveArrayTypeInfo,
     RowTypeInfo,
-    TimestampTypeInfo,
-    TimeTypeInfo,
-    TupleTypeInfo,
     TypeInformation,
     Types,
 )
@@ -43,10 +33,7 @@ from flinkish.common.types import Row, RowKind, make_row
 
 Convert = Callable[[Any], Any]
 
-_EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
-_MICROSECOND = datetime.timedelta(microseconds=1)
-
-_BASIC: dict[BasicType, pa.DataType] = {
+_SIMPLE: dict[BasicType | Kind, pa.DataType] = {
     BasicType.STRING: pa.string(),
     BasicType.CHAR: pa.string(),
     BasicType.BOOLEAN: pa.bool_(),
@@ -59,33 +46,11 @@ _BASIC: dict[BasicType, pa.DataType] = {
     BasicType.BIG_INT: pa.decimal128(38, 0),
     BasicType.BIG_DEC: pa.decimal128(38, 18),
     BasicType.INSTANT: pa.timestamp("us", "UTC"),
+    Kind.DATE: pa.date32(),
+    Kind.TIME: pa.time64("us"),
+    Kind.TIMESTAMP: pa.timestamp("us"),
+    Kind.BYTES: pa.binary(),
 }
-
-
-def unwrap(type_info: TypeInformation) -> TypeInformation:
-    """Return the type inside an ExternalTypeInfo."""
-    while isinstance(type_info, ExternalTypeInfo):
-        type_info = type_info.type_info
-    return type_info
-
-
-def fields_of(type_info: TypeInformation) -> tuple[tuple[str, ...], tuple[TypeInformation, ...]] | None:
-    """Return names and types of the fields of a row or tuple type (f0, f1, ... for a tuple); None for other types."""
-    type_info = unwrap(type_info)
-    if isinstance(type_info, RowTypeInfo):
-        return type_info.field_names, type_info.field_types
-    if isinstance(type_info, TupleTypeInfo):
-        return tuple(f"f{i}" for i in range(len(type_info.field_types))), type_info.field_types
-    return None
-
-
-def is_bytes(type_info: TypeInformation) -> bool:
-    """Return whether values are `bytes`: PRIMITIVE_ARRAY(BYTE)."""
-    return (
-        isinstance(type_info, PrimitiveArrayTypeInfo)
-        and isinstance(type_info.element_type, BasicTypeInfo)
-        and type_info.element_type.basic_type is BasicType.BYTE
-    )
 
 
 def arrow_type(type_info: TypeInformation, what: str, *, zoned: bool, time_of_day: bool = True) -> pa.DataType:
@@ -94,39 +59,25 @@ def arrow_type(type_info: TypeInformation, what: str, *, zoned: bool, time_of_da
     `zoned`: SQL_TIMESTAMP becomes a point in time (UTC). `time_of_day`: whether SQL_TIME may be stored.
     Raises InvalidProgramError for types that tables cannot store.
     """
-    type_info = unwrap(type_info)
-    timestamp = pa.timestamp("us", "UTC") if zoned else pa.timestamp("us")
-
-    def inner(part: TypeInformation, name: str) -> pa.DataType:
-        return arrow_type(part, f"{what}.{name}", zoned=zoned, time_of_day=time_of_day)
-
-    match type_info:
-        case DecimalTypeInfo():
+    type_info = plain_type(type_info)
+    kind, types = shape_of(type_info)
+    names = part_names(type_info)
+    parts = [
+        arrow_type(part, f"{what}.{name}", zoned=zoned, time_of_day=time_of_day) for name, part in zip(names, types, strict=True)
+    ]
+    match kind:
+        case Kind.LIST:
+            return pa.list_(*parts)
+        case Kind.MAP:
+            return pa.map_(*parts)
+        case Kind.ROW | Kind.TUPLE:
+            return pa.struct(list(zip(names, parts, strict=True)))
+        case Kind.TIMESTAMP if zoned:
+            return _SIMPLE[BasicType.INSTANT]
+        case BasicType.BIG_DEC if isinstance(type_info, DecimalTypeInfo):
             return pa.decimal128(type_info.precision, type_info.scale)
-        case BasicTypeInfo():
-            return _BASIC[type_info.basic_type]
-        case DateTypeInfo():
-            return pa.date32()
-        case TimestampTypeInfo():
-            return timestamp
-        case TimeTypeInfo() if time_of_day:
-            return pa.time64("us")
-        case LocalTimeTypeInfo(time_type=LocalTimeTypeInfo.TimeType.LOCAL_DATE):
-            return pa.date32()
-        case LocalTimeTypeInfo(time_type=LocalTimeTypeInfo.TimeType.LOCAL_DATE_TIME):
-            return timestamp
-        case LocalTimeTypeInfo() if time_of_day:
-            return pa.time64("us")
-        case PrimitiveArrayTypeInfo() if is_bytes(type_info):
-            return pa.binary()
-        case PrimitiveArrayTypeInfo() | BasicArrayTypeInfo() | ObjectArrayTypeInfo() | ListTypeInfo():
-            return pa.list_(inner(type_info.element_type, "element"))
-        case MapTypeInfo():
-            return pa.map_(inner(type_info.key_type, "key"), inner(type_info.value_type, "value"))
-        case RowTypeInfo() | TupleTypeInfo():
-            fields = fields_of(type_info)
-            assert fields is not None
-            return pa.struct([pa.field(name, inner(part, name)) for name, part in zip(*fields, strict=True)])
+        case _ if kind in _SIMPLE and (time_of_day or kind is not Kind.TIME):
+            return _SIMPLE[kind]
         case _:
             raise InvalidProgramError(
                 f"{what} of type {type_info!r} cannot be stored in a table",
@@ -134,11 +85,13 @@ def arrow_type(type_info: TypeInformation, what: str, *, zoned: bool, time_of_da
             )
 
 
-def _is_timestamp(type_info: TypeInformation) -> bool:
-    local_date_time = LocalTimeTypeInfo.TimeType.LOCAL_DATE_TIME
-    return isinstance(type_info, TimestampTypeInfo) or (
-        isinstance(type_info, LocalTimeTypeInfo) and type_info.time_type is local_date_time
-    )
+def _rounding(type_info: TypeInformation) -> Convert | None:
+    """Return the function that rounds decimals to the scale of a type; None if it has no scale."""
+    type_info = plain_type(type_info)
+    if not isinstance(type_info, DecimalTypeInfo):
+        return None
+    rounded = type_info.rounded
+    return lambda value: rounded(decimal.Decimal(value))
 
 
 def stored_key(type_info: TypeInformation) -> Convert | None:
@@ -146,20 +99,9 @@ def stored_key(type_info: TypeInformation) -> Convert | None:
 
     A column has microseconds, and the digits of its type. Values that no column can hold are returned as they are.
     """
-    type_info = unwrap(type_info)
-    convert: Convert
-    match type_info:
-        case DecimalTypeInfo():
-            rounded = type_info.rounded
-            convert = lambda value: rounded(decimal.Decimal(value))  # noqa: E731
-        case BasicTypeInfo(basic_type=BasicType.INSTANT):
-            convert = _instant_to_micros
-        case TimestampTypeInfo() | LocalTimeTypeInfo() if _is_timestamp(type_info):
-            convert = utc_time
-        case DateTypeInfo() | LocalTimeTypeInfo(time_type=LocalTimeTypeInfo.TimeType.LOCAL_DATE):
-            convert = lambda value: datetime.date(value.year, value.month, value.day)  # noqa: E731
-        case _:
-            return None
+    convert = _rounding(type_info) or _STORED_KEYS.get(kind_of(type_info))
+    if convert is None:
+        return None
 
     def stored(value: Any) -> Any:
         try:
@@ -171,40 +113,29 @@ def stored_key(type_info: TypeInformation) -> Convert | None:
 
 
 def bytes_of(value: Any) -> bytes:
-    """Return the bytes of a bytes-like value; raise TypeError or ValueError for others. (Python's bytes(5) would be 5 zeros.)"""
-    if isinstance(value, int):
-        raise TypeError("an int is no bytes")
+    """Return the bytes of a bytes-like value; raise TypeError or ValueError for others.
+
+    Python's bytes(5) would be 5 zeros, and that of a dict its keys.
+    """
+    if isinstance(value, int | dict):
+        raise TypeError(f"a value of type {type(value).__name__} is no bytes")
     return bytes(value)
 
 
-def utc_time(value: datetime.datetime) -> datetime.datetime:
-    """Return a time without zone; a time with a zone is converted to UTC."""
-    return value if value.tzinfo is None else value.astimezone(datetime.UTC).replace(tzinfo=None)
-
-
-def _taken(type_info: TypeInformation) -> Callable[[type], bool] | None:
-    """Return the valid classes of values for a type if Arrow would silently change other values; None if Arrow refuses them.
-
-    Arrow cuts off the decimals of floats, reads an int as days or microseconds, and a text as a list of its letters.
-    """
-    integers = (BasicType.BYTE, BasicType.SHORT, BasicType.INT, BasicType.LONG)
-    match unwrap(type_info):
-        case BasicTypeInfo(basic_type=basic) if basic in integers:
-            return lambda cls: hasattr(cls, "__index__")
-        case BasicTypeInfo(basic_type=BasicType.STRING | BasicType.CHAR):
-            return lambda cls: issubclass(cls, str)
-        case DateTypeInfo() | TimestampTypeInfo() | TimeTypeInfo() | LocalTimeTypeInfo():
-            return lambda cls: issubclass(cls, datetime.date | datetime.time)
-        case PrimitiveArrayTypeInfo() | BasicArrayTypeInfo() | ObjectArrayTypeInfo() | ListTypeInfo():
-            return lambda cls: not issubclass(cls, str | bytes | bytearray)
-        case _:
-            return None
+#: The valid classes of values by kind, where Arrow would silently change other values: it cuts off the decimals of floats, and
+#: reads an int as days or microseconds, a text as a list of its letters, and a dict as a list of its keys.
+_TAKEN: dict[BasicType | Kind, Callable[[type], bool]] = {
+    **dict.fromkeys(INTEGER_BITS, lambda cls: hasattr(cls, "__index__")),
+    **dict.fromkeys((BasicType.STRING, BasicType.CHAR), lambda cls: issubclass(cls, str)),
+    **dict.fromkeys((Kind.DATE, Kind.TIME, Kind.TIMESTAMP), lambda cls: issubclass(cls, datetime.date | datetime.time)),
+    Kind.LIST: lambda cls: not issubclass(cls, str | bytes | bytearray | dict),
+}
 
 
 def _nested_converter(type_info: TypeInformation, local: bool) -> Convert | None:
     """Return the function for nested values, which also refuses values of another type."""
-    convert, taken = _write_converter(type_info, local), _taken(type_info)
-    if is_bytes(unwrap(type_info)) or taken is None:
+    convert, taken = _write_converter(type_info, local), _TAKEN.get(kind_of(type_info))
+    if taken is None:
         return convert
 
     def check(value: Any) -> Any:
@@ -217,46 +148,28 @@ def _nested_converter(type_info: TypeInformation, local: bool) -> Convert | None
 
 def _write_converter(type_info: TypeInformation, local: bool) -> Convert | None:
     """Return the function that converts values of a type for Arrow; None if no conversion is needed."""
-    type_info = unwrap(type_info)
-    convert: Convert
-    match type_info:
-        case DecimalTypeInfo():
-            rounded = type_info.rounded
-            convert = lambda value: rounded(decimal.Decimal(value))  # noqa: E731
-        case TimestampTypeInfo() | LocalTimeTypeInfo() if local and _is_timestamp(type_info):
+    kind, types = shape_of(type_info)
+    parts = [_nested_converter(part, local) for part in types]
+    convert: Convert | None
+    match kind:
+        case Kind.TIMESTAMP if local:
             # A time without a zone is in the machine's zone.
             convert = lambda value: value.astimezone(datetime.UTC)  # noqa: E731
-        case TimeTypeInfo() | LocalTimeTypeInfo(time_type=LocalTimeTypeInfo.TimeType.LOCAL_TIME):
-            convert = _without_offset
-        case BasicTypeInfo(basic_type=BasicType.BIG_INT):
-            convert = decimal.Decimal
-        case BasicTypeInfo(basic_type=BasicType.FLOAT):
-            # Arrow would store a float that is too large as infinite; it checks other numbers.
-            convert = lambda value: to_float32(value) if isinstance(value, float) else value  # noqa: E731
-        case BasicTypeInfo(basic_type=BasicType.INSTANT):
-            convert = _instant_to_micros
-        case PrimitiveArrayTypeInfo() if is_bytes(type_info):
-            convert = bytes_of
-        case PrimitiveArrayTypeInfo() | BasicArrayTypeInfo() | ObjectArrayTypeInfo() | ListTypeInfo():
-            element = _nested_converter(type_info.element_type, local)
-            if element is None:
-                return None
-            convert = lambda values: list(map(element, values))  # noqa: E731
-        case MapTypeInfo():
-            key = _nested_converter(type_info.key_type, local) or _same
-            value = _nested_converter(type_info.value_type, local) or _same
+        case Kind.LIST:
+            (element,) = parts
+            convert = None if element is None else lambda values: list(map(element, values))
+        case Kind.MAP:
+            key, value = [part or _same for part in parts]
             convert = lambda entries: [(key(k), value(v)) for k, v in entries.items()]  # noqa: E731
-        case RowTypeInfo() | TupleTypeInfo():
-            fields = fields_of(type_info)
-            assert fields is not None
-            names = fields[0]
-            converters = [_nested_converter(part, local) or _same for part in fields[1]]
+        case Kind.ROW | Kind.TUPLE:
+            names = part_names(type_info)
+            converters = [part or _same for part in parts]
             convert = lambda row: {  # noqa: E731
                 name: one(part) for name, one, part in zip(names, converters, values_of(row, names), strict=True)
             }
         case _:
-            return None
-    return lambda value: None if value is None else convert(value)
+            convert = _rounding(type_info) or _WRITE.get(kind)
+    return None if convert is None else lambda value: None if value is None else convert(value)
 
 
 def _same(value: Any) -> Any:
@@ -274,11 +187,24 @@ def _instant_to_micros(value: Any) -> int:
     if isinstance(value, Instant):
         return value.seconds * 1_000_000 + value.nanos // 1000
     if isinstance(value, datetime.datetime):
-        if value.tzinfo is None:
-            value = value.replace(tzinfo=datetime.UTC)
-        micros: int = (value - _EPOCH) // _MICROSECOND
-        return micros
+        return _instant_to_micros(instant_of(value))
     raise TypeError(f"expected an Instant, got {type(value).__name__}")
+
+
+_WRITE: dict[BasicType | Kind, Convert] = {
+    BasicType.BIG_INT: decimal.Decimal,
+    BasicType.CHAR: one_character,
+    # Arrow would store a float that is too large as infinite; it checks other numbers.
+    BasicType.FLOAT: lambda value: to_float32(value) if isinstance(value, float) else value,
+    BasicType.INSTANT: _instant_to_micros,
+    Kind.TIME: _without_offset,
+    Kind.BYTES: bytes_of,
+}
+_STORED_KEYS: dict[BasicType | Kind, Convert] = {
+    BasicType.INSTANT: _instant_to_micros,
+    Kind.TIMESTAMP: utc_time,
+    Kind.DATE: lambda value: datetime.date(value.year, value.month, value.day),
+}
 
 
 def values_of(row: Any, names: tuple[str, ...]) -> Sequence[Any]:
@@ -347,7 +273,7 @@ class RowsToArrow:
             ]
         )
         self._converters = [_write_converter(part, local) for part in types]
-        self._taken = [None if is_bytes(unwrap(part)) else _taken(part) for part in types]
+        self._taken = [_TAKEN.get(kind_of(part)) for part in types]
 
     def values(self, row: Any) -> Sequence[Any]:
         """Return the values of a record in column order; raise the errors of `appended_values`."""
@@ -444,48 +370,46 @@ def reading_type(have: pa.DataType, type_info: TypeInformation) -> pa.DataType |
 
     Fields of rows are found by name, fields of tuples by position.
     """
-    type_info = unwrap(type_info)
+    type_info = plain_type(type_info)
     if pa.types.is_dictionary(have):
         return reading_type(have.value_type, type_info)
-    parts: list[tuple[str, pa.DataType | None]]
-    match type_info:
+    kind, types = shape_of(type_info)
+    wanted = part_names(type_info)
+    match kind:
         case _ if pa.types.is_null(have):
             return arrow_type(type_info, "the column", zoned=False)
-        case RowTypeInfo() | TupleTypeInfo():
+        case Kind.ROW | Kind.TUPLE:
             if not pa.types.is_struct(have):
                 return None
             names = [have.field(i).name for i in range(have.num_fields)]
-            fields = fields_of(type_info)
-            assert fields is not None
-            wanted = fields[0] if isinstance(type_info, RowTypeInfo) else names
-            if len(set(names)) < len(names) or not set(wanted) <= set(names) or len(wanted) != len(fields[1]):
+            if kind is Kind.TUPLE:
+                wanted = tuple(names)
+            if len(set(names)) < len(names) or not set(wanted) <= set(names) or len(wanted) != len(types):
                 return None
-            parts = [(name, reading_type(have.field(name).type, part)) for name, part in zip(wanted, fields[1], strict=True)]
-        case MapTypeInfo():
+            found = [have.field(name).type for name in wanted]
+        case Kind.MAP:
             if not pa.types.is_map(have):
                 return None
-            parts = [
-                ("key", reading_type(have.key_type, type_info.key_type)),
-                ("value", reading_type(have.item_type, type_info.value_type)),
-            ]
-        case _ if is_bytes(type_info) or not hasattr(type_info, "element_type"):
+            found = [have.key_type, have.item_type]
+        case Kind.LIST:
+            if not is_list(have):
+                return None
+            found = [have.value_type]
+        case _:
             arrow = arrow_type(type_info, "the column", zoned=False)
             if isinstance(type_info, DecimalTypeInfo):
                 return arrow if _holds(arrow, have) else None
-            if pa.types.is_decimal(have) and type_info == Types.BIG_DEC():
+            if pa.types.is_decimal(have) and kind is BasicType.BIG_DEC:
                 return have
-            if pa.types.is_timestamp(have) and have.unit == "ns" and not _is_timestamp(type_info):
-                return pa.int64() if arrow == _BASIC[BasicType.INSTANT] else None  # datetime cannot hold nanoseconds
+            if pa.types.is_timestamp(have) and have.unit == "ns" and kind is not Kind.TIMESTAMP:
+                return pa.int64() if kind is BasicType.INSTANT else None  # datetime cannot hold nanoseconds
             return arrow if is_widened(have, arrow) else None
-        case _:
-            if not is_list(have):
-                return None
-            parts = [("element", reading_type(have.value_type, type_info.element_type))]
-    if any(part is None for _, part in parts):
+    parts = [reading_type(one, part) for one, part in zip(found, types, strict=True)]
+    if any(part is None for part in parts):
         return None
     if pa.types.is_struct(have):
-        return pa.struct([pa.field(name, part) for name, part in parts])
-    return pa.map_(parts[0][1], parts[1][1]) if pa.types.is_map(have) else pa.list_(parts[0][1])
+        return pa.struct(list(zip(wanted, parts, strict=True)))
+    return pa.map_(*parts) if pa.types.is_map(have) else pa.list_(*parts)
 
 
 def _holds(wanted: pa.DataType, have: pa.DataType) -> bool:
@@ -542,44 +466,34 @@ def widened(column: pa.Array, wanted: pa.DataType) -> pa.Array:
 
 def read_converter(type_info: TypeInformation, *, local: bool = False) -> Convert | None:
     """Return the function that converts values of Arrow's `to_pylist` to a type; None if no conversion is needed."""
-    type_info = unwrap(type_info)
-    convert: Convert
-    match type_info:
-        case TimestampTypeInfo() | LocalTimeTypeInfo() if local and _is_timestamp(type_info):
+    kind, types = shape_of(type_info)
+    parts = [read_converter(part, local=local) for part in types]
+    converters = [part or _same for part in parts]
+    convert: Convert | None
+    match kind:
+        case Kind.TIMESTAMP if local:
             # Arrow returns the time in UTC.
             convert = lambda value: value.replace(tzinfo=datetime.UTC).astimezone().replace(tzinfo=None)  # noqa: E731
-        case BasicTypeInfo(basic_type=BasicType.BIG_INT):
-            convert = int
-        case BasicTypeInfo(basic_type=BasicType.INSTANT):
-            convert = _to_instant
-        case BasicTypeInfo(basic_type=BasicType.CHAR):
-            convert = _one_character
-        case PrimitiveArrayTypeInfo() if is_bytes(type_info):
-            return None
-        case PrimitiveArrayTypeInfo() | BasicArrayTypeInfo() | ObjectArrayTypeInfo() | ListTypeInfo():
-            element = read_converter(type_info.element_type, local=local)
-            if isinstance(type_info, PrimitiveArrayTypeInfo):
-                convert = _without_nulls
-            elif element is None:
-                return None
-            else:
-                convert = lambda values: list(map(element, values))  # noqa: E731
-        case MapTypeInfo():
-            key = read_converter(type_info.key_type, local=local) or _same
-            value = read_converter(type_info.value_type, local=local) or _same
+        case Kind.LIST if isinstance(plain_type(type_info), PrimitiveArrayTypeInfo):
+            convert = _without_nulls
+        case Kind.LIST:
+            (element,) = parts
+            convert = None if element is None else lambda values: list(map(element, values))
+        case Kind.MAP:
+            key, value = converters
             convert = lambda entries: {key(k): value(v) for k, v in entries}  # noqa: E731
-        case RowTypeInfo():
-            names = type_info.field_names
-            converters = [read_converter(part, local=local) or _same for part in type_info.field_types]
+        case Kind.ROW:
+            names = part_names(type_info)
             convert = lambda struct: make_row(  # noqa: E731
                 names, [one(struct[name]) for name, one in zip(names, converters, strict=True)]
             )
-        case TupleTypeInfo():
-            parts = [read_converter(part, local=local) or _same for part in type_info.field_types]
-            convert = lambda struct: tuple([one(part) for one, part in zip(parts, struct.values(), strict=True)])  # noqa: E731
+        case Kind.TUPLE:
+            convert = lambda struct: tuple(  # noqa: E731
+                [one(part) for one, part in zip(converters, struct.values(), strict=True)]
+            )
         case _:
-            return None
-    return lambda value: None if value is None else convert(value)
+            convert = _READ.get(kind)
+    return None if convert is None else lambda value: None if value is None else convert(value)
 
 
 def texts_of(row: Sequence[pa.Array]) -> list[str]:
@@ -606,18 +520,13 @@ def _without_nulls(values: list[Any]) -> list[Any]:
     return values
 
 
-def _one_character(value: str) -> str:
-    if len(value) != 1:
-        raise ValueError(f"{value!r} is not one character")
-    return value
-
-
 def _to_instant(value: datetime.datetime | int) -> Instant:
     """Return the Instant for a time, or for nanoseconds since 1970."""
-    if isinstance(value, int):
-        return Instant(*divmod(value, 1_000_000_000))
-    if value.tzinfo is None:
-        value = value.replace(tzinfo=datetime.UTC)
-    micros = (value - _EPOCH) // _MICROSECOND
-    seconds, rest = divmod(micros, 1_000_000)
-    return Instant(seconds, rest * 1000)
+    return Instant(*divmod(value, 1_000_000_000)) if isinstance(value, int) else instant_of(value)
+
+
+_READ: dict[BasicType | Kind, Convert] = {
+    BasicType.BIG_INT: int,
+    BasicType.INSTANT: _to_instant,
+    BasicType.CHAR: one_character,
+}

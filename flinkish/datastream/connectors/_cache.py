@@ -20,7 +20,6 @@ from flinkish.common.configuration import Configuration
 from flinkish.common.errors import ForeignCheckpointError
 from flinkish.common.typeinfo import TypeInformation, Types
 from flinkish.datastream.connectors._sequences import SequentialReader
-from flinkish.datastream.state import ListStateDescriptor
 from flinkish.program.sinks import CommitRequest, Committer, Sink, SinkWriter, SinkWriterContext, WriteContext
 from flinkish.program.sources import (
     Boundedness,
@@ -31,6 +30,7 @@ from flinkish.program.sources import (
     SplitEnumerator,
     SplitEnumeratorContext,
 )
+from flinkish.udf.state import ListStateDescriptor
 
 _LIST: Final = "files.json"
 #: Number of records in a block, which is pickled as a whole.

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from flinkish.common.errors import InvalidArgumentError
+from flinkish.common.kinds import plain_type
 from flinkish.common.typeinfo import RowTypeInfo, TupleTypeInfo, TypeInformation
 from flinkish.common.types import rows_of
-from flinkish.datastream.connectors._arrow import unwrap
 
 
 def rows_of_frame(frame: Any, type_info: TypeInformation | None) -> list[Any]:
@@ -19,7 +19,7 @@ def rows_of_frame(frame: Any, type_info: TypeInformation | None) -> list[Any]:
     missing values are None, except for NaN in columns of floats. Raises InvalidArgumentError if the columns do not fit the type.
     """
     labels = list(frame.columns)
-    whole = None if type_info is None else unwrap(type_info)
+    whole = None if type_info is None else plain_type(type_info)
     if whole is None:
         positions: Sequence[int] = range(len(labels))
         if len(set(labels)) < len(labels):

@@ -12,8 +12,8 @@ from typing import Any, Final, Generic, TypeVar
 import msgspec
 
 from flinkish.common.typeinfo import Types
-from flinkish.datastream.state import ListStateDescriptor
 from flinkish.program.sinks import SinkWriterContext
+from flinkish.udf.state import ListStateDescriptor
 
 #: A buffer of this many rows or bytes is written to a file before the checkpoint, as it is in memory and in the state's log.
 BUFFER_ROWS: Final = 100_000

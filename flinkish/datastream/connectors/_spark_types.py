@@ -11,26 +11,10 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from flinkish.common.errors import UnsupportedError
-from flinkish.common.typeinfo import (
-    BasicArrayTypeInfo,
-    BasicType,
-    BasicTypeInfo,
-    DateTypeInfo,
-    DecimalTypeInfo,
-    ListTypeInfo,
-    LocalTimeTypeInfo,
-    MapTypeInfo,
-    ObjectArrayTypeInfo,
-    PrimitiveArrayTypeInfo,
-    RowTypeInfo,
-    TimestampTypeInfo,
-    TupleTypeInfo,
-    TypeInformation,
-    Types,
-)
-from flinkish.datastream.connectors._arrow import fields_of, is_bytes, unwrap
+from flinkish.common.kinds import Kind, fields_of, kind_of, part_names, plain_type, shape_of
+from flinkish.common.typeinfo import BasicType, DecimalTypeInfo, ListTypeInfo, RowTypeInfo, TypeInformation, Types
 
-#: By Spark's name of a simple type in JSON: our type, and the name in DDL.
+#: By the name of a simple type in the JSON of Spark and Delta: our type, and the name in DDL.
 SIMPLE: Final[Mapping[str, tuple[Callable[[], TypeInformation], str]]] = {
     "boolean": (Types.BOOLEAN, "BOOLEAN"),
     "byte": (Types.BYTE, "TINYINT"),
@@ -47,18 +31,10 @@ SIMPLE: Final[Mapping[str, tuple[Callable[[], TypeInformation], str]]] = {
 }
 _DECIMAL = re.compile(r"decimal\((\d+), ?(\d+)\)")
 _NAME_OR_TIMESTAMP = re.compile(r"(`(?:[^`]|``)*`)|\bTIMESTAMP\b")
-#: The DDL of our basic types. Those that are not in `SIMPLE` are read back as other types.
-_DDL_OF_BASIC: Final[Mapping[BasicType, str]] = {
-    BasicType.BOOLEAN: "BOOLEAN",
-    BasicType.BYTE: "TINYINT",
-    BasicType.SHORT: "SMALLINT",
-    BasicType.INT: "INT",
-    BasicType.LONG: "BIGINT",
-    BasicType.FLOAT: "FLOAT",
-    BasicType.DOUBLE: "DOUBLE",
-    BasicType.STRING: "STRING",
+#: The DDL of our simple types. Those that are not in `SIMPLE` are read back as other types.
+_DDL: Final[Mapping[BasicType | Kind, str]] = {
+    **{kind_of(make()): name for make, name in SIMPLE.values()},
     BasicType.CHAR: "STRING",
-    BasicType.INSTANT: "TIMESTAMP",
     BasicType.BIG_INT: "DECIMAL(38, 0)",
     BasicType.BIG_DEC: "DECIMAL(38, 18)",
 }
@@ -140,28 +116,19 @@ def _quoted(name: str) -> str:
 
 
 def _ddl(type_info: TypeInformation, path: str, what: str) -> str:
-    type_info = unwrap(type_info)
-    match type_info:
-        case DecimalTypeInfo():
-            return f"DECIMAL({type_info.precision}, {type_info.scale})"
-        case BasicTypeInfo():
-            return _DDL_OF_BASIC[type_info.basic_type]
-        case DateTypeInfo() | LocalTimeTypeInfo(time_type=LocalTimeTypeInfo.TimeType.LOCAL_DATE):
-            return "DATE"
-        case TimestampTypeInfo() | LocalTimeTypeInfo(time_type=LocalTimeTypeInfo.TimeType.LOCAL_DATE_TIME):
-            return "TIMESTAMP_NTZ"
-        case PrimitiveArrayTypeInfo() if is_bytes(type_info):
-            return "BINARY"
-        case PrimitiveArrayTypeInfo() | BasicArrayTypeInfo() | ObjectArrayTypeInfo() | ListTypeInfo():
-            return f"ARRAY<{_ddl(type_info.element_type, f'{path}.element', what)}>"
-        case MapTypeInfo():
-            key = _ddl(type_info.key_type, f"{path}.key", what)
-            return f"MAP<{key}, {_ddl(type_info.value_type, f'{path}.value', what)}>"
-        case RowTypeInfo() | TupleTypeInfo():
-            fields = fields_of(type_info)
-            assert fields is not None
-            parts = [f"{_quoted(name)}: {_ddl(part, f'{path}.{name}', what)}" for name, part in zip(*fields, strict=True)]
-            return f"STRUCT<{', '.join(parts)}>"
+    type_info = plain_type(type_info)
+    if isinstance(type_info, DecimalTypeInfo):
+        return str(type_info)
+    kind, types = shape_of(type_info)
+    names = part_names(type_info)
+    parts = [_ddl(part, f"{path}.{name}", what) for name, part in zip(names, types, strict=True)]
+    match kind:
+        case Kind.LIST | Kind.MAP:
+            return f"{'ARRAY' if kind is Kind.LIST else 'MAP'}<{', '.join(parts)}>"
+        case Kind.ROW | Kind.TUPLE:
+            return f"STRUCT<{', '.join([f'{_quoted(name)}: {part}' for name, part in zip(names, parts, strict=True)])}>"
+        case _ if kind in _DDL:
+            return _DDL[kind]
         case _:
             raise UnsupportedError(
                 f"{what}: column {path!r} is of type {type_info!r}, which Spark does not have.",

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +24,7 @@ from flinkish.common.ids import random_id
 from flinkish.common.paths import hadoop_url
 from flinkish.common.session_settings import session_settings
 from flinkish.common.typeinfo import RowTypeInfo, TypeInformation, Types
-from flinkish.common.types import make_row, rows_of
+from flinkish.common.types import RowColumns, make_row
 from flinkish.datastream.connectors._spark_types import row_type_of
 from flinkish.datastream.connectors.file_system.splits import FileEnumeratorState, FileSourceSplit
 from flinkish.datastream.connectors.record_errors import RecordErrorPolicy, RecordErrors, json_of_row
@@ -224,22 +225,22 @@ def decoder(rows: RowTypeInfo, *, as_tuples: bool, errors: RecordErrors | None =
             else:
                 yield tuple(values) if as_tuples else make_row(names, values)
 
+    def records(batch: pa.RecordBatch) -> Iterable[Any]:
+        try:
+            columns = [column(*parts) for parts in zip(names, types, converters, batch.columns, strict=True)]
+        except SourceError:
+            if errors is None:
+                raise
+            return one_by_one(batch)
+        if not names:
+            return [() if as_tuples else make_row((), [])] * batch.num_rows
+        return zip(*columns, strict=True) if as_tuples else RowColumns(names, columns)
+
     def decode(body: bytes) -> Iterable[Any]:
         with pa.ipc.open_stream(body) as reader:
-            for batch in reader:
-                try:
-                    columns = [column(*parts) for parts in zip(names, types, converters, batch.columns, strict=True)]
-                except SourceError:
-                    if errors is None:
-                        raise
-                    yield from one_by_one(batch)
-                    continue
-                if not names:
-                    yield from [() if as_tuples else make_row((), [])] * batch.num_rows
-                elif as_tuples:
-                    yield from zip(*columns, strict=True)
-                else:
-                    yield from rows_of(names, columns)
+            runs = list(map(records, reader))
+        # Of a single batch the columns reach the edge as they are.
+        return runs[0] if len(runs) == 1 else chain.from_iterable(runs)
 
     return decode
 
@@ -280,7 +281,6 @@ class BoundedDataFrameSource(_DataFrameSource, Source[Any, FileSourceSplit, Boun
         return super().produced_type()
 
     def _files(self, folder: str) -> FileSource:
-        from flinkish.datastream.connectors.file_system.formats import StreamFormat  # noqa: F401 - first module of an import circle
         from flinkish.datastream.connectors.file_system.parquet_format import ParquetFormat
         from flinkish.datastream.connectors.file_system.source import FileSource
 

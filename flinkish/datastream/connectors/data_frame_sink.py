@@ -17,7 +17,7 @@ import msgspec
 from flinkish.common import options, safe_files
 from flinkish.common.configuration import Configuration
 from flinkish.common.disk import make_folders, sync
-from flinkish.common.errors import InvalidArgumentError, InvalidProgramError, SinkError
+from flinkish.common.errors import ForeignCheckpointError, InvalidArgumentError, InvalidProgramError, SinkError
 from flinkish.common.ids import random_id
 from flinkish.common.paths import hadoop_url
 from flinkish.common.typeinfo import TypeInformation
@@ -25,8 +25,16 @@ from flinkish.datastream.connectors._row_buffer import RowBuffer, bytes_state
 from flinkish.datastream.connectors._spark_types import ddl_of, in_any_session, row_type_of
 from flinkish.program.data_frames import open_session
 from flinkish.program.driver_objects import DriverObject, NeedsDataFrames
-from flinkish.program.row_folders import row_folder
-from flinkish.program.sinks import CommitRequest, Committer, Sink, SinkWriter, SinkWriterContext, WriteContext
+from flinkish.program.row_folders import remove_file, sink_folder
+from flinkish.program.sinks import (
+    CommitRequest,
+    Committer,
+    RestoredCheckpoint,
+    Sink,
+    SinkWriter,
+    SinkWriterContext,
+    WriteContext,
+)
 
 __all__ = ["DataFrameCommit", "DataFrameSink"]
 
@@ -125,7 +133,8 @@ def to_data_frame(spark: Any, records: Iterable[Any], row_type: TypeInformation)
     """Return records as a DataFrame of a SparkSession."""
     import pyarrow as pa
 
-    from flinkish.datastream.connectors._arrow import RowsToArrow, fields_of
+    from flinkish.common.kinds import fields_of
+    from flinkish.datastream.connectors._arrow import RowsToArrow
 
     fields = fields_of(row_type)
     assert fields is not None, "checked by check_rows"
@@ -159,7 +168,8 @@ class _Writer(SinkWriter[Any, RowFile]):
     """Keeps rows in its state, and writes them into files at checkpoints or when there are many."""
 
     def __init__(self, context: SinkWriterContext, row_type: TypeInformation) -> None:
-        from flinkish.datastream.connectors._arrow import RowsToArrow, fields_of
+        from flinkish.common.kinds import fields_of
+        from flinkish.datastream.connectors._arrow import RowsToArrow
 
         fields = fields_of(row_type)
         assert fields is not None, "checked by validate"
@@ -167,7 +177,7 @@ class _Writer(SinkWriter[Any, RowFile]):
         self._ddl = ddl_of(row_type, "DataFrameSink")
         self._values = self._rows.values
         self._subtask = context.subtask_index
-        self._folder = str(row_folder(context.configuration, context.job_id) / "sinks")
+        self._folder = str(sink_folder(context.configuration, context.job_id, context.lineage, context.sink_uid))
         self._buffer: RowBuffer[tuple[()]] = RowBuffer(context, "flinkish.data-frame-sink.rows", tuple[()], self._encode)
         self._open: list[Any] | None = None
         self._file_state = context.get_list_state(bytes_state("flinkish.data-frame-sink.files"))
@@ -230,17 +240,35 @@ class _Writer(SinkWriter[Any, RowFile]):
 
 
 class _Committer(Committer[RowFile]):
-    """Calls the program's function, and removes the files of checkpoints that are no longer retained."""
+    """Calls the program's function, and removes the files that no retained checkpoint of the job names.
+
+    Files of another job, from whose savepoint this one was started, stay: they belong to the owner of the savepoint.
+    """
 
     def __init__(self, write: Callable[..., Any], configuration: Configuration, *, with_commit: bool) -> None:
         self._write = write
         self._configuration = configuration
         self._with_commit = with_commit
         self._retained = max(1, configuration.get(options.MAX_RETAINED_CHECKPOINTS))
-        #: Files of the commits, oldest commit first.
+        #: The job's own files in the commits, oldest commit first.
         self._committed: deque[list[str]] = deque()
+        #: Lineage of the other job from whose savepoint this one was started.
+        self._origin: str | None = None
+        #: Files that were there when the attempt began, until its first commit.
+        self._found: list[Path] = []
         self._session: Any = None
         self._release: Callable[[], None] = lambda: None
+
+    def snapshot_state(self) -> bytes:
+        return msgspec.msgpack.encode(list(self._committed))
+
+    def restore(self, checkpoint: RestoredCheckpoint) -> None:
+        if not checkpoint.own:
+            self._origin = checkpoint.lineage
+        elif checkpoint.state is not None:
+            self._committed.extend(msgspec.msgpack.decode(checkpoint.state, type=list[list[str]]))
+        folder = sink_folder(self._configuration, checkpoint.job_id, checkpoint.job_lineage, checkpoint.sink_uid)
+        self._found = sorted(folder.glob("*.parquet"))
 
     def commit(self, checkpoint_id: int, requests: Sequence[CommitRequest[RowFile]]) -> None:
         def origin(request: CommitRequest[RowFile]) -> tuple[str, str, str, str]:
@@ -250,7 +278,7 @@ class _Committer(Committer[RowFile]):
             files = [request.committable.path for request in some]
             missing = [path for path in files if not Path(path).exists()]
             if missing:
-                raise SinkError(
+                raise ForeignCheckpointError(
                     f"DataFrameSink: rows of checkpoint {checkpoint_id} are gone: {missing[0]}",
                     hint="rows are kept beside the checkpoints of the job that wrote them, for as long as these are retained.",
                 )
@@ -258,10 +286,16 @@ class _Committer(Committer[RowFile]):
             reader = self._open().read.options(**_EXACT).schema(in_any_session(schema))
             df = reader.parquet(*[hadoop_url(path, pattern=True) for path in files])
             self._write(df, checkpoint_id, *([commit] if self._with_commit else []))
-        self._committed.append([request.committable.path for request in requests])
+        self._committed.append([request.committable.path for request in requests if request.lineage != self._origin])
+        named = {Path(path) for paths in self._committed for path in paths}
+        # This attempt's writers have not begun when the checkpoint that it starts from is committed again.
+        found, self._found = self._found, []
+        for path in found:
+            if path not in named:
+                remove_file(path)
         while len(self._committed) > self._retained:
-            for path in self._committed.popleft():
-                Path(path).unlink(missing_ok=True)
+            for name in self._committed.popleft():
+                remove_file(Path(name))
 
     def _open(self) -> Any:
         if self._session is None:

@@ -13,9 +13,9 @@ from flinkish.common.configuration import Configuration
 from flinkish.common.errors import ForeignCheckpointError, SinkChangedError, SinkError
 from flinkish.common.limits import LONG_MIN
 from flinkish.common.typeinfo import TypeInformation
-from flinkish.datastream.state import ListState, ListStateDescriptor
 from flinkish.program.dead_letters import ROW_TYPE, DeadLetterTable
 from flinkish.program.sinks import CommitRequest, Committer, RestoredCheckpoint, SinkWriter, SinkWriterContext, WriteContext
+from flinkish.udf.state import ListState, ListStateDescriptor
 
 if TYPE_CHECKING:
     from flinkish.datastream.connectors.delta.committer import DeltaCommittable

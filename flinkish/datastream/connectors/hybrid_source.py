@@ -13,8 +13,9 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
+from flinkish.common.arguments import instance_of
 from flinkish.common.configuration import Configuration
-from flinkish.common.errors import ForeignCheckpointError, InvalidArgumentError, InvalidProgramError
+from flinkish.common.errors import ForeignCheckpointError, InvalidProgramError
 from flinkish.common.typeinfo import TypeInformation
 from flinkish.program.sources import (
     Boundedness,
@@ -52,8 +53,8 @@ class HybridEnumeratorState:
 
     source: int
     enumerator: bytes
-    #: The kind of the current source, see program/state_kinds.py; empty in checkpoints of earlier versions.
-    kind: str = ""
+    #: The kind of the current source, see program/state_kinds.py.
+    kind: str
 
 
 class HybridSource(Source[Any, HybridSplit, HybridEnumeratorState]):
@@ -111,7 +112,7 @@ class HybridSource(Source[Any, HybridSplit, HybridEnumeratorState]):
                     hint="add the sources that were there, or give the source another uid, so that it starts from the beginning.",
                 )
             source = self._sources[index]
-            if checkpoint is not None and index == reading and checkpoint.kind not in ("", source_kind(source)):
+            if checkpoint is not None and index == reading and checkpoint.kind != source_kind(source):
                 raise ForeignCheckpointError(
                     f"source {index} of the HybridSource was {checkpoint.kind} when the checkpoint was taken, and is "
                     f"{source_kind(source)} in this program",
@@ -176,11 +177,7 @@ def _checked(source: Any, method: str) -> AnySource:
             f"{method}: a {type(source).__name__} is read on the driver and cannot be a part of a HybridSource",
             hint="make a stream of it and union() that with the other.",
         )
-    if not isinstance(source, Source):
-        raise InvalidArgumentError(
-            f"{method} takes a Source; got {source!r} of type {type(source).__name__}", hint="call build() on a builder first."
-        )
-    return source
+    return instance_of(f"{method}()", source, Source, hint="call build() on a builder first.")
 
 
 class _PartContext(SplitEnumeratorContext[Any]):

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
-from flinkish.common.errors import InvalidArgumentError, InvalidProgramError
+from flinkish.common.arguments import int_of
+from flinkish.common.errors import InvalidProgramError
 from flinkish.common.limits import LONG_MAX, LONG_MIN
 from flinkish.common.typeinfo import TypeInformation, Types
 from flinkish.datastream.connectors._sequences import FixedSplitsEnumerator, SequentialReader, cut_range
@@ -41,8 +42,7 @@ class NumberSequenceSource(Source[int, NumberSequenceSplit, tuple[NumberSequence
 
     def __post_init__(self) -> None:
         for name, value in (("start", self.start), ("end", self.end)):
-            if not isinstance(value, int) or isinstance(value, bool):
-                raise InvalidArgumentError(f"{name} of NumberSequenceSource must be an int; got {value!r}")
+            int_of(f"{name} of NumberSequenceSource", value)
             if not LONG_MIN <= value <= LONG_MAX:
                 raise InvalidProgramError(f"{name} of NumberSequenceSource must fit into 64 bits; got {value}")
         if self.end < self.start:

@@ -9,12 +9,13 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any, Final
 
 from flinkish.common import options
+from flinkish.common.arguments import instance_of
 from flinkish.common.errors import InvalidArgumentError, SourceError
 from flinkish.common.typeinfo import BasicType, BasicTypeInfo, PickledBytesTypeInfo, TypeInformation, Types
 from flinkish.common.types import Row
-from flinkish.datastream.output_tag import OutputTag
 from flinkish.program.dead_letters import UNDECODABLE, BadRecord, DeadLetters
 from flinkish.program.sources import SideOutputRecord
+from flinkish.udf.output_tag import OutputTag
 
 if TYPE_CHECKING:
     from flinkish.metrics import Counter
@@ -81,10 +82,7 @@ class RecordErrorPolicy:
         A tag of type STRING gets one line of text; a tag of RECORD_ERROR_TYPE, or without a type, gets a Row of
         RECORD_ERROR_TYPE. Raises InvalidArgumentError for other tags.
         """
-        if not isinstance(tag, OutputTag):
-            raise InvalidArgumentError(
-                f"side_output() takes an OutputTag; got {tag!r}", hint='for example OutputTag("bad lines").'
-            )
+        instance_of("side_output()", tag, OutputTag, hint='for example OutputTag("bad lines").')
         if not (
             _is_string(tag.type_info) or isinstance(tag.type_info, PickledBytesTypeInfo) or tag.type_info == RECORD_ERROR_TYPE
         ):

@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from flinkish.common.arguments import int_of
 from flinkish.common.configuration import Configuration
 from flinkish.common.errors import InvalidArgumentError, InvalidProgramError, SourceError
 from flinkish.common.typeinfo import TypeInformation, Types
@@ -49,8 +50,7 @@ class SocketSource(DriverSource[str]):
         if not isinstance(self.host, str) or not self.host:
             raise InvalidArgumentError(f"host of SocketSource must be a name or address; got {self.host!r}")
         for name in ("port", "max_retry"):
-            if not isinstance(getattr(self, name), int) or isinstance(getattr(self, name), bool):
-                raise InvalidArgumentError(f"{name} of SocketSource must be an int; got {getattr(self, name)!r}")
+            int_of(f"{name} of SocketSource", getattr(self, name))
         if not 0 < self.port < 65536:
             raise InvalidProgramError(f"port of SocketSource must be from 1 to 65535; got {self.port}")
         if self.max_retry < -1:

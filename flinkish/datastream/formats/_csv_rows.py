@@ -5,30 +5,61 @@ from __future__ import annotations
 import csv
 import io
 from dataclasses import replace
-from typing import Any
+from typing import Any, Self
 
+from flinkish.common.arguments import bool_of, text_of
 from flinkish.common.errors import DeserializationError, InvalidArgumentError, TypeMismatchError
+from flinkish.common.kinds import plain_type
 from flinkish.common.serialization import DeserializationSchema, SerializationSchema
 from flinkish.common.typeinfo import RowTypeInfo, TypeInformation
 from flinkish.common.types import Row, make_row
-from flinkish.datastream.connectors._arrow import unwrap, values_of
+from flinkish.datastream.connectors._arrow import values_of
 from flinkish.datastream.connectors.file_system.csv_settings import ARRAY_SEPARATOR, CsvDialect
 from flinkish.datastream.connectors.file_system.csv_values import Parse, parser
 from flinkish.datastream.connectors.file_system.csv_writer import CsvLines
-from flinkish.datastream.formats._csv_schema import COMMENT, character, flag, text
+from flinkish.datastream.formats._csv_schema import COMMENT, character
+from flinkish.datastream.formats._prepared import Prepared
 from flinkish.table.types import type_info_of
 
 
 def _row_type(type_info: Any, what: str) -> RowTypeInfo:
     if type_info is None:
         raise InvalidArgumentError(f"{what}: Type information must not be None")
-    unwrapped = unwrap(type_info_of(type_info, f"type_info of {what}"))
+    unwrapped = plain_type(type_info_of(type_info, f"type_info of {what}"))
     if not isinstance(unwrapped, RowTypeInfo):
         raise InvalidArgumentError(f"{what}: Row type information expected; got {type_info!r}", hint="Types.ROW_NAMED(...).")
     return unwrapped
 
 
-class CsvRowDeserializationSchema(DeserializationSchema):
+class _Builder:
+    """The settings of both builders. `schema`: the name of the schema, for messages."""
+
+    def __init__(self, type_info: TypeInformation, schema: str) -> None:
+        self._row_type = _row_type(type_info, schema)
+        self._dialect = CsvDialect()
+        self._separator = ARRAY_SEPARATOR
+
+    def set_array_element_delimiter(self, delimiter: str) -> Self:
+        """Set the separator of the elements of arrays and nested rows."""
+        if not text_of("delimiter", delimiter, empty=True):
+            raise InvalidArgumentError("the delimiter of array elements must not be empty")
+        self._separator = delimiter
+        return self
+
+    def set_quote_character(self, c: str) -> Self:
+        """Set the character that quotes a field."""
+        return self._set(quote_char=character(c, "Quote char"))
+
+    def set_escape_character(self, c: str) -> Self:
+        """Set the escape character: the next character loses its special meaning."""
+        return self._set(escape_char=character(c, "Escape char"))
+
+    def _set(self, **changes: Any) -> Self:
+        self._dialect = replace(self._dialect, **changes)
+        return self
+
+
+class CsvRowDeserializationSchema(Prepared, DeserializationSchema):
     """Reads one line of CSV as a Row.
 
     >>> from flinkish.common import Types
@@ -39,23 +70,21 @@ class CsvRowDeserializationSchema(DeserializationSchema):
     A nested row or array is in one field. For the differences from Flink see CsvReaderFormat.
     """
 
+    _made = ("_parsers",)
+
     def __init__(self, row_type: RowTypeInfo, dialect: CsvDialect, separator: str, ignore_parse_errors: bool) -> None:
         self._row_type = row_type
         self._dialect = dialect
         self._separator = separator
         self._ignore_parse_errors = ignore_parse_errors
-        self._parsers: list[Parse | None] | None = None
-        self._make_parsers()
+        self._prepare()
 
-    def _make_parsers(self) -> list[Parse | None]:
+    def _prepare(self) -> None:
         nulls = frozenset(self._dialect.null_values)
-        return [
-            parser(unwrap(part), nulls, separator=self._separator, column=name)
+        self._parsers: list[Parse | None] = [
+            parser(plain_type(part), nulls, separator=self._separator, column=name)
             for name, part in zip(self._row_type.field_names, self._row_type.field_types, strict=True)
         ]
-
-    def open(self) -> None:
-        self._parsers = self._make_parsers()
 
     def deserialize(self, message: bytes) -> Row | None:
         """Return the row of a line; raise DeserializationError if it cannot be read.
@@ -70,9 +99,6 @@ class CsvRowDeserializationSchema(DeserializationSchema):
             raise DeserializationError(f"Failed to deserialize CSV row {_shown(message)}: {error}") from error
 
     def _row(self, message: bytes) -> Row:
-        if self._parsers is None:
-            self.open()
-        assert self._parsers is not None
         # Only line feeds and carriage returns end a line; str.splitlines splits at other characters, too.
         content = io.StringIO(message.decode(), newline="")
         lines = (line for line in content if not self._dialect.is_comment(line))
@@ -93,16 +119,11 @@ class CsvRowDeserializationSchema(DeserializationSchema):
     def get_produced_type(self) -> TypeInformation:
         return self._row_type
 
-    def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_parsers": None}
-
-    class Builder:
+    class Builder(_Builder):
         """Builder of a CsvRowDeserializationSchema."""
 
         def __init__(self, type_info: TypeInformation) -> None:
-            self._row_type = _row_type(type_info, "CsvRowDeserializationSchema")
-            self._dialect = CsvDialect()
-            self._separator = ARRAY_SEPARATOR
+            super().__init__(type_info, "CsvRowDeserializationSchema")
             self._ignore_parse_errors = False
 
         def set_field_delimiter(self, delimiter: str) -> CsvRowDeserializationSchema.Builder:
@@ -111,40 +132,23 @@ class CsvRowDeserializationSchema(DeserializationSchema):
 
         def set_allow_comments(self, allow_comments: bool) -> CsvRowDeserializationSchema.Builder:
             """Skip lines that begin with '#'."""
-            return self._set(comment=COMMENT if flag(allow_comments, "allow_comments") else None)
-
-        def set_array_element_delimiter(self, delimiter: str) -> CsvRowDeserializationSchema.Builder:
-            """Set the separator of the elements of arrays and nested rows."""
-            self._separator = _separator(delimiter)
-            return self
-
-        def set_quote_character(self, c: str) -> CsvRowDeserializationSchema.Builder:
-            """Set the character that quotes a field."""
-            return self._set(quote_char=character(c, "Quote char"))
-
-        def set_escape_character(self, c: str) -> CsvRowDeserializationSchema.Builder:
-            """Set the escape character: the next character loses its special meaning."""
-            return self._set(escape_char=character(c, "Escape char"))
+            return self._set(comment=COMMENT if bool_of("allow_comments", allow_comments) else None)
 
         def set_null_literal(self, null_literal: str) -> CsvRowDeserializationSchema.Builder:
             """Set the text that stands for None."""
-            return self._set(null_values=(text(null_literal, "null_literal"),))
+            return self._set(null_values=(text_of("null_literal", null_literal, empty=True),))
 
         def set_ignore_parse_errors(self, ignore_parse_errors: bool) -> CsvRowDeserializationSchema.Builder:
             """Read None for fields that cannot be read, instead of failing."""
-            self._ignore_parse_errors = flag(ignore_parse_errors, "ignore_parse_errors")
+            self._ignore_parse_errors = bool_of("ignore_parse_errors", ignore_parse_errors)
             return self
 
         def build(self) -> CsvRowDeserializationSchema:
             """Return the schema."""
             return CsvRowDeserializationSchema(self._row_type, self._dialect, self._separator, self._ignore_parse_errors)
 
-        def _set(self, **changes: Any) -> CsvRowDeserializationSchema.Builder:
-            self._dialect = replace(self._dialect, **changes)
-            return self
 
-
-class CsvRowSerializationSchema(SerializationSchema):
+class CsvRowSerializationSchema(Prepared, SerializationSchema):
     """Writes a Row as one line of CSV.
 
     >>> from flinkish.common import Row, Types
@@ -155,26 +159,21 @@ class CsvRowSerializationSchema(SerializationSchema):
     Differs from Flink: values that could not be read back are refused with an error, see CsvBulkWriters.
     """
 
+    _made = ("_lines",)
+
     def __init__(self, row_type: RowTypeInfo, dialect: CsvDialect, line_delimiter: str, separator: str) -> None:
         self._row_type = row_type
         self._dialect = dialect
         self._line_delimiter = line_delimiter
         self._separator = separator
-        self._lines: CsvLines | None = None
-        self._make_lines()
+        self._prepare()
 
-    def _make_lines(self) -> CsvLines:
+    def _prepare(self) -> None:
         separators = (self._separator,) * len(self._row_type.field_names)
-        return CsvLines(self._row_type, self._dialect, line_separator=self._line_delimiter, separators=separators)
-
-    def open(self) -> None:
-        self._lines = self._make_lines()
+        self._lines = CsvLines(self._row_type, self._dialect, line_separator=self._line_delimiter, separators=separators)
 
     def serialize(self, element: Any) -> bytes:
         """Return the line of a row; raise TypeMismatchError for a value that is no row of the type."""
-        if self._lines is None:
-            self.open()
-        assert self._lines is not None
         names = self._row_type.field_names
         try:
             values = values_of(element, names)
@@ -182,17 +181,12 @@ class CsvRowSerializationSchema(SerializationSchema):
             raise TypeMismatchError(f"Could not serialize row {element!r}: {error}") from None
         return self._lines.line(values).encode()
 
-    def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_lines": None}
-
-    class Builder:
+    class Builder(_Builder):
         """Builder of a CsvRowSerializationSchema."""
 
         def __init__(self, type_info: TypeInformation) -> None:
-            self._row_type = _row_type(type_info, "CsvRowSerializationSchema")
-            self._dialect = CsvDialect()
+            super().__init__(type_info, "CsvRowSerializationSchema")
             self._line_delimiter = "\n"
-            self._separator = ARRAY_SEPARATOR
 
         def set_field_delimiter(self, c: str) -> CsvRowSerializationSchema.Builder:
             """Set the delimiter of fields, one character."""
@@ -207,40 +201,17 @@ class CsvRowSerializationSchema(SerializationSchema):
             self._line_delimiter = delimiter
             return self
 
-        def set_array_element_delimiter(self, delimiter: str) -> CsvRowSerializationSchema.Builder:
-            """Set the separator of the elements of arrays and nested rows."""
-            self._separator = _separator(delimiter)
-            return self
-
         def disable_quote_character(self) -> CsvRowSerializationSchema.Builder:
             """Never quote fields."""
             return self._set(quote_char=None)
 
-        def set_quote_character(self, c: str) -> CsvRowSerializationSchema.Builder:
-            """Set the character that quotes a field."""
-            return self._set(quote_char=character(c, "Quote char"))
-
-        def set_escape_character(self, c: str) -> CsvRowSerializationSchema.Builder:
-            """Set the escape character: the next character loses its special meaning."""
-            return self._set(escape_char=character(c, "Escape char"))
-
         def set_null_literal(self, s: str) -> CsvRowSerializationSchema.Builder:
             """Set the text that stands for None."""
-            return self._set(null_values=(text(s, "null literal"),))
+            return self._set(null_values=(text_of("null literal", s, empty=True),))
 
         def build(self) -> CsvRowSerializationSchema:
             """Return the schema."""
             return CsvRowSerializationSchema(self._row_type, self._dialect, self._line_delimiter, self._separator)
-
-        def _set(self, **changes: Any) -> CsvRowSerializationSchema.Builder:
-            self._dialect = replace(self._dialect, **changes)
-            return self
-
-
-def _separator(value: Any) -> str:
-    if not text(value, "delimiter"):
-        raise InvalidArgumentError("the delimiter of array elements must not be empty")
-    return str(value)
 
 
 def _shown(message: bytes) -> str:

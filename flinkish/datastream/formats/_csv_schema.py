@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
+from flinkish.common.arguments import bool_of, instance_of, text_of
 from flinkish.common.errors import InvalidArgumentError
 from flinkish.common.typeinfo import BasicType, BasicTypeInfo, RowTypeInfo, TypeInformation, Types
 from flinkish.datastream.connectors.file_system.csv_settings import ARRAY_SEPARATOR, CsvDialect
@@ -102,11 +103,11 @@ class CsvSchemaBuilder:
     ) -> CsvSchemaBuilder:
         """Add a column of lists, whose elements are in one field, divided by `separator`; their default type is STRING."""
         element = Types.STRING() if element_type is None else type_info_of(element_type, "element_type of add_array_column")
-        return self._add(_Column(text(name, "name"), "ARRAY", Types.LIST(element), text(separator, "separator")))
+        return self._add(name, "ARRAY", Types.LIST(element), text_of("separator", separator, empty=True))
 
     def add_boolean_column(self, name: str) -> CsvSchemaBuilder:
         """Add a column of BOOLEAN."""
-        return self._add(_Column(text(name, "name"), "BOOLEAN", Types.BOOLEAN()))
+        return self._add(name, "BOOLEAN", Types.BOOLEAN())
 
     def add_number_column(self, name: str, number_type: DataType | TypeInformation | None = None) -> CsvSchemaBuilder:
         """Add a column of numbers; their default type is LONG (BIGINT)."""
@@ -115,19 +116,16 @@ class CsvSchemaBuilder:
             raise InvalidArgumentError(
                 f"number_type of add_number_column must be a type of numbers; got {number_type!r}", hint="DataTypes.INT()."
             )
-        return self._add(_Column(text(name, "name"), "NUMBER", type_info))
+        return self._add(name, "NUMBER", type_info)
 
     def add_string_column(self, name: str) -> CsvSchemaBuilder:
         """Add a column of STRING."""
-        return self._add(_Column(text(name, "name"), "STRING", Types.STRING()))
+        return self._add(name, "STRING", Types.STRING())
 
     def add_columns_from(self, schema: CsvSchema) -> CsvSchemaBuilder:
         """Add all columns of another schema."""
-        if not isinstance(schema, CsvSchema):
-            raise InvalidArgumentError(f"add_columns_from takes a CsvSchema; got {schema!r}", hint="call build() on a builder.")
-        for column in schema.columns:
-            self._add(column)
-        return self
+        instance_of("add_columns_from()", schema, CsvSchema, hint="call build() on a builder.")
+        return self._set(columns=self._schema.columns + schema.columns)
 
     def clear_columns(self) -> CsvSchemaBuilder:
         """Remove all columns."""
@@ -135,11 +133,11 @@ class CsvSchemaBuilder:
 
     def set_allow_comments(self, allow: bool = True) -> CsvSchemaBuilder:
         """Skip lines that begin with '#', with or without blanks before it."""
-        return self._set(allow_comments=flag(allow, "allow"))
+        return self._set(allow_comments=bool_of("allow", allow))
 
     def set_any_property_name(self, name: str) -> CsvSchemaBuilder:
         """Allow lines with more fields than columns, which are errors otherwise; as in Flink, surplus fields are ignored."""
-        return self._set(any_property_name=text(name, "name"))
+        return self._set(any_property_name=text_of("name", name, empty=True))
 
     def disable_array_element_separator(self) -> CsvSchemaBuilder:
         """Restore the separators of the columns, by default ';'."""
@@ -155,7 +153,7 @@ class CsvSchemaBuilder:
 
     def set_array_element_separator(self, separator: str) -> CsvSchemaBuilder:
         """Set the separator of array elements in columns without a separator of their own."""
-        return self._set(array_element_separator=text(separator, "separator"))
+        return self._set(array_element_separator=text_of("separator", separator, empty=True))
 
     def set_column_separator(self, char: str) -> CsvSchemaBuilder:
         """Set the delimiter of columns; ',' by default."""
@@ -174,13 +172,13 @@ class CsvSchemaBuilder:
 
     def set_line_separator(self, separator: str) -> CsvSchemaBuilder:
         r"""Set the end of written lines; '\n' by default. When lines are read, they end with '\n' or '\r\n'."""
-        if not text(separator, "separator"):
+        if not text_of("separator", separator, empty=True):
             raise InvalidArgumentError("the line separator must not be empty")
         return self._set(line_separator=separator)
 
     def set_null_value(self, null_value: str) -> CsvSchemaBuilder:
         """Set the text that stands for None. Empty fields are always None, too, except in columns of STRING and arrays."""
-        return self._set(null_value=text(null_value, "null_value"))
+        return self._set(null_value=text_of("null_value", null_value, empty=True))
 
     def disable_quote_char(self) -> CsvSchemaBuilder:
         """Use no quote character."""
@@ -192,15 +190,15 @@ class CsvSchemaBuilder:
 
     def set_skip_first_data_row(self, skip: bool = True) -> CsvSchemaBuilder:
         """Skip the first line, or the first line after the header."""
-        return self._set(skip_first_data_row=flag(skip, "skip"))
+        return self._set(skip_first_data_row=bool_of("skip", skip))
 
     def set_strict_headers(self, strict: bool = True) -> CsvSchemaBuilder:
         """Check the header, if one is used: it must contain the names of the columns in their order."""
-        return self._set(strict_headers=flag(strict, "strict"))
+        return self._set(strict_headers=bool_of("strict", strict))
 
     def set_use_header(self, use: bool = True) -> CsvSchemaBuilder:
         """Read the first line of a file as a header, and write a header to each file."""
-        return self._set(use_header=flag(use, "use"))
+        return self._set(use_header=bool_of("use", use))
 
     def size(self) -> int:
         """Return how many columns there are."""
@@ -209,7 +207,8 @@ class CsvSchemaBuilder:
     def __len__(self) -> int:
         return len(self._schema)
 
-    def _add(self, column: _Column) -> CsvSchemaBuilder:
+    def _add(self, name: str, kind: str, type_info: TypeInformation, separator: str = "") -> CsvSchemaBuilder:
+        column = _Column(text_of("name", name, empty=True), kind, type_info, separator)
         return self._set(columns=(*self._schema.columns, column))
 
     def _set(self, **changes: Any) -> CsvSchemaBuilder:
@@ -218,20 +217,6 @@ class CsvSchemaBuilder:
 
 
 _NOT_NUMBERS = (BasicType.STRING, BasicType.CHAR, BasicType.BOOLEAN, BasicType.INSTANT)
-
-
-def text(value: Any, name: str) -> str:
-    """Return the value; raise InvalidArgumentError unless it is a str."""
-    if not isinstance(value, str):
-        raise InvalidArgumentError(f"{name} must be a str; got {value!r}")
-    return value
-
-
-def flag(value: Any, name: str) -> bool:
-    """Return the value; raise InvalidArgumentError unless it is a bool."""
-    if not isinstance(value, bool):
-        raise InvalidArgumentError(f"{name} must be a bool; got {value!r}")
-    return value
 
 
 def character(value: Any, what: str) -> str:

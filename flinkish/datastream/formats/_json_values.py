@@ -7,123 +7,29 @@ import decimal
 import math
 import operator
 from collections.abc import Callable
-from typing import Any, Final
+from functools import partial
+from typing import Any, ClassVar, Final
 
 import msgspec
 
 from flinkish.common.errors import InvalidProgramError
-from flinkish.common.limits import to_float32
+from flinkish.common.kinds import INTEGER_BITS, Kind, kind_of, part_names, plain_type, range_check, shape_of
+from flinkish.common.limits import one_character, to_float32
 from flinkish.common.text import double_text, float_text, text_function
-from flinkish.common.time import Instant
-from flinkish.common.typeinfo import (
-    BasicArrayTypeInfo,
-    BasicType,
-    BasicTypeInfo,
-    DateTypeInfo,
-    DecimalTypeInfo,
-    ListTypeInfo,
-    LocalTimeTypeInfo,
-    MapTypeInfo,
-    ObjectArrayTypeInfo,
-    PrimitiveArrayTypeInfo,
-    RowTypeInfo,
-    TimestampTypeInfo,
-    TimeTypeInfo,
-    TupleTypeInfo,
-    TypeInformation,
-    Types,
-)
-from flinkish.common.types import make_row
-from flinkish.datastream.connectors._arrow import bytes_of, fields_of, is_bytes, unwrap, utc_time, values_of
-from flinkish.datastream.connectors.file_system.csv_values import INTEGER_BITS, parse_float
+from flinkish.common.time import Instant, utc_time
+from flinkish.common.typeinfo import BasicType, DecimalTypeInfo, TypeInformation, Types
+from flinkish.datastream.connectors._arrow import bytes_of, values_of
+from flinkish.datastream.connectors.file_system.csv_values import parse_float
 from flinkish.datastream.connectors.file_system.json_values import (
+    STRICT,
     JsonConverter,
     JsonConverters,
-    checked,
-    mismatch,
-    range_check,
+    SimpleConverters,
     to_instant,
 )
 
-_MISSING: Final = object()
 #: That of Java's Instant.
 _LAST_SECOND: Final = 31_556_889_864_403_199
-
-
-class LenientJsonConverters(JsonConverters):
-    """Converters as lenient as Flink's JsonRowDeserializationSchema: a text is read as a number, and any value as a text.
-
-    Missing fields become None (unless `fail_on_missing_field`), and so do values that cannot be read (with
-    `ignore_parse_errors`).
-    """
-
-    def __init__(self, *, fail_on_missing_field: bool, ignore_parse_errors: bool) -> None:
-        self._fail_on_missing_field = fail_on_missing_field
-        self._ignore_parse_errors = ignore_parse_errors
-
-    def nullable(self, convert: JsonConverter) -> JsonConverter:
-        if not self._ignore_parse_errors:
-            return super().nullable(convert)
-
-        def convert_or_null(value: Any, path: str) -> Any:
-            if value is None:
-                return None
-            try:
-                return convert(value, path)
-            except ValueError:
-                return None
-
-        return convert_or_null
-
-    def simple(self, type_info: TypeInformation) -> JsonConverter:
-        match type_info:
-            case BasicTypeInfo(basic_type=BasicType.STRING):
-                return lambda value, path: value if value.__class__ is str else _as_text(value)
-            case BasicTypeInfo(basic_type=BasicType.BOOLEAN):
-                return checked(type_info, (bool, str), _to_boolean)
-            case BasicTypeInfo(basic_type=BasicType.FLOAT):
-                return checked(type_info, (int, float, decimal.Decimal, str), lambda value: to_float32(_to_float(value)))
-            case BasicTypeInfo(basic_type=BasicType.DOUBLE):
-                return checked(type_info, (int, float, decimal.Decimal, str), _to_float)
-            case BasicTypeInfo(basic_type=BasicType.INSTANT):
-                return checked(type_info, (int, float, decimal.Decimal, str), _to_instant)
-            case BasicTypeInfo(basic_type=basic) if basic is BasicType.BIG_INT or basic in INTEGER_BITS:
-                in_range = range_check(basic)
-                return checked(type_info, (int, float, decimal.Decimal, str), lambda value: in_range(_to_int(value)))
-            case _:
-                return super().simple(type_info)
-
-    def row(self, type_info: RowTypeInfo) -> JsonConverter:
-        names = type_info.field_names
-        fields = [(name, self.build(part)) for name, part in zip(names, type_info.field_types, strict=True)]
-        fail = self._fail_on_missing_field
-
-        def convert(value: Any, path: str) -> Any:
-            if isinstance(value, list) and len(value) == len(fields):
-                value = dict(zip(names, value, strict=True))
-            if not isinstance(value, dict):
-                raise mismatch(type_info, value, path)
-            prefix = f"{path}." if path else ""
-            values = []
-            for name, one in fields:
-                part = value.get(name, _MISSING)
-                if part is _MISSING:
-                    if fail:
-                        raise ValueError(f"Could not find field with name '{prefix}{name}'.")
-                    part = None
-                values.append(one(part, prefix + name))
-            return make_row(names, values)
-
-        return convert
-
-    def map(self, type_info: MapTypeInfo) -> JsonConverter:
-        key_of = self.build(type_info.key_type)
-        entries = super().map(MapTypeInfo(Types.STRING(), type_info.value_type))
-
-        def convert(value: Any, path: str) -> Any:
-            return {key_of(key, path): part for key, part in entries(value, path).items()}
-
-        return convert
 
 
 def _as_text(value: Any) -> str:
@@ -151,14 +57,11 @@ def _to_boolean(value: bool | str) -> bool:
             raise ValueError
 
 
-def _to_int(value: Any) -> int:
-    if isinstance(value, str):
-        if "_" in value:  # Python's int() accepts 1_000
-            raise ValueError
-        return int(value)
-    if value != int(value):
+def _to_int(in_range: Callable[[int], int], value: Any) -> int:
+    number = int(value)
+    if "_" in value if isinstance(value, str) else number != value:  # Python's int() accepts 1_000
         raise ValueError
-    return int(value)
+    return in_range(number)
 
 
 def _to_float(value: Any) -> float:
@@ -177,6 +80,61 @@ def _to_instant(value: Any) -> Instant:
     return Instant(*divmod(nanos, 1_000_000_000))
 
 
+_NUMBERS: Final = (int, float, decimal.Decimal, str)
+
+_LENIENT: Final[SimpleConverters] = {
+    **STRICT,
+    **{kind: (_NUMBERS, partial(_to_int, range_check(kind))) for kind in (BasicType.BIG_INT, *INTEGER_BITS)},
+    BasicType.BOOLEAN: ((bool, str), _to_boolean),
+    BasicType.FLOAT: (_NUMBERS, lambda value: to_float32(_to_float(value))),
+    BasicType.DOUBLE: (_NUMBERS, _to_float),
+    BasicType.INSTANT: (_NUMBERS, _to_instant),
+}
+
+
+class LenientJsonConverters(JsonConverters):
+    """Converters as lenient as Flink's JsonRowDeserializationSchema: a text is read as a number, and any value as a text.
+
+    Missing fields become None (unless `fail_on_missing_field`), and so do values that cannot be read (with
+    `ignore_parse_errors`).
+    """
+
+    simple: ClassVar[SimpleConverters] = _LENIENT
+    lists_as_rows: ClassVar[bool] = True
+
+    def __init__(self, *, fail_on_missing_field: bool, ignore_parse_errors: bool) -> None:
+        self.fail_on_missing_field = fail_on_missing_field
+        self._ignore_parse_errors = ignore_parse_errors
+
+    def build(self, type_info: TypeInformation) -> JsonConverter:
+        if kind_of(type_info) is BasicType.STRING:
+            return self.nullable(lambda value, path: value if value.__class__ is str else _as_text(value))
+        return super().build(type_info)
+
+    def nullable(self, convert: JsonConverter) -> JsonConverter:
+        if not self._ignore_parse_errors:
+            return super().nullable(convert)
+
+        def convert_or_null(value: Any, path: str) -> Any:
+            if value is None:
+                return None
+            try:
+                return convert(value, path)
+            except ValueError:
+                return None
+
+        return convert_or_null
+
+    def map(self, type_info: TypeInformation, types: tuple[TypeInformation, ...]) -> JsonConverter:
+        key_of = self.build(types[0])
+        entries = super().map(type_info, (Types.STRING(), types[1]))
+
+        def convert(value: Any, path: str) -> Any:
+            return {key_of(key, path): part for key, part in entries(value, path).items()}
+
+        return convert
+
+
 # Writing.
 
 Plain = Callable[[Any], Any]
@@ -188,33 +146,31 @@ def json_writer(type_info: TypeInformation) -> Plain:
     Raises InvalidProgramError for types that cannot be written as JSON. The function raises ValueError, TypeError or
     AttributeError for values of another type.
     """
-    type_info = unwrap(type_info)
+    type_info = plain_type(type_info)
+    kind, types = shape_of(type_info)
     write: Plain
-    match type_info:
-        case RowTypeInfo():
-            write = _row_writer(type_info)
-        case TupleTypeInfo():
-            parts = [json_writer(part) for part in type_info.field_types]
+    match kind:
+        case Kind.ROW:
+            write = _row_writer(part_names(type_info), list(map(json_writer, types)))
+        case Kind.TUPLE:
+            parts = list(map(json_writer, types))
             write = lambda value: [one(part) for one, part in zip(parts, value, strict=True)]  # noqa: E731
-        case PrimitiveArrayTypeInfo() if is_bytes(type_info):
-            write = bytes_of
-        case PrimitiveArrayTypeInfo() | BasicArrayTypeInfo() | ObjectArrayTypeInfo() | ListTypeInfo():
-            element = json_writer(type_info.element_type)
+        case Kind.LIST:
+            element = json_writer(*types)
             write = lambda values: list(map(element, _array(values)))  # noqa: E731
-        case MapTypeInfo():
-            key_text, item = text_function(type_info.key_type), json_writer(type_info.value_type)
+        case Kind.MAP:
+            key_text, item = text_function(types[0]), json_writer(types[1])
             write = lambda value: _of_texts({key_text(key): item(part) for key, part in value.items()}, value)  # noqa: E731
+        case _ if isinstance(type_info, DecimalTypeInfo):
+            write = partial(_rounded, type_info)
+        case _ if kind in _WRITERS:
+            write = _WRITERS[kind]
         case _:
-            write = _simple_writer(type_info)
+            raise InvalidProgramError(f"{type_info!r} cannot be written as JSON")
     return lambda value: None if value is None else write(value)
 
 
-def _row_writer(type_info: RowTypeInfo) -> Plain:
-    fields = fields_of(type_info)
-    assert fields is not None
-    names = fields[0]
-    parts = [json_writer(part) for part in fields[1]]
-
+def _row_writer(names: tuple[str, ...], parts: list[Plain]) -> Plain:
     def write(row: Any) -> dict[str, Any]:
         plain = {}
         for name, one, value in zip(names, parts, values_of(row, names), strict=True):
@@ -225,35 +181,6 @@ def _row_writer(type_info: RowTypeInfo) -> Plain:
         return plain
 
     return write
-
-
-def _simple_writer(type_info: TypeInformation) -> Plain:
-    match type_info:
-        case BasicTypeInfo(basic_type=BasicType.STRING | BasicType.CHAR):
-            return _instance(str)
-        case BasicTypeInfo(basic_type=BasicType.BOOLEAN):
-            return _instance(bool)
-        case BasicTypeInfo(basic_type=BasicType.DOUBLE):
-            return _float_writer(double_text, lambda value: value)
-        case BasicTypeInfo(basic_type=BasicType.FLOAT):
-            return _float_writer(float_text, lambda value: float(float_text(value)))
-        case DecimalTypeInfo():
-            return lambda value: _rounded(type_info, value)
-        case BasicTypeInfo(basic_type=BasicType.BIG_DEC):
-            return _decimal
-        case BasicTypeInfo(basic_type=BasicType.INSTANT):
-            return text_function(type_info)
-        case BasicTypeInfo():
-            in_range = range_check(type_info.basic_type)
-            return lambda value: in_range(operator.index(value))
-        case DateTypeInfo() | LocalTimeTypeInfo(time_type=LocalTimeTypeInfo.TimeType.LOCAL_DATE):
-            return lambda value: datetime.date(value.year, value.month, value.day).isoformat()
-        case TimeTypeInfo() | LocalTimeTypeInfo(time_type=LocalTimeTypeInfo.TimeType.LOCAL_TIME):
-            return lambda value: f"{_without_zeros(_without_zone(value))}Z"
-        case TimestampTypeInfo() | LocalTimeTypeInfo():
-            return _timestamp
-        case _:
-            raise InvalidProgramError(f"{type_info!r} cannot be written as JSON")
 
 
 def _array(values: Any) -> Any:
@@ -288,6 +215,9 @@ def _instance(cls: type) -> Plain:
     return check
 
 
+_text: Final = _instance(str)
+
+
 def _float_writer(text: Callable[[float], str], write: Callable[[float], float]) -> Plain:
     def convert(value: Any) -> Any:
         if isinstance(value, str):
@@ -315,3 +245,24 @@ def _rounded(type_info: DecimalTypeInfo, value: Any) -> decimal.Decimal:
 
 def _without_zeros(value: datetime.time) -> str:
     return f"{value:%H:%M:%S}" + (f".{value.microsecond:06d}".rstrip("0") if value.microsecond else "")
+
+
+def _integer_writer(kind: BasicType | Kind) -> Plain:
+    in_range = range_check(kind)
+    return lambda value: in_range(operator.index(value))
+
+
+_WRITERS: Final[dict[BasicType | Kind, Plain]] = {
+    **{kind: _integer_writer(kind) for kind in (BasicType.BIG_INT, *INTEGER_BITS)},
+    BasicType.STRING: _text,
+    BasicType.CHAR: lambda value: one_character(_text(value)),
+    BasicType.BOOLEAN: _instance(bool),
+    BasicType.DOUBLE: _float_writer(double_text, lambda value: value),
+    BasicType.FLOAT: _float_writer(float_text, lambda value: float(float_text(value))),
+    BasicType.BIG_DEC: _decimal,
+    BasicType.INSTANT: Instant.isoformat,
+    Kind.DATE: lambda value: datetime.date(value.year, value.month, value.day).isoformat(),
+    Kind.TIME: lambda value: f"{_without_zeros(_without_zone(value))}Z",
+    Kind.TIMESTAMP: _timestamp,
+    Kind.BYTES: bytes_of,
+}

@@ -16,12 +16,13 @@ from flinkish.common.io import InputFormat
 from flinkish.common.serialization import BulkWriterFactory, DeserializationSchema, SerializationSchema
 from flinkish.common.typeinfo import TypeInformation
 from flinkish.common.types import Row
-from flinkish.datastream.connectors.file_system.avro_checks import Check, check_of
+from flinkish.datastream.connectors.file_system.avro_checks import check_of
 from flinkish.datastream.connectors.file_system.avro_format import AvroFormat
 from flinkish.datastream.connectors.file_system.avro_rows import AvroPart, row_type_of
 from flinkish.datastream.connectors.file_system.avro_schema import AvroSchema, GenericRecordAvroTypeInfo, record_error
 from flinkish.datastream.connectors.file_system.avro_writer import AvroWriterFactory, write_record
 from flinkish.datastream.connectors.file_system.source import FileSource
+from flinkish.datastream.formats._prepared import Prepared
 
 __all__ = [
     "AvroBulkWriters",
@@ -76,26 +77,25 @@ def _schema(record_class: Any, avro_schema_string: Any) -> AvroSchema:
     return AvroSchema.parse_string(avro_schema_string)
 
 
-class AvroRowDeserializationSchema(DeserializationSchema):
+class AvroRowDeserializationSchema(Prepared, DeserializationSchema):
     """Reads a record in Avro's binary form, without its schema, as a Row.
 
     Records are read as Rows, arrays as lists, maps as dicts, timestamps as SQL_TIMESTAMP in UTC, and unions of several types as
     any Python object.
     """
 
+    _made = ("_part",)
+
     def __init__(self, record_class: str | None = None, avro_schema_string: str | None = None) -> None:
         self._schema = _schema(record_class, avro_schema_string)
-        self._row_type = row_type_of(AvroPart(self._schema), "AvroRowDeserializationSchema")
-        self._part: AvroPart | None = None
+        self._prepare()
+        self._row_type = row_type_of(self._part, "AvroRowDeserializationSchema")
 
-    def open(self) -> None:
+    def _prepare(self) -> None:
         self._part = AvroPart(self._schema)
 
     def deserialize(self, message: bytes) -> Row:
         """Return the row of a record; raise DeserializationError if the bytes are not exactly one record of the schema."""
-        if self._part is None:
-            self.open()
-        assert self._part is not None
         buffer = io.BytesIO(message)
         try:
             record = fastavro.schemaless_reader(buffer, self._schema.parsed, None)
@@ -113,28 +113,23 @@ class AvroRowDeserializationSchema(DeserializationSchema):
     def get_produced_type(self) -> TypeInformation:
         return self._row_type
 
-    def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_part": None}
 
-
-class AvroRowSerializationSchema(SerializationSchema):
+class AvroRowSerializationSchema(Prepared, SerializationSchema):
     """Writes a Row in Avro's binary form, without its schema; fields are found by name, or by position if the row has none."""
+
+    _made = ("_part", "_check")
 
     def __init__(self, record_class: str | None = None, avro_schema_string: str | None = None) -> None:
         self._schema = _schema(record_class, avro_schema_string)
-        row_type_of(AvroPart(self._schema), "AvroRowSerializationSchema")
-        self._part: AvroPart | None = None
-        self._check: Check | None = None
+        self._prepare()
+        row_type_of(self._part, "AvroRowSerializationSchema")
 
-    def open(self) -> None:
+    def _prepare(self) -> None:
         self._part = AvroPart(self._schema)
-        self._check = check_of(self._schema.parsed)
+        self._check = check_of(self._schema)
 
     def serialize(self, element: Any) -> bytes:
         """Return the record of a row as bytes; raise TypeMismatchError for a value that is no record of the schema."""
-        if self._part is None:
-            self.open()
-        assert self._part is not None
         buffer = io.BytesIO()
         try:
             record = self._part.from_row(element)
@@ -142,6 +137,3 @@ class AvroRowSerializationSchema(SerializationSchema):
             raise record_error(element, str(error)) from error
         write_record(buffer, self._schema, record, self._check)
         return buffer.getvalue()
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_part": None, "_check": None}

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from flinkish.common.errors import InvalidArgumentError, InvalidProgramError
+from flinkish.common.arguments import instance_of
+from flinkish.common.errors import InvalidProgramError
 from flinkish.common.serialization import BulkWriterFactory
 from flinkish.datastream.connectors.file_system.csv_format import CsvLinesFormat
 from flinkish.datastream.connectors.file_system.csv_settings import CsvSettings, HeaderUse
@@ -25,9 +26,8 @@ __all__ = [
 ]
 
 
-def _schema(schema: Any, method: str) -> CsvSchema:
-    if not isinstance(schema, CsvSchema):
-        raise InvalidArgumentError(f"{method} takes a CsvSchema; got {schema!r}", hint="call build() on a builder.")
+def _schema(given: Any, method: str) -> CsvSchema:
+    schema = instance_of(f"{method}()", given, CsvSchema, hint="call build() on a builder.")
     if not schema.columns:
         raise InvalidProgramError(f"{method}: the schema has no columns", hint="add_string_column(name), and so on.")
     return schema

@@ -7,25 +7,26 @@ from typing import Any
 import msgspec
 
 from flinkish.common.errors import DeserializationError, InvalidArgumentError, InvalidProgramError, TypeMismatchError
+from flinkish.common.kinds import plain_type
 from flinkish.common.serialization import DeserializationSchema, SerializationSchema
 from flinkish.common.typeinfo import RowTypeInfo, TypeInformation
 from flinkish.common.types import Row
-from flinkish.datastream.connectors._arrow import unwrap
-from flinkish.datastream.connectors.file_system.json_values import JsonConverter, json_decoder
+from flinkish.datastream.connectors.file_system.json_values import json_decoder
 from flinkish.datastream.formats._json_schema import type_of_json_schema
-from flinkish.datastream.formats._json_values import LenientJsonConverters, Plain, json_writer
+from flinkish.datastream.formats._json_values import LenientJsonConverters, json_writer
+from flinkish.datastream.formats._prepared import Prepared
 
 __all__ = ["JsonRowDeserializationSchema", "JsonRowSerializationSchema"]
 
 
 def _row_type(type_info: Any, what: str) -> RowTypeInfo:
-    unwrapped = unwrap(type_info) if isinstance(type_info, TypeInformation) else None
+    unwrapped = plain_type(type_info) if isinstance(type_info, TypeInformation) else None
     if not isinstance(unwrapped, RowTypeInfo):
         raise InvalidArgumentError(f"{what}: Only RowTypeInfo is supported; got {type_info!r}", hint="Types.ROW_NAMED(...).")
     return unwrapped
 
 
-class JsonRowDeserializationSchema(DeserializationSchema):
+class JsonRowDeserializationSchema(Prepared, DeserializationSchema):
     """Reads a JSON object as a Row.
 
     >>> from flinkish.common import Types
@@ -40,15 +41,17 @@ class JsonRowDeserializationSchema(DeserializationSchema):
     nor false is refused for BOOLEAN (Flink reads false); times without the Z, or in other zones, are accepted.
     """
 
+    _made = ("_decoder", "_convert")
+
     def __init__(self, row_type: RowTypeInfo, fail_on_missing_field: bool, ignore_parse_errors: bool) -> None:
         self._row_type = row_type
         self._fail_on_missing_field = fail_on_missing_field
         self._ignore_parse_errors = ignore_parse_errors
-        self._convert: JsonConverter | None = None
-        self._make_converter()
+        self._prepare()
 
-    def _make_converter(self) -> JsonConverter:
-        return LenientJsonConverters(
+    def _prepare(self) -> None:
+        self._decoder = json_decoder(self._row_type)
+        self._convert = LenientJsonConverters(
             fail_on_missing_field=self._fail_on_missing_field, ignore_parse_errors=self._ignore_parse_errors
         ).build(self._row_type)
 
@@ -57,18 +60,11 @@ class JsonRowDeserializationSchema(DeserializationSchema):
         """Return a builder of a schema."""
         return JsonRowDeserializationSchema.Builder()
 
-    def open(self) -> None:
-        self._decoder = json_decoder(self._row_type)
-        self._convert = self._make_converter()
-
     def deserialize(self, message: bytes) -> Row | None:
         """Return the row of an object, None for null; raise DeserializationError if it cannot be read.
 
         With `ignore_parse_errors`, fields that cannot be read are None, and so is a message that is no JSON object.
         """
-        if self._convert is None:
-            self.open()
-        assert self._convert is not None
         try:
             row: Row | None = self._convert(self._decoder.decode(message), "")
         except (ValueError, RecursionError) as error:  # msgspec's errors are ValueErrors
@@ -81,9 +77,6 @@ class JsonRowDeserializationSchema(DeserializationSchema):
 
     def get_produced_type(self) -> TypeInformation:
         return self._row_type
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {**{name: value for name, value in self.__dict__.items() if name != "_decoder"}, "_convert": None}
 
     class Builder:
         """Builder of a JsonRowDeserializationSchema."""
@@ -125,7 +118,7 @@ class JsonRowDeserializationSchema(DeserializationSchema):
             return JsonRowDeserializationSchema(row_type, self._fail_on_missing_field, self._ignore_parse_errors)
 
 
-class JsonRowSerializationSchema(SerializationSchema):
+class JsonRowSerializationSchema(Prepared, SerializationSchema):
     """Writes a Row as a JSON object.
 
     >>> from flinkish.common import Row, Types
@@ -134,34 +127,29 @@ class JsonRowSerializationSchema(SerializationSchema):
     b'{"id":7,"at":null}'
     """
 
+    _made = ("_write", "_encoder")
+
     def __init__(self, row_type: RowTypeInfo) -> None:
         self._row_type = row_type
-        self._write: Plain | None = None
-        json_writer(row_type)
+        self._prepare()
 
     @staticmethod
     def builder() -> JsonRowSerializationSchema.Builder:
         """Return a builder of a schema."""
         return JsonRowSerializationSchema.Builder()
 
-    def open(self) -> None:
+    def _prepare(self) -> None:
         self._write = json_writer(self._row_type)
         self._encoder = msgspec.json.Encoder(decimal_format="number")
 
     def serialize(self, element: Any) -> bytes:
         """Return the JSON object of a row as bytes; raise TypeMismatchError for a value that is no row of the type."""
-        if self._write is None:
-            self.open()
-        assert self._write is not None
         try:
             return self._encoder.encode(self._write(element))
         except (ValueError, TypeError) as error:
             raise TypeMismatchError(
                 f"Could not serialize row {element!r}. Make sure that the schema matches the input: {error}"
             ) from error
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {"_row_type": self._row_type, "_write": None}
 
     class Builder:
         """Builder of a JsonRowSerializationSchema."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from typing import Any, Final
 
@@ -12,6 +13,7 @@ from flinkish.common.configuration import Configuration
 from flinkish.common.errors import InvalidArgumentError
 from flinkish.common.serialization import BulkWriterFactory
 from flinkish.common.typeinfo import RowTypeInfo, TypeInformation
+from flinkish.datastream.connectors.file_system.compaction import KeepApart
 from flinkish.datastream.connectors.file_system.writer_factories import ArrowWriterFactory, Timestamps
 from flinkish.datastream.formats.parquet import settings_of
 from flinkish.table.types import DataType, row_type_info
@@ -38,6 +40,7 @@ class OrcBulkWriters:
 
         `writer_properties` may contain the keys orc.compress (NONE, ZLIB, SNAPPY, LZ4 or ZSTD) and orc.stripe.size (bytes).
         `hadoop_config` must be empty. Other keys raise UnsupportedError.
+        With enable_compact, files with a time before 1677 or after 2262 are not merged, as Arrow cannot read them.
         Differs from Flink: SQL_TIMESTAMP is stored without zone.
         """
         settings_of(hadoop_config, "hadoop_config of OrcBulkWriters", ())
@@ -70,6 +73,13 @@ class OrcWriterFactory(ArrowWriterFactory):
         orc.write_table(table, path, **self._options)
 
     def merge(self, paths: Sequence[str], target: str) -> None:
-        with orc.ORCWriter(target, **self._options) as writer:
-            for path in paths:
-                writer.write(orc.read_table(path))
+        try:
+            with orc.ORCWriter(target, **self._options) as writer:
+                for path in paths:
+                    writer.write(orc.read_table(path))
+        except pa.ArrowInvalid as error:
+            if "out of range for nanosecond" not in str(error):
+                raise
+            os.unlink(target)
+            # Other readers of ORC have no such limit.
+            raise KeepApart(f"Arrow reads times of ORC files only from 1677 to 2262: {error}") from error

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any, Final
 
+from flinkish.common.arguments import bool_of, instance_of
 from flinkish.common.configuration import Configuration
 from flinkish.common.errors import InvalidArgumentError, UnsupportedError
 from flinkish.common.serialization import BulkWriterFactory
@@ -15,7 +16,7 @@ from flinkish.common.typeinfo import TypeInformation
 from flinkish.datastream.connectors.file_system.avro_parquet import AvroParquetFormat, AvroParquetWriterFactory
 from flinkish.datastream.connectors.file_system.avro_schema import AvroSchema
 from flinkish.datastream.connectors.file_system.formats import StreamFormat
-from flinkish.datastream.connectors.file_system.parquet_format import ParquetFormat, ParquetOptions
+from flinkish.datastream.connectors.file_system.parquet_format import ParquetFormat
 from flinkish.datastream.connectors.file_system.writer_factories import COMPRESSIONS, ParquetWriterFactory, Timestamps
 from flinkish.table.types import DataType, row_type_info
 
@@ -24,13 +25,11 @@ __all__ = ["AvroParquetReaders", "AvroParquetWriters", "ParquetBulkWriters", "Pa
 _COMPRESSION_KEY: Final = "parquet.compression"
 
 
-def settings_of(configuration: Any, what: str, known: Collection[str]) -> dict[str, str]:
+def settings_of(given: Any, what: str, known: Collection[str]) -> dict[str, str]:
     """Return the settings of a Configuration; raise UnsupportedError for keys that are not in `known`."""
-    if configuration is None:
+    if given is None:
         return {}
-    if not isinstance(configuration, Configuration):
-        raise InvalidArgumentError(f"{what} must be a Configuration; got {configuration!r}")
-    settings = configuration.to_dict()
+    settings = instance_of(what, given, Configuration).to_dict()
     unknown = sorted(settings.keys() - set(known))
     if unknown:
         raise UnsupportedError(
@@ -38,12 +37,6 @@ def settings_of(configuration: Any, what: str, known: Collection[str]) -> dict[s
             hint=f"known are {', '.join(known)}." if known else "leave it out.",
         )
     return settings
-
-
-def _flag(value: Any, name: str) -> bool:
-    if not isinstance(value, bool):
-        raise InvalidArgumentError(f"{name} must be a bool; got {value!r}")
-    return value
 
 
 class ParquetColumnarRowInputFormat(ParquetFormat):
@@ -65,11 +58,8 @@ class ParquetColumnarRowInputFormat(ParquetFormat):
     ) -> None:
         super().__init__(row_type_info(row_type, "row_type of ParquetColumnarRowInputFormat"), batch_size=batch_size)
         settings_of(hadoop_config, "hadoop_config of ParquetColumnarRowInputFormat", ())
-        self.options = ParquetOptions(
-            batch_size=batch_size,
-            local_timestamps=not _flag(is_utc_timestamp, "is_utc_timestamp"),
-            case_sensitive=_flag(is_case_sensitive, "is_case_sensitive"),
-        )
+        self.local_timestamps = not bool_of("is_utc_timestamp", is_utc_timestamp)
+        self.case_sensitive = bool_of("is_case_sensitive", is_case_sensitive)
 
 
 class ParquetBulkWriters:
@@ -89,7 +79,7 @@ class ParquetBulkWriters:
         compression = settings.get(_COMPRESSION_KEY, "snappy").lower().replace("uncompressed", "none")
         if compression not in COMPRESSIONS:
             raise InvalidArgumentError(f"{_COMPRESSION_KEY} must be one of {', '.join(COMPRESSIONS)}; got {compression!r}")
-        timestamps = Timestamps.UTC if _flag(utc_timestamp, "utc_timestamp") else Timestamps.LOCAL
+        timestamps = Timestamps.UTC if bool_of("utc_timestamp", utc_timestamp) else Timestamps.LOCAL
         checked = row_type_info(row_type, "row_type of ParquetBulkWriters")
         return ParquetWriterFactory(checked, compression=compression, timestamps=timestamps)
 

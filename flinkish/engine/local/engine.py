@@ -15,10 +15,10 @@ from flinkish.common.clock import Clock, SystemClock
 from flinkish.common.closing import close_all, raised_by
 from flinkish.common.configuration import Configuration
 from flinkish.common.ids import IdSource, random_id
+from flinkish.engine import dependencies
 from flinkish.engine.scratch import make_folder, remove_orphans
 from flinkish.engine.slots.in_process import run_levels
 from flinkish.jobmaster.epochs import EpochLoop
-from flinkish.runtime import dependencies
 from flinkish.runtime.failing import working
 from flinkish.runtime.protocol import TaskProgram
 from flinkish.runtime.slot import SlotTask

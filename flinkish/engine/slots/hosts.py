@@ -26,15 +26,13 @@ from pathlib import Path
 
 from flinkish.common.clock import SystemClock
 from flinkish.common.errors import EngineError
-from flinkish.engine.processes import ProcessId, parent_jvm
+from flinkish.engine.processes import ProcessId
 from flinkish.engine.slots import template
-from flinkish.engine.slots.starting import make_folder, start_process
-from flinkish.engine.slots.wire import Call, Reply, receive_reply, send_call
+from flinkish.engine.slots.messages import Call, Reply, receive_reply, send_call
+from flinkish.engine.slots.starting import make_folder, short_path, start_process
 
 #: The content of a lock file: pid, start time of the process, whether it is in a call.
 _RECORD = struct.Struct("<qd?")
-#: Maximum length of the folder's path: the address of a Unix socket has at most 107 bytes on Linux, 103 on macOS.
-_LONGEST_ADDRESS = 100
 #: Spark kills a cancelled task's worker after 2 s (spark.python.task.killTimeout); until then it may hold the lock.
 _ABANDONED_AFTER_MS = 5_000
 _LOCK_TIMEOUT_MS = 30_000
@@ -98,18 +96,18 @@ def folder_prefix(attempt_id: str) -> str:
     return f"flinkish-hosts-{attempt_id[:16]}-"
 
 
-def _folder_path(attempt_id: str, jvm: ProcessId) -> Path:
-    name = f"{folder_prefix(attempt_id)}{jvm.pid}"
-    path = Path(tempfile.gettempdir()) / name
-    return path if len(str(path)) + 12 < _LONGEST_ADDRESS else Path("/tmp") / name
+def _folder_path(attempt_id: str, executor: ProcessId) -> Path:
+    return short_path(f"{folder_prefix(attempt_id)}{executor.pid}")
 
 
-def call(config: HostConfig, slot: int, request: Call) -> Reply:
+def call(config: HostConfig, slot: int, executor: ProcessId, request: Call) -> Reply:
     """Run a level on the host of a slot and return its reply; starts the host if there is none.
+
+    `executor` is the process that the host belongs to: the host ends when it is gone. On Spark this is the executor's JVM.
 
     Raises EngineError if several hosts in a row end in the call, or if the attempt is over.
     """
-    slot_host = _SlotHost(config, slot, parent_jvm())
+    slot_host = _SlotHost(config, slot, executor)
     with slot_host.locked():
         for attempt in range(1, _TRIES + 1):
             try:
@@ -127,14 +125,14 @@ def call(config: HostConfig, slot: int, request: Call) -> Reply:
 class _SlotHost:
     """The host of one slot, as seen by a shim that has its lock or waits for it."""
 
-    def __init__(self, config: HostConfig, slot: int, jvm: ProcessId) -> None:
+    def __init__(self, config: HostConfig, slot: int, executor: ProcessId) -> None:
         self._config = config
         self._slot = slot
-        self._jvm = jvm
+        self._executor = executor
         own = config.own_folder
-        self._program_file = config.program_file if own is None else str(_own_program_file(own, working_folder(jvm)))
+        self._program_file = config.program_file if own is None else str(_own_program_file(own, working_folder(executor)))
         self._refuse_if_over()
-        folder = _folder_path(config.attempt_id, jvm)
+        folder = _folder_path(config.attempt_id, executor)
         make_folder(folder)
         self._lock_file = folder / f"s{slot}.lock"
         self._address = str(folder / f"s{slot}.sock")
@@ -203,13 +201,13 @@ class _SlotHost:
         # The job's Python files come first, as if they were staged, then the program's own modules, as on the driver. Then the
         # worker's own path: with spark-submit --py-files, the executor's copies are used.
         sent = (*config.python_files, *(() if config.own_modules is None else (config.own_modules,)))
-        own = [str(working_folder(self._jvm) / entry) for entry in sent]
+        own = [str(working_folder(self._executor) / entry) for entry in sent]
         path = [entry for entry in (*own, *sys.path, *config.path) if entry]
         python = config.python or sys.executable
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join(dict.fromkeys(path))}
         self._unlink_socket()
         try:
-            return template.fork_host(self._order(), self._jvm, python, environment)
+            return template.fork_host(self._order(), self._executor, python, environment)
         except (template.TemplateError, EngineError, OSError):
             self._unlink_socket()  # the host starts as a process of its own
         host = start_process("flinkish.engine.slots.slot_host", python, environment, self._order())
@@ -235,16 +233,16 @@ class _SlotHost:
             "slot": self._slot,
             "slot_values": config.slot_values,
             "silence_ms": config.silence_ms,
-            "jvm": [self._jvm.pid, self._jvm.created],
+            "executor": [self._executor.pid, self._executor.created],
         }
 
 
-def working_folder(jvm: ProcessId) -> Path:
+def working_folder(executor: ProcessId) -> Path:
     """Return the working folder of an executor, which user code in its workers cannot change. Linux only; raises EngineError."""
     try:
-        return Path(os.readlink(f"/proc/{jvm.pid}/cwd"))
+        return Path(os.readlink(f"/proc/{executor.pid}/cwd"))
     except OSError as error:
-        raise EngineError(f"The working folder of the executor, process {jvm.pid}, cannot be found: {error}") from error
+        raise EngineError(f"The working folder of the executor, process {executor.pid}, cannot be found: {error}") from error
 
 
 def _own_program_file(own: OwnFolder, parent: Path) -> Path:

@@ -1,7 +1,7 @@
 """The process of one slot on one executor in one attempt: `python -m flinkish.engine.slots.slot_host`, started by a shim.
 
 It takes one call at a time, in its main thread, because clients that user functions open often belong to the thread that created
-them. It ends on SIGTERM, when the executor's JVM or the attempt's program file is gone, or after a long time without calls; in
+them. It ends on SIGTERM, when the executor or the attempt's program file is gone, or after a long time without calls; in
 all cases user functions are closed first. pandas and pyspark are not imported here: it starts in 0.15 s and stays small.
 """
 
@@ -29,8 +29,8 @@ from flinkish.common import pickling
 from flinkish.common.closing import Unwinding
 from flinkish.common.configuration import Configuration
 from flinkish.common.files import store_settings
-from flinkish.engine.slots.wire import Call, Reply, busy_file, pack, receive_call, send_reply
-from flinkish.runtime import dependencies
+from flinkish.engine import dependencies
+from flinkish.engine.slots.messages import Call, Reply, busy_file, pack, receive_call, send_reply
 
 if TYPE_CHECKING:
     from flinkish.runtime.protocol import EpochCommand, Frame, LevelResult
@@ -50,11 +50,9 @@ class SlotTaskLike(Protocol):
 
     def run_level(self, level: int, command: EpochCommand, state: bytes | None, frames: Sequence[Frame]) -> LevelResult:
         """Run one level of one epoch; the state of level 0 is in the command."""
-        ...
 
     def close(self) -> None:
         """Close the user functions."""
-        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,7 +64,8 @@ class Order:
     slot: int
     slot_values: list[int]
     silence_ms: int
-    jvm: list[Any]
+    #: Pid and start time of the process that this one belongs to.
+    executor: list[Any]
     readiness: int
     #: Whether scratch files are beside the program file, instead of in the folder that the program names.
     own_folder: bool = False
@@ -162,11 +161,11 @@ def _watch(order: Order, host: _Host) -> None:
     """Make the main thread end when this process is no longer needed, and end the process if the thread does not."""
     from flinkish.engine.processes import ProcessId
 
-    jvm = ProcessId(*order.jvm)
+    executor = ProcessId(*order.executor)
     silent_s, calls, touched = 0.0, -1, 0
     busy = None  # so that the name left by a host that was killed is overwritten
     pause = threading.Event()
-    while jvm.is_alive() and (now_touched := _touched(order.program_file)) is not None:
+    while executor.is_alive() and (now_touched := _touched(order.program_file)) is not None:
         # Only calls that take longer than an interval are looked at.
         now_busy = _operator() if host.in_call and host.calls == calls else ""
         if now_busy != busy:
@@ -209,7 +208,7 @@ def _remove_files(order: Order) -> None:
 
     with contextlib.suppress(OSError):
         os.unlink(order.address)
-    if not os.path.exists(order.program_file) or not ProcessId(*order.jvm).is_alive():
+    if not os.path.exists(order.program_file) or not ProcessId(*order.executor).is_alive():
         with contextlib.suppress(OSError):
             os.unlink(order.address.removesuffix(".sock") + ".lock")
         with contextlib.suppress(OSError):

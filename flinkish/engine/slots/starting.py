@@ -7,6 +7,7 @@ import json
 import os
 import select
 import subprocess
+import tempfile
 import threading
 from collections.abc import Mapping
 from pathlib import Path
@@ -16,6 +17,14 @@ from flinkish.engine.processes import ProcessId
 
 #: A start takes 0.15 s (measured); a machine that is swapping needs much longer.
 START_TIMEOUT_S = 60
+#: Maximum length of a folder's path: the address of a Unix socket has at most 107 bytes on Linux, 103 on macOS.
+_LONGEST_FOLDER = 85
+
+
+def short_path(name: str) -> Path:
+    """Return the path of a folder for sockets: below the folder of temporary files or, if that path is too long, below /tmp."""
+    path = Path(tempfile.gettempdir()) / name
+    return path if len(str(path)) < _LONGEST_FOLDER else Path("/tmp") / name
 
 
 def make_folder(path: Path) -> None:

@@ -1,7 +1,7 @@
 """A process with all imports of slot hosts, which forks them: a host starts in 30 ms instead of 400 ms for a new interpreter.
 
 `python -m flinkish.engine.slots.template`, one for each executor and each environment in which its workers run; the first host
-starts it. It has one thread, runs no user code, and ends with the executor's JVM, or when no host was requested for a while. If
+starts it. It has one thread, runs no user code, and ends with the executor, or when no host was requested for a while. If
 it cannot start, hosts are started as new processes.
 """
 
@@ -20,21 +20,18 @@ import signal
 import socket
 import struct
 import sys
-import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from flinkish.engine.processes import ProcessId
-from flinkish.engine.slots.starting import START_TIMEOUT_S, make_folder, start_process
+from flinkish.engine.slots.starting import START_TIMEOUT_S, make_folder, short_path, start_process
 
 #: Seconds.
 _REQUEST_TIMEOUT = 10.0
 _WATCH_INTERVAL = 1.0
 #: Seconds without requests after which it ends; it takes 30 MB, and half a second to start.
 _IDLE_LIMIT = 120.0
-#: Maximum length of the folder's path, because the address of a Unix socket has at most 103 bytes.
-_LONGEST_FOLDER = 85
 #: Length of the order; pid of the host.
 _LENGTH, _PID = struct.Struct("<I"), struct.Struct("<q")
 
@@ -46,13 +43,13 @@ class TemplateError(Exception):
 # -- asking for a host -----------------------------------------------------------------------------------------------------------
 
 
-def fork_host(order: Mapping[str, object], jvm: ProcessId, python: str, environment: Mapping[str, str]) -> ProcessId:
+def fork_host(order: Mapping[str, object], executor: ProcessId, python: str, environment: Mapping[str, str]) -> ProcessId:
     """Return a host that carries out an order and has bound its socket; `python` is its interpreter.
 
     Raises TemplateError, EngineError and OSError, possibly after the host was forked; without calls, that host ends by itself.
     """
     module = str(order["task"]).partition(":")[0]
-    folder = _folder_path(jvm, [python, module, sorted(environment.items()), os.getcwd()])
+    folder = _folder_path(executor, [python, module, sorted(environment.items()), os.getcwd()])
     make_folder(folder)
     address = str(folder / "sock")
     connection = _connect(address)
@@ -63,7 +60,7 @@ def fork_host(order: Mapping[str, object], jvm: ProcessId, python: str, environm
             if connection is None:
                 with contextlib.suppress(FileNotFoundError):
                     os.unlink(address)
-                request = {"address": address, "jvm": [jvm.pid, jvm.created], "module": module}
+                request = {"address": address, "executor": [executor.pid, executor.created], "module": module}
                 if start_process(__name__, python, environment, request) is None:
                     raise TemplateError("the template of hosts did not start")
                 connection = _connect(address)
@@ -80,11 +77,9 @@ def fork_host(order: Mapping[str, object], jvm: ProcessId, python: str, environm
     return host
 
 
-def _folder_path(jvm: ProcessId, environment: list[object]) -> Path:
+def _folder_path(executor: ProcessId, environment: list[object]) -> Path:
     digest = hashlib.sha256(json.dumps(environment).encode()).hexdigest()[:12]
-    name = f"flinkish-template-{jvm.pid}-{digest}"
-    path = Path(tempfile.gettempdir()) / name
-    return path if len(str(path)) < _LONGEST_FOLDER else Path("/tmp") / name
+    return short_path(f"flinkish-template-{executor.pid}-{digest}")
 
 
 def _connect(address: str) -> socket.socket | None:
@@ -131,18 +126,18 @@ def main() -> None:
         signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the kernel reaps the hosts
         gc.collect()
         gc.freeze()  # so that hosts share the pages of what is imported
-        order = _serve(listener, ProcessId(*request["jvm"]))
+        order = _serve(listener, ProcessId(*request["executor"]))
     if order is not None:
         slot_host.run(slot_host.Order(**order))
     shutil.rmtree(folder, ignore_errors=True)
     os._exit(0)
 
 
-def _serve(listener: socket.socket, jvm: ProcessId) -> dict[str, Any] | None:
-    """Fork hosts until the JVM is gone or there are no requests; return an order in each host, None in the template."""
-    with _end_of(jvm) as ended:
+def _serve(listener: socket.socket, executor: ProcessId) -> dict[str, Any] | None:
+    """Fork hosts until the executor is gone or there are no requests; return an order in each host, None in the template."""
+    with _end_of(executor) as ended:
         idle = 0.0
-        while jvm.is_alive() and idle < _IDLE_LIMIT:
+        while executor.is_alive() and idle < _IDLE_LIMIT:
             readable, _, _ = select.select([listener.fileno(), *ended], [], [], _WATCH_INTERVAL)
             idle = 0.0 if readable else idle + _WATCH_INTERVAL
             if listener.fileno() in readable:

@@ -12,8 +12,10 @@ import json
 import os
 import stat
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
+
+import msgspec
 
 from flinkish.common import disk
 from flinkish.engine.processes import ProcessId, this_process
@@ -76,8 +78,7 @@ def name_of(java: str, version: str, spark_home: Path, class_path: str) -> str:
 class _Try:
     """A note about the process that writes an archive, and the number of tries; kept until the archive exists."""
 
-    pid: int
-    created: float
+    writer: ProcessId
     tries: int
 
 
@@ -98,7 +99,7 @@ class ClassArchive:
                 os.utime(self._archive)
                 return f'"-XX:SharedArchiveFile={self._archive}" {_QUIET}'
             before = self._read_note()
-            if before is not None and (_lives(before) or before.tries >= _TRIES):
+            if before is not None and (before.writer.is_alive() or before.tries >= _TRIES):
                 return ""
             self._unfinished.unlink(missing_ok=True)
             self._remove_old()
@@ -130,7 +131,7 @@ class ClassArchive:
         After a power failure, any part of the file may be missing, and a JVM would crash; so it is written again.
         """
         before = self._read_note()
-        if before is None or _lives(before) or not _writer(before).started_since_boot() or not self._unfinished.exists():
+        if before is None or before.writer.is_alive() or not before.writer.started_since_boot() or not self._unfinished.exists():
             return False
         disk.sync(self._unfinished)
         self._unfinished.rename(self._archive)
@@ -142,26 +143,18 @@ class ClassArchive:
         others = [path for path in self._folder.iterdir() if path.suffix in (".jsa", ".part")]
         others.sort(key=lambda path: path.stat().st_mtime, reverse=True)
         for old in others[_KEPT - 1 :]:
-            writer = self._read_note(old.with_suffix(".json"))
-            if writer is None or not _lives(writer):
+            note = self._read_note(old.with_suffix(".json"))
+            if note is None or not note.writer.is_alive():
                 old.unlink(missing_ok=True)
                 old.with_suffix(".json").unlink(missing_ok=True)
 
     def _read_note(self, note: Path | None = None) -> _Try | None:
         try:
-            return _Try(**json.loads((note or self._note).read_text(encoding="utf-8")))
-        except (OSError, ValueError, TypeError):
+            return msgspec.json.decode((note or self._note).read_bytes(), type=_Try)
+        except (OSError, msgspec.MsgspecError):
             return None
 
     def _write_note(self, writer: ProcessId, tries: int) -> None:
         new = self._note.with_suffix(f".{os.getpid()}")
-        new.write_text(json.dumps(asdict(_Try(writer.pid, writer.created, tries))), encoding="utf-8")
+        new.write_bytes(msgspec.json.encode(_Try(writer, tries)))
         new.rename(self._note)
-
-
-def _writer(note: _Try) -> ProcessId:
-    return ProcessId(pid=note.pid, created=note.created)
-
-
-def _lives(note: _Try) -> bool:
-    return _writer(note).is_alive()

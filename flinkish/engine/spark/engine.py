@@ -25,37 +25,29 @@ from flinkish.common.clock import Clock, SystemClock
 from flinkish.common.errors import CloseTimeoutError, EngineError
 from flinkish.common.ids import IdSource, random_id
 from flinkish.common.paths import hadoop_url
-from flinkish.engine.scratch import DiskFolder
+from flinkish.engine import dependencies
+from flinkish.engine.scratch import CHECKPOINTS, DiskFolder
 from flinkish.engine.slots import hosts
-from flinkish.engine.slots.wire import busy_file
-from flinkish.engine.spark import settings, shim
+from flinkish.engine.slots.messages import busy_file
+from flinkish.engine.spark import shim, spark_settings
 from flinkish.engine.spark.failures import LOST_EXECUTOR, hint_for, of_ended_jvm, summarize
-from flinkish.engine.spark.native import Arrivals, NativeInput, native_inputs, positions, quiet_arrivals, seed
+from flinkish.engine.spark.log_suppression import scheduler_is_idle, silence_shutdown, suppress_jvm_logs
+from flinkish.engine.spark.native import Arrivals, NativeInput, has_arrivals, native_inputs, positions, seed
 from flinkish.engine.spark.partitioning import slot_values
 from flinkish.engine.spark.query import ActionFailed, Ready, Rows, Turnstile, build, describe
-from flinkish.engine.spark.quiet import quiet_jvm, scheduler_is_idle, silence_shutdown
 from flinkish.engine.spark.scratch import (
-    CHECKPOINTS,
-    OwnPlace,
+    UnsharedScratch,
     check_own_folders,
     has_working_folders,
     make_own_folder,
     make_query_folders,
     make_scratch_folder,
 )
-from flinkish.engine.spark.session import (
-    HeldSession,
-    hold_session,
-    job_session,
-    list_query,
-    release_session,
-    remove_socket_folder,
-    workers_like_driver,
-)
-from flinkish.engine.spark.settings import SparkSettings
+from flinkish.engine.spark.session import HeldSession, hold_session, job_session, list_query, release_session, workers_like_driver
+from flinkish.engine.spark.socket_folder import remove_socket_folder
+from flinkish.engine.spark.spark_settings import SparkSettings
 from flinkish.engine.spark.watchdog import Watchdog
 from flinkish.jobmaster.epochs import EpochLoop
-from flinkish.runtime import dependencies
 from flinkish.runtime.protocol import EpochReport, TaskProgram
 
 if TYPE_CHECKING:
@@ -128,20 +120,20 @@ class SparkEngine:
     def run_attempt(self, program: TaskProgram, loop: EpochLoop) -> None:
         """Run epochs until the loop ends, or `interrupt` is called; see `Engine.run_attempt`."""
         held = self._session()
-        settings.check_cluster_settings(
+        spark_settings.check_cluster_settings(
             held.master,
             self._settings.scratch_dir,
             speculation=held.setting("spark.speculation", "false") == "true",
             own_folders=has_working_folders(),
         )
         own = None
-        if not settings.is_one_machine(held.master) and self._settings.scratch_dir is None:
+        if not spark_settings.is_one_machine(held.master) and self._settings.scratch_dir is None:
             temporary = program.configuration.get(options.CHECKPOINTS_DIRECTORY) is None
             check_own_folders(program, temporary_checkpoints=temporary and (self.scratch_root() / CHECKPOINTS).exists())
             self._attempts += 1
             if self._own_folders is None:
                 self._own_folders = make_own_folder(hosts.working_folder(held.jvm))
-            own = OwnPlace(root=self._own_folders, attempt=self._attempts)
+            own = UnsharedScratch(root=self._own_folders, attempt=self._attempts)
         self._send_modules(held, program)
         sent = () if own is None else self._send_files(held, program.dependencies.python_files)
         attempt = _Attempt(
@@ -217,7 +209,7 @@ class SparkEngine:
     def _send_modules(self, held: HeldSession, program: TaskProgram) -> None:
         """Have Spark unpack the program's own modules in the working folder of each executor, also of those that come later."""
         archive = program.dependencies.own_modules
-        if archive is not None and not settings.is_one_machine(held.master) and self._modules_sent_to is not held:
+        if archive is not None and not spark_settings.is_one_machine(held.master) and self._modules_sent_to is not held:
             held.session.sparkContext.addArchive(f"{Path(archive).resolve().as_uri()}#{_OWN_MODULES}")
             self._modules_sent_to = held
 
@@ -256,7 +248,7 @@ class _Attempt:
         task: str,
         clock: Clock,
         close_timeout: int,
-        own: OwnPlace | None = None,
+        own: UnsharedScratch | None = None,
         python_files: tuple[str, ...] = (),
     ) -> None:
         self._held = held
@@ -318,7 +310,7 @@ class _Attempt:
         with self._lock:
             if not self._hushed:
                 self._hushed = True
-                self._unhush.enter_context(quiet_jvm(self._held.session.sparkContext._jvm))
+                self._unhush.enter_context(suppress_jvm_logs(self._held.session.sparkContext._jvm))
 
     def clean_up(self, *, grace_ms: int) -> None:
         """End the slot hosts and remove the scratch folder."""
@@ -334,7 +326,7 @@ class _Attempt:
     def _start(self) -> None:
         program = self._program
         program.scratch.mkdir(mode=0o700, parents=True, exist_ok=True)
-        one_machine = settings.is_one_machine(self._held.master)
+        one_machine = spark_settings.is_one_machine(self._held.master)
         work = None
         if self._own is None:
             work = dependencies.stage(program.dependencies, program.scratch, copy=not one_machine)
@@ -370,7 +362,7 @@ class _Attempt:
             self._unlist = list_query(users or self._held.session, self._query)
             if inputs:
                 arrivals = Arrivals(self._query, session.sparkContext._jvm)
-                self._turnstile.look = partial(quiet_arrivals, arrivals), self._loop.native_arrived
+                self._turnstile.look = partial(has_arrivals, arrivals), self._loop.native_arrived
         except EngineError:
             raise
         except Exception as error:
@@ -380,7 +372,7 @@ class _Attempt:
         self, session: SparkSession, config: hosts.HostConfig, inputs: Sequence[NativeInput] = (), *, idle: bool = False
     ) -> DataFrame:
         with workers_like_driver(session.sparkContext):
-            in_place = not settings.is_one_machine(self._held.master)
+            in_place = not spark_settings.is_one_machine(self._held.master)
             return build(session, config, len(self._program.plan.levels), inputs, in_place=in_place, idle=idle)
 
     def _write(self, rows: DataFrame) -> DataStreamWriter:
@@ -491,7 +483,7 @@ class _Attempt:
         So the job recovers from the last checkpoint. With a local master, no stage is run again.
         """
         query = self._query
-        if settings.is_local(self._held.master) or query is None:
+        if spark_settings.is_local(self._held.master) or query is None:
             return
         tracker = self._held.session.sparkContext.statusTracker()
         jobs = tracker.getJobIdsForGroup(str(query.runId))

@@ -9,7 +9,7 @@ from flinkish.engine.slots import hosts
 from flinkish.engine.spark.partitioning import slot_values
 from flinkish.engine.spark.query import build
 from flinkish.engine.spark.session import hold_session, job_session, release_session
-from flinkish.engine.spark.settings import SparkSettings
+from flinkish.engine.spark.spark_settings import SparkSettings
 from flinkish.graph.execution_plan import ExecutionPlan
 
 

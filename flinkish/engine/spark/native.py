@@ -238,7 +238,7 @@ def _field(source: Any, name: str) -> Any:
     return field.get(source)
 
 
-def quiet_arrivals(arrivals: Arrivals) -> bool:
+def has_arrivals(arrivals: Arrivals) -> bool:
     """Return whether there is new input; also True if a source fails, because the next batch then reports the error."""
     with contextlib.suppress(Exception):
         return arrivals()

@@ -88,14 +88,8 @@ class ActionFailed:
     error: Exception
 
 
-@dataclass(frozen=True, slots=True)
-class _Order:
-    """The work that a waiting micro-batch is given."""
-
-    command: bytes
-    description: str
-
-
+#: The work that a waiting micro-batch is given: command, description.
+_Order = tuple[bytes, str]
 Event = Ready | Rows | ActionFailed
 
 
@@ -117,7 +111,7 @@ class Turnstile:
 
     def send(self, command: bytes, description: str) -> None:
         """Let the waiting micro-batch run with this command; Spark's UI shows its jobs and stages with the description."""
-        self._orders.put(_Order(command, description))
+        self._orders.put((command, description))
 
     def release(self) -> None:
         """Let the callback return without an action; only allowed when the query is no longer active."""
@@ -150,8 +144,8 @@ class Turnstile:
 
     def _run(self, rows: DataFrame, batch_id: int, order: _Order) -> Rows:
         context: Any = rows.sparkSession.sparkContext
-        context.setJobDescription(order.description)
-        command = order.command
+        command, description = order
+        context.setJobDescription(description)
         if len(command) <= _LARGEST_PROPERTY or self._folder is None:
             context.setLocalProperty(shim.COMMAND_PROPERTY, shim.encode_command(command))
             return _collect(rows)

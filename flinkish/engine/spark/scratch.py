@@ -15,21 +15,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from flinkish.common.errors import EngineError
-from flinkish.engine.scratch import CHECKPOINTS, make_folder, remove_orphans
+from flinkish.engine.scratch import make_folder, remove_orphans
 from flinkish.engine.slots.hosts import OwnFolder
-from flinkish.engine.spark.settings import scratch_parent
-from flinkish.runtime.dependencies import NO_DEPENDENCIES
-from flinkish.runtime.protocol import TaskProgram
-
-__all__ = [
-    "CHECKPOINTS",
-    "OwnPlace",
-    "check_own_folders",
-    "has_working_folders",
-    "make_own_folder",
-    "make_query_folders",
-    "make_scratch_folder",
-]
+from flinkish.engine.spark.spark_settings import scratch_parent
+from flinkish.runtime.protocol import NO_DEPENDENCIES, TaskProgram
 
 _PREFIX = "flinkish-scratch"
 _OWN_PREFIX = ".flinkish"
@@ -74,7 +63,7 @@ def make_query_folders(place: Path, operators: int, slots: int) -> None:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OwnPlace:
+class UnsharedScratch:
     """The scratch folders of an attempt whose executors share none with the driver."""
 
     #: The driver's own folder; the executors' ones have its name.

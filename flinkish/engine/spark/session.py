@@ -2,85 +2,37 @@
 
 from __future__ import annotations
 
-import atexit
 import contextlib
-import importlib
 import os
-import pwd
-import re
-import shlex
-import shutil
 import subprocess
 import sys
-import tempfile
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
-from pyspark import SparkConf, SparkContext
-from pyspark.find_spark_home import _find_spark_home
+from pyspark import SparkContext
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.utils import is_remote
 
-import flinkish
 from flinkish.common import notices
 from flinkish.common.configuration import Configuration
 from flinkish.common.errors import EngineError
 from flinkish.engine.processes import ProcessId
-from flinkish.engine.scratch import make_folder, remove_orphans
-from flinkish.engine.spark import class_archive
-from flinkish.engine.spark import settings as spark_settings
-from flinkish.engine.spark.class_archive import ClassArchive
-from flinkish.engine.spark.java import java_class
-from flinkish.engine.spark.package import package_in
-from flinkish.engine.spark.property_file import property_file
-from flinkish.engine.spark.quiet import quiet_jvm, silence_accumulators, silence_py4j
-from flinkish.engine.spark.scratch import make_scratch_folder
-from flinkish.engine.spark.settings import SparkSettings
-from flinkish.engine.spark.submission import submit_arguments
+from flinkish.engine.spark import spark_settings
+from flinkish.engine.spark.installation import delta_jars
+from flinkish.engine.spark.java import jvm_of
+from flinkish.engine.spark.log_suppression import silence_py4j, suppress_jvm_logs
+from flinkish.engine.spark.session_start import jar_settings, make_session
+from flinkish.engine.spark.spark_settings import SparkSettings
 
-#: Spark 4 runs on 17 and newer.
-_OLDEST_JAVA = 17
-_JAVA_HINT = (
-    f"install Java {_OLDEST_JAVA} or newer (Debian, Ubuntu: `apt-get install openjdk-17-jre-headless`; macOS: `brew install "
-    "openjdk@17`), or set JAVA_HOME; execution.engine: local needs no Java."
-)
-
-#: The log configuration of a driver's JVM if there is no other.
-_LOG4J = """\
-rootLogger.level = warn
-rootLogger.appenderRef.console.ref = console
-appender.console.type = Console
-appender.console.name = console
-appender.console.target = SYSTEM_ERR
-appender.console.layout.type = PatternLayout
-appender.console.layout.pattern = %d{yy/MM/dd HH:mm:ss} %p %c{1}: %m%n%ex
-logger.native.name = org.apache.hadoop.util.NativeCodeLoader
-logger.native.level = error
-logger.utils.name = org.apache.spark.util.Utils
-logger.utils.level = error
-logger.resolve.name = org.apache.spark.sql.execution.streaming
-logger.resolve.level = error
-"""
-
-#: PySpark passes the content of this variable to spark-submit when it starts a JVM.
-_SUBMIT_ARGUMENTS = "PYSPARK_SUBMIT_ARGS"
-_JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 _lock = threading.Lock()
 #: Number of holders of the session that flinkish created.
 _holders = 0
 _made: SparkSession | None = None
 #: Keeps the JVM quiet from the stop of one session to the start of the next.
 _quiet_after_stop = contextlib.ExitStack()
-#: Folder for the sockets of that session on one machine, or for the package that it sends to executors.
-_socket_folder: Path | None = None
-#: Maximum length of the folder's path: the address of a Unix socket has at most 103 bytes, and Spark adds a name of 42.
-_LONGEST_SOCKET_FOLDER = 60
-#: Folder for sockets if the path of the folder for scratch data is too long, and the prefix of names there.
-_SHORT, _SHORT_PREFIX = Path("/tmp"), "flinkish"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,17 +83,18 @@ def hold_session(settings: SparkSettings) -> HeldSession:
     with _lock:
         context = _running_context()
         if context is not None:
-            spark_settings.check_jars(settings, _jar_settings(context._conf), "a Spark session runs")
+            spark_settings.check_jars(settings, jar_settings(context._conf), "a Spark session runs")
         if context is not None and _made is None:
             session = SparkSession.getActiveSession() or SparkSession.builder.getOrCreate()
-            return HeldSession(session=session, jvm=_jvm_of(context), own=False, process=_process())
+            return HeldSession(session=session, jvm=jvm_of(context), own=False, process=_process())
         if context is None:
             notices.tell("Starting Spark ...")
-            _made = _make_session(settings)
+            _made = make_session(settings)
+            _quiet_after_stop.close()
             _holders = 0
         assert _made is not None
         _holders += 1
-        return HeldSession(session=_made, jvm=_jvm_of(_made.sparkContext), own=True, process=_process())
+        return HeldSession(session=_made, jvm=jvm_of(_made.sparkContext), own=True, process=_process())
 
 
 def share_session(configuration: Configuration) -> Callable[[], None]:
@@ -174,15 +127,9 @@ def release_session(held: HeldSession) -> None:
         if _holders == 0:
             _made = None
             # Threads of the stopped context keep failing for a while, with stack traces, so stay quiet until the next session.
-            _quiet_after_stop.enter_context(quiet_jvm(held.session.sparkContext._jvm))
+            _quiet_after_stop.enter_context(suppress_jvm_logs(held.session.sparkContext._jvm))
             with contextlib.suppress(Exception):
                 held.session.stop()
-
-
-def remove_socket_folder() -> None:
-    """Remove the folder with the sockets of the session's JVM or its package; called at the end of the process."""
-    if _socket_folder is not None:
-        shutil.rmtree(_socket_folder, ignore_errors=True)
 
 
 def refuse_connect(environment: Mapping[str, str]) -> None:
@@ -264,10 +211,6 @@ def _running_context() -> SparkContext | None:
     return context if context is not None and context._jsc is not None else None
 
 
-def _jar_settings(conf: SparkConf) -> dict[str, str]:
-    return {key: str(conf.get(key, "")) for key in spark_settings.JAR_SETTINGS}
-
-
 def _forget_jvm() -> None:
     global _made
     _made = None
@@ -283,231 +226,3 @@ def _forget_jvm() -> None:
 
 def _process() -> subprocess.Popen[bytes] | None:
     return getattr(SparkContext._gateway, "proc", None)
-
-
-def _jvm_of(context: SparkContext) -> ProcessId:
-    pid = int(java_class(context._jvm, "java.lang.ProcessHandle").current().pid())
-    found = ProcessId.of(pid)
-    if found is None:
-        raise EngineError(f"The JVM of Spark, process {pid}, is gone.")
-    return found
-
-
-def _make_session(settings: SparkSettings) -> SparkSession:
-    submitted: dict[str, str] = {}
-    java: Java | None = None
-    if "PYSPARK_GATEWAY_PORT" in os.environ:
-        # spark-submit: its JVM already runs and has the settings that it was given.
-        SparkContext._ensure_initialized()
-        submitted = dict(SparkConf().getAll())
-        spark_settings.check_jars(settings, submitted, "the JVM of spark-submit runs")
-    elif SparkContext._gateway is None:
-        java = check_java(os.environ)
-    else:
-        spark_settings.check_jars(settings, _jar_settings(SparkConf()), "Spark's JVM runs")
-    defaults_file = spark_settings.find_spark_defaults()
-    defaults = spark_settings.read_spark_defaults(defaults_file) if defaults_file and not submitted else {}
-    values = spark_settings.own_session_settings(defaults, settings.passed_on, submitted)
-    if not submitted:
-        values = spark_settings.with_delta(spark_settings.with_jars(values, settings), delta_jars())
-    if spark_settings.is_one_machine(values["spark.master"]):
-        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-        # Workers and slot hosts import flinkish, which may be on the path of this process only.
-        root = str(Path(flinkish.__file__).resolve().parent.parent)
-        path = os.pathsep.join(filter(None, [root, os.environ.get("PYTHONPATH", "")]))
-        values.setdefault("spark.executorEnv.PYTHONPATH", path)
-        values.setdefault("spark.python.unix.domain.socket.dir", str(_make_socket_folder()))
-    archive = _class_archive(java, values) if java and settings.class_archive else None
-    if archive is not None:
-        values[_JAVA_OPTIONS] = f"{values.get(_JAVA_OPTIONS, '')} {archive.java_options()}".strip()
-    # PySpark needs pandas for the first query; it is imported while the JVM starts. An error shows there.
-    threading.Thread(target=_suppressed_import, args=("pandas",), name="flinkish-import", daemon=True).start()
-    try:
-        session = _start_session(values)
-    except Exception as error:
-        if archive is None or SparkContext._gateway is not None or not archive.discard():
-            raise EngineError(f"Spark did not start with master {values['spark.master']}: {error}") from error
-        return _make_session(settings)  # a damaged archive ends a JVM at once
-    if archive is not None:
-        archive.written_by(_jvm_of(session.sparkContext))
-    if not submitted:
-        _equip_executors(session.sparkContext, values)
-    _quiet_after_stop.close()
-    silence_accumulators(session.sparkContext)
-    if spark_settings.is_local(values["spark.master"]):
-        _omit_checksum_files(session)
-    return session
-
-
-def _suppressed_import(module: str) -> None:
-    with contextlib.suppress(Exception):
-        importlib.import_module(module)
-
-
-def _equip_executors(context: Any, values: Mapping[str, str]) -> None:
-    """Do for the executors what spark-submit would have done: name their Python, and send flinkish to other machines."""
-    if "spark.pyspark.python" in values:
-        # Spark itself reads this setting in spark-submit only; it goes before PYSPARK_PYTHON there, too.
-        context.pythonExec = values["spark.pyspark.python"]
-    if not spark_settings.is_one_machine(values["spark.master"]):
-        # Executors fetch the file whenever they start, so it exists until this process ends.
-        context.addPyFile(str(package_in(_make_socket_folder())))
-
-
-def _start_session(values: dict[str, str]) -> SparkSession:
-    with _log_configuration(values):
-        if SparkContext._gateway is None:
-            _start_jvm(values)
-        builder = SparkSession.builder
-        for key, value in values.items():
-            builder.config(key, value)
-        try:
-            return builder.getOrCreate()
-        finally:
-            _clear(builder)
-
-
-def _start_jvm(values: Mapping[str, str]) -> None:
-    """Start the JVM with the settings in a file: PySpark itself would put all of them on a command line.
-
-    Settings in PYSPARK_SUBMIT_ARGS override them there, as with PySpark; they are passed in the file, too.
-    """
-    before = os.environ.get(_SUBMIT_ARGUMENTS)
-    settings, others = submit_arguments(shlex.split(before or "pyspark-shell"), values)
-    with property_file(settings) as file:
-        os.environ[_SUBMIT_ARGUMENTS] = shlex.join(["--properties-file", str(file), *others])
-        try:
-            SparkContext._ensure_initialized()
-        finally:
-            if before is None:
-                del os.environ[_SUBMIT_ARGUMENTS]
-            else:
-                os.environ[_SUBMIT_ARGUMENTS] = before
-
-
-def delta_jars() -> list[Path]:
-    """Return Delta's jars from Ivy's cache; empty if they are missing."""
-    # Java, and so Ivy, takes the home folder from the user database, not from HOME.
-    home = Path(pwd.getpwuid(os.getuid()).pw_dir)
-    return spark_settings.cached_delta_jars(home, spark_home() / "jars")
-
-
-def _make_socket_folder() -> Path:
-    """Create a folder that is removed when this process ends; if it is killed, the next process removes it.
-
-    Spark leaves sockets behind if the driver is killed, and fails with a long path of them.
-
-    A JVM uses the first folder that it was given, so the folder is kept until this process ends.
-    """
-    global _socket_folder
-    if _socket_folder is None:
-        folder = make_scratch_folder(None)
-        if len(str(folder)) > _LONGEST_SOCKET_FOLDER:
-            folder.rmdir()
-            remove_orphans(_SHORT, _SHORT_PREFIX)
-            folder = make_folder(_SHORT, _SHORT_PREFIX)
-        _socket_folder = folder
-        atexit.register(remove_socket_folder)
-    return _socket_folder
-
-
-def _clear(builder: Any) -> None:
-    """Clear the options, because `SparkSession.builder` is shared with the user's later sessions in this process."""
-    with contextlib.suppress(AttributeError):
-        builder._options = {}
-
-
-def log_configuration(folder: Path) -> Path:
-    """Return the project's conf/log4j2.properties, else flinkish's own file, which is created in the folder."""
-    path = spark_settings.find_log4j()
-    if path is None:
-        path = folder / "log4j2.properties"
-        path.write_text(_LOG4J, encoding="utf-8")
-    return path.resolve()
-
-
-@contextlib.contextmanager
-def _log_configuration(values: dict[str, str]) -> Iterator[None]:
-    """Set the log configuration of a new JVM: conf/log4j2.properties, else flinkish's own, which exists while the JVM starts."""
-    options = values.get(_JAVA_OPTIONS, "")
-    if SparkContext._gateway is not None or "log4j2.configurationFile" in options or "SPARK_CONF_DIR" in os.environ:
-        yield
-        return
-    with tempfile.TemporaryDirectory(prefix="flinkish-log4j-") as folder:
-        path = log_configuration(Path(folder))
-        values[_JAVA_OPTIONS] = f"{options} -Dlog4j2.configurationFile={path.as_uri()}".strip()
-        yield
-
-
-def _omit_checksum_files(session: SparkSession) -> None:
-    """Save two forks per batch: this JVM writes no .crc files to local disks."""
-    jvm: Any = session.sparkContext._jvm
-    jsc: Any = session.sparkContext._jsc
-    jvm.org.apache.hadoop.fs.FileSystem.getLocal(jsc.hadoopConfiguration()).setWriteChecksum(False)
-
-
-def _class_archive(java: Java, values: Mapping[str, str]) -> ClassArchive | None:
-    """Return the archive of classes for a JVM that is started with these settings; None if it starts without one."""
-    home = spark_home()
-    if not class_archive.usable(values.get(_JAVA_OPTIONS, ""), os.environ, home):
-        return None
-    folder = class_archive.cache_folder(os.environ)
-    if folder is None:
-        return None
-    class_path = values.get("spark.driver.extraClassPath", "")
-    try:
-        return ClassArchive(folder, class_archive.name_of(java.path, java.version_text, home, class_path))
-    except OSError:
-        return None
-
-
-@dataclass(frozen=True, slots=True)
-class Java:
-    """The Java that Spark uses."""
-
-    path: str
-    #: The output of `java -version`, or the file `release` of its installation.
-    version_text: str
-
-
-def check_java(environment: Mapping[str, str]) -> Java:
-    """Return the Java that Spark will use. Raises EngineError, which names the package to install, if it can use none."""
-    home = environment.get("JAVA_HOME")
-    java = shutil.which(str(Path(home) / "bin" / "java")) if home else shutil.which("java", path=environment.get("PATH"))
-    if java is None:
-        where = f"JAVA_HOME is {home}, and there is no bin/java in it" if home else "there is no `java` on the PATH"
-        raise EngineError(f"Spark needs Java, but {where}.", hint=_JAVA_HINT)
-    text = _release(java) or _ask_version(java)
-    version = java_version(text)
-    if version is None or version < _OLDEST_JAVA:
-        found = "an unknown version" if version is None else f"Java {version}"
-        raise EngineError(f"Spark needs Java {_OLDEST_JAVA} or newer, but {java} is {found}.", hint=_JAVA_HINT)
-    return Java(path=java, version_text=text)
-
-
-def _release(java: str) -> str | None:
-    """Return the file in which an installation of Java states its version; None if it has none. Asking Java takes 0.1 s."""
-    try:
-        text = (Path(java).resolve().parent.parent / "release").read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError):
-        return None
-    return None if java_version(text) is None else text
-
-
-def _ask_version(java: str) -> str:
-    try:
-        output = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=60, check=False)
-    except (OSError, subprocess.TimeoutExpired) as error:
-        raise EngineError(f"Spark needs Java, but {java} does not run: {error}", hint=_JAVA_HINT) from error
-    return output.stderr + output.stdout
-
-
-def spark_home() -> Path:
-    """Return the folder of the Spark that this process uses: SPARK_HOME, else that of the pyspark package."""
-    return Path(_find_spark_home())
-
-
-def java_version(output: str) -> int | None:
-    """Return the major version in the output of `java -version` or in a file `release`; None if there is none."""
-    match = re.search(r'(?:version |JAVA_VERSION=)"(?:1\.)?(\d+)', output)
-    return int(match.group(1)) if match else None

@@ -20,7 +20,8 @@ from pyspark.sql.streaming.state import GroupState
 from pyspark.sql.types import BinaryType, IntegerType, StructField, StructType
 
 from flinkish.engine.slots.hosts import HostConfig, call
-from flinkish.engine.slots.wire import Call, PackedFrames, Reply, pack_columns
+from flinkish.engine.slots.messages import Call, PackedFrames, Reply, pack_columns
+from flinkish.engine.spark.java import parent_jvm
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -151,7 +152,7 @@ def _run_level_zero(config: HostConfig, levels: int, batches: Iterable[pa.Record
 
 def _call_level_zero(config: HostConfig, levels: int, slot: int) -> Iterator[PackedFrames]:
     command, command_file = _command(_task_context())
-    reply = call(config, slot, Call(level=0, command=command, command_file=command_file))
+    reply = call(config, slot, parent_jvm(), Call(level=0, command=command, command_file=command_file))
     slot_value = config.slot_values[slot]
     yield from (*reply.frames, *_wake_rows(slot_value, levels), *_driver_rows(slot_value, 0, reply))
 
@@ -171,7 +172,9 @@ def _run_level_above(
             mine.append(packed)
     command, command_file = _command(_task_context())
     before = bytes(state.get[0]) if state.exists else None
-    reply = call(config, slot, Call(level=level, command=command, command_file=command_file, state=before, frames=mine))
+    reply = call(
+        config, slot, parent_jvm(), Call(level=level, command=command, command_file=command_file, state=before, frames=mine)
+    )
     if reply.error is None:
         state.update((reply.state,))
     yield from deeper

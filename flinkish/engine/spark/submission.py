@@ -21,7 +21,7 @@ from flinkish.common.config_file import (
     read_config_file,
 )
 from flinkish.common.errors import InvalidArgumentError
-from flinkish.engine.spark import settings
+from flinkish.engine.spark import spark_settings
 
 #: The options of spark-submit that have no value; all others have one.
 _FLAGS = ("--verbose", "-v", "--supervise", "--load-spark-defaults", "--usage-error", "--version")
@@ -39,7 +39,7 @@ _YARN, _KUBERNETES = "yarn", "k8s://"
 #: Prefix of the settings for the environment of a driver in the cluster, by the beginning of the master's URL.
 _DRIVER_ENVIRONMENT = {_YARN: "spark.yarn.appMasterEnv.", _KUBERNETES: "spark.kubernetes.driverEnv."}
 _DEPLOY_MODE = "spark.submit.deployMode"
-#: As settings.FORGET_LOST_EXECUTORS, for drivers that YARN starts again; Spark's default is to count all.
+#: As spark_settings.FORGET_LOST_EXECUTORS, for drivers that YARN starts again; Spark's default is to count all.
 _FORGET_LOST_DRIVERS = {"spark.yarn.am.attemptFailuresValidityInterval": "1h"}
 _LOG4J = "log4j2.properties"
 
@@ -114,7 +114,7 @@ def parse_command_line(arguments: Sequence[str]) -> CommandLine:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SparkPlace:
+class SparkInstallation:
     """The installation of Spark, and the settings for all applications.
 
     `defaults` has those of Spark's own configuration folder, `project_defaults` those of conf/spark-defaults.conf.
@@ -143,61 +143,65 @@ class SparkSubmit:
         return [str(self.home / "bin" / "spark-submit"), "--properties-file", str(properties_file), *self.arguments]
 
 
-def spark_submit(line: CommandLine, place: SparkPlace, package: Path) -> SparkSubmit:
+def spark_submit(line: CommandLine, installation: SparkInstallation, package: Path) -> SparkSubmit:
     """Return the `spark-submit` that runs a job, with flinkish itself in the zip file `package`.
 
     Raises InvalidArgumentError if the driver starts in the cluster and its configuration cannot reach it there, and
     ConfigurationError if config.yaml, which is sent to a driver on YARN, cannot be read.
     """
     given = dict(entry.partition("=")[::2] for entry in line.values("--conf", "-c"))
-    master = given["spark.master"] = master_of(line, place)
-    in_cluster = is_driver_in_cluster(line, place)
+    master = given["spark.master"] = master_of(line, installation)
+    in_cluster = is_driver_in_cluster(line, installation)
     ours = {
         "spark.app.name": Path(line.job).stem,
-        "spark.driver.extraJavaOptions": settings.QUICK_COMPILER,
+        "spark.driver.extraJavaOptions": spark_settings.QUICK_COMPILER,
         "spark.python.unix.domain.socket.enabled": "true",
-        **({} if settings.is_one_machine(master) else settings.EXECUTOR_SOCKETS | settings.FORGET_LOST_EXECUTORS),
-        **settings.DELTA_CLASSES,
-        **(_restarts_by_yarn(line, place) if in_cluster and master == _YARN else {}),
-        **place.project_defaults,
+        **(
+            {}
+            if spark_settings.is_one_machine(master)
+            else spark_settings.EXECUTOR_SOCKETS | spark_settings.FORGET_LOST_EXECUTORS
+        ),
+        **spark_settings.DELTA_CLASSES,
+        **(_restarts_by_yarn(line, installation) if in_cluster and master == _YARN else {}),
+        **installation.project_defaults,
     }
-    wanted = {key: value for key, value in ours.items() if key not in place.defaults} | given
-    java_options = wanted.get("spark.driver.extraJavaOptions", place.defaults.get("spark.driver.extraJavaOptions", ""))
-    log4j = None if "log4j2.configurationFile" in java_options else place.log4j
+    wanted = {key: value for key, value in ours.items() if key not in installation.defaults} | given
+    java_options = wanted.get("spark.driver.extraJavaOptions", installation.defaults.get("spark.driver.extraJavaOptions", ""))
+    log4j = None if "log4j2.configurationFile" in java_options else installation.log4j
     files: list[Path] = []
     if in_cluster:
         wanted |= _driver_environment(line, master)
         if master == _YARN:
             # YARN puts them into the working folder of the driver, where Java finds a log configuration of this name by itself.
-            files = [file for file in (log4j, place.config) if file is not None]
-            if place.config is not None:
+            files = [file for file in (log4j, installation.config) if file is not None]
+            if installation.config is not None:
                 wanted.setdefault(f"{_DRIVER_ENVIRONMENT[_YARN]}{DIRECTORY_VARIABLE}", ".")
     elif log4j is not None:
         wanted["spark.driver.extraJavaOptions"] = f"{java_options} -Dlog4j2.configurationFile={log4j.resolve().as_uri()}"
     added = {
         "--py-files": [str(package)],
-        "--jars": [str(jar) for jar in place.delta_jars],
-        "--packages": [] if place.delta_jars else [settings.delta_coordinates()],
+        "--jars": [str(jar) for jar in installation.delta_jars],
+        "--packages": [] if installation.delta_jars else [spark_settings.delta_coordinates()],
         "--files": [str(file) for file in files],
     }
     command = []
     del wanted["spark.master"]
-    if master != place.defaults.get("spark.master"):
+    if master != installation.defaults.get("spark.master"):
         command += ["--master", master]
     for name, key in _LISTS.items():
-        set_before = wanted.pop(key, None) or place.defaults.get(key)
+        set_before = wanted.pop(key, None) or installation.defaults.get(key)
         before = line.values(name) or ([set_before] if set_before else [])
         if before or added[name]:
             command += [name, ",".join([*before, *added[name]])]
     if line.values(_PROPERTIES_FILE):
         # spark-submit reads only one such file: ours has the settings of the user's.
-        wanted = {**place.defaults, **wanted}
+        wanted = {**installation.defaults, **wanted}
     else:
         command.append(_WITH_DEFAULTS)
     for name, option in line.options:
         if name not in ("--master", "--conf", "-c", _PROPERTIES_FILE, _WITH_DEFAULTS, *_LISTS):
             command += [name] if option is None else [name, option]
-    return SparkSubmit(place.home, (*command, line.job, *line.arguments), wanted)
+    return SparkSubmit(installation.home, (*command, line.job, *line.arguments), wanted)
 
 
 def submit_arguments(given: Sequence[str], values: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:
@@ -212,38 +216,40 @@ def submit_arguments(given: Sequence[str], values: Mapping[str, str]) -> tuple[d
     for name, value in line.options:
         if name not in ("--conf", "-c", _PROPERTIES_FILE):
             others += [name] if value is None else [name, value]
-    of_file = settings.read_spark_defaults(Path(files[-1])) if files else {}
+    of_file = spark_settings.read_spark_defaults(Path(files[-1])) if files else {}
     return {**of_file, **values, **settings_given}, [*others, line.job, *line.arguments]
 
 
-def master_of(line: CommandLine, place: SparkPlace) -> str:
+def master_of(line: CommandLine, installation: SparkInstallation) -> str:
     """Return the URL of the master: from the command line, else from the settings of Spark or the project, else this machine."""
     for entry in line.values("--conf", "-c"):
         key, _, value = entry.partition("=")
         if key == "spark.master" and not line.values("--master"):
             return value
-    default = place.defaults.get("spark.master", place.project_defaults.get("spark.master", settings.DEFAULT_MASTER))
+    default = installation.defaults.get(
+        "spark.master", installation.project_defaults.get("spark.master", spark_settings.DEFAULT_MASTER)
+    )
     return (line.values("--master") or [default])[-1]
 
 
-def is_driver_in_cluster(line: CommandLine, place: SparkPlace) -> bool:
+def is_driver_in_cluster(line: CommandLine, installation: SparkInstallation) -> bool:
     """Tell whether the driver starts on a machine of the cluster: --deploy-mode, or the setting, which Spark reads after it."""
-    default = place.defaults.get(_DEPLOY_MODE, place.project_defaults.get(_DEPLOY_MODE, "client"))
+    default = installation.defaults.get(_DEPLOY_MODE, installation.project_defaults.get(_DEPLOY_MODE, "client"))
     settings_given = [entry.partition("=") for entry in line.values("--conf", "-c")]
     given = [value for key, _, value in settings_given if key == _DEPLOY_MODE]
     return [default, *given, *line.values("--deploy-mode")][-1] == "cluster"
 
 
-def unread_config(line: CommandLine, place: SparkPlace) -> Path | None:
+def unread_config(line: CommandLine, installation: SparkInstallation) -> Path | None:
     """Return the config.yaml that the driver does not read, because it starts in a cluster to which it is not sent."""
-    return None if master_of(line, place) == _YARN else place.config
+    return None if master_of(line, installation) == _YARN else installation.config
 
 
-def _restarts_by_yarn(line: CommandLine, place: SparkPlace) -> dict[str, str]:
+def _restarts_by_yarn(line: CommandLine, installation: SparkInstallation) -> dict[str, str]:
     """Return whether YARN starts a lost driver again: not if it would begin from the first record, without a cluster id."""
     key = job_options.HA_CLUSTER_ID.key
     resumes = parse_properties(line.properties).contains_key(key) or (
-        place.config is not None and read_config_file(place.config).contains_key(key)
+        installation.config is not None and read_config_file(installation.config).contains_key(key)
     )
     return _FORGET_LOST_DRIVERS if resumes else {"spark.yarn.maxAppAttempts": "1"}
 
@@ -273,21 +279,23 @@ def _as_read_by_yarn(quoted: str) -> str:
     return re.sub(r'(["$`\\])', r"\\\1", apart)
 
 
-def environment_of(line: CommandLine, place: SparkPlace, python: str, environment: Mapping[str, str]) -> dict[str, str]:
+def environment_of(
+    line: CommandLine, installation: SparkInstallation, python: str, environment: Mapping[str, str]
+) -> dict[str, str]:
     """Return the environment of the `spark-submit` process; `python` runs the driver, and tasks on the same machine."""
     result = dict(environment)
     if line.properties:
         result[PROPERTIES_VARIABLE] = shlex.join([*shlex.split(result.get(PROPERTIES_VARIABLE, "")), *line.properties])
-    if not is_driver_in_cluster(line, place):
+    if not is_driver_in_cluster(line, installation):
         result.setdefault("PYSPARK_DRIVER_PYTHON", python)
-    if settings.is_one_machine(master_of(line, place)):
+    if spark_settings.is_one_machine(master_of(line, installation)):
         result.setdefault("PYSPARK_PYTHON", python)
     return result
 
 
 def find_spark(
     line: CommandLine, home: Path, delta_jars: Sequence[Path], log4j: Path, environment: Mapping[str, str] = os.environ
-) -> SparkPlace:
+) -> SparkInstallation:
     """Read the settings of Spark and of the project; `log4j` is used if Spark has no log configuration.
 
     Like spark-submit: --properties-file replaces Spark's spark-defaults.conf, or adds to it with --load-spark-defaults. Raises
@@ -299,13 +307,13 @@ def find_spark(
     defaults: dict[str, str] = {}
     for file in (*usual, *given):
         if file.is_file():
-            defaults |= settings.read_spark_defaults(file)
-    project = settings.find_spark_defaults(environment)
-    place = SparkPlace(
+            defaults |= spark_settings.read_spark_defaults(file)
+    project = spark_settings.find_spark_defaults(environment)
+    installation = SparkInstallation(
         home=home,
         defaults=defaults,
-        project_defaults={} if project is None else settings.read_spark_defaults(project),
+        project_defaults={} if project is None else spark_settings.read_spark_defaults(project),
         delta_jars=delta_jars,
         log4j=None if (folder / _LOG4J).is_file() else log4j,
     )
-    return replace(place, config=config_file(environment)) if is_driver_in_cluster(line, place) else place
+    return replace(installation, config=config_file(environment)) if is_driver_in_cluster(line, installation) else installation

@@ -17,10 +17,9 @@ _EXIT_CODE = 143
 class Watchdog:
     """Watches the JVM; when it is gone, cleans up and ends this process quietly."""
 
-    def __init__(self, jvm: ProcessId, clean_up: Callable[[], None], *, end: Callable[[int], None] = os._exit) -> None:
+    def __init__(self, jvm: ProcessId, clean_up: Callable[[], None]) -> None:
         self._jvm = jvm
         self._clean_up = clean_up
-        self._end = end
         self._closed = threading.Event()
 
     def start(self) -> None:
@@ -36,5 +35,4 @@ class Watchdog:
             if not self._jvm.is_alive():
                 with contextlib.suppress(Exception):
                     self._clean_up()
-                self._end(_EXIT_CODE)
-                return
+                os._exit(_EXIT_CODE)

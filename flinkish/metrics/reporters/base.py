@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Protocol
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
 
 from flinkish.metrics.plain import text_of
-from flinkish.metrics.reporters.settings import ReporterSettings
+from flinkish.metrics.reporters.reporter_settings import ReporterSettings
 from flinkish.metrics.samples import Histogram, Sample
 
 
-class Reporter(Protocol):
+class Reporter(ABC):
     """Sends samples to another system at intervals; its errors are logged and do not affect jobs."""
 
+    @abstractmethod
     def report(self, samples: Sequence[Sample]) -> None:
         """Send the samples of all metrics, taken at one time."""
-        ...
 
-    def close(self) -> None:
-        """Release the resources of the reporter."""
-        ...
+    def close(self) -> None:  # noqa: B027
+        """Release the resources of the reporter; nothing by default."""
 
 
 def labels_of(sample: Sample, settings: ReporterSettings) -> dict[str, str]:
@@ -37,11 +36,18 @@ def labelled(sample: Sample, settings: ReporterSettings) -> tuple[str, dict[str,
     return sample.logical_name or sample.name, {**own, **labels_of(sample, settings)}
 
 
-def numbers(samples: Iterable[Sample]) -> Iterator[tuple[Sample, float]]:
-    """Yield the samples whose values are numbers; texts and histograms are left out."""
-    for sample in samples:
-        if isinstance(sample.value, (int, float)):
-            yield sample, float(sample.value)
+def numbers(sample: Sample, count: str) -> Iterator[tuple[str, dict[str, str], float]]:
+    """Yield a suffix of the name, additional labels, and a number for each value of a sample; nothing for a text.
+
+    `count` is the suffix of the number of values in a histogram.
+    """
+    value = sample.value
+    if isinstance(value, Histogram):
+        yield count, {}, value.count
+        for share, at in value.quantiles.items():
+            yield "", {"quantile": str(share)}, at
+    elif isinstance(value, (int, float)):
+        yield "", {}, value
 
 
 def text(sample: Sample) -> str:

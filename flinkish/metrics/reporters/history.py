@@ -7,12 +7,12 @@ from collections.abc import Callable, Mapping, Sequence
 
 from flinkish.metrics.catalog import Scope
 from flinkish.metrics.plain import text_of
-from flinkish.metrics.reporters.base import labels_of
-from flinkish.metrics.reporters.settings import ReporterSettings
+from flinkish.metrics.reporters.base import Reporter, labels_of
+from flinkish.metrics.reporters.reporter_settings import ReporterSettings
 from flinkish.metrics.samples import Histogram, Sample
 
 
-class HistoryReporter:
+class HistoryReporter(Reporter):
     """Calls `write` with a job's id and its metrics as plain data."""
 
     def __init__(self, settings: ReporterSettings, write: Callable[[str, Mapping[str, object]], None]) -> None:
@@ -32,9 +32,6 @@ class HistoryReporter:
             jobs.setdefault(job_id, {})[f"{_scope(sample.scope, labels)}{sample.name}"] = shown
         for job_id, values in jobs.items():
             self._write(job_id, values)
-
-    def close(self) -> None:
-        pass
 
 
 def _json(value: object) -> object:

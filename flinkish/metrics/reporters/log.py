@@ -6,8 +6,8 @@ import logging
 from collections.abc import Sequence
 
 from flinkish.metrics.catalog import Kind, find
-from flinkish.metrics.reporters.base import labels_of, place, text
-from flinkish.metrics.reporters.settings import ReporterSettings
+from flinkish.metrics.reporters.base import Reporter, labels_of, place, text
+from flinkish.metrics.reporters.reporter_settings import ReporterSettings
 from flinkish.metrics.samples import Histogram, Sample
 
 _log = logging.getLogger("flinkish.metrics")
@@ -15,7 +15,7 @@ _log = logging.getLogger("flinkish.metrics")
 _TITLES = {Kind.COUNTER: "Counters", Kind.GAUGE: "Gauges", Kind.METER: "Meters", Kind.HISTOGRAM: "Histograms"}
 
 
-class LogReporter:
+class LogReporter(Reporter):
     """Writes all metrics to the logger `flinkish.metrics`, at level INFO."""
 
     def __init__(self, settings: ReporterSettings) -> None:
@@ -29,6 +29,3 @@ class LogReporter:
             parts[_TITLES[kind]].append(f"{place(labels_of(sample, self._settings))}.{sample.name}: {text(sample)}")
         lines = [f"-- {title} --\n" + "\n".join(members) for title, members in parts.items() if members]
         _log.info("Metrics report\n%s", "\n".join(lines))
-
-    def close(self) -> None:
-        pass

@@ -5,16 +5,16 @@ It needs the extra `flinkish[otel]`, so this module is imported only when it is 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import flinkish
 from flinkish.common.clock import Clock
 from flinkish.common.errors import FlinkishError, MissingPackageError
 from flinkish.common.limits import LONG_MAX, LONG_MIN
 from flinkish.metrics.catalog import Kind, Scope, find
-from flinkish.metrics.reporters.base import labelled
-from flinkish.metrics.reporters.settings import ReporterSettings
-from flinkish.metrics.samples import Histogram, Sample
+from flinkish.metrics.reporters.base import Reporter, labelled, numbers
+from flinkish.metrics.reporters.reporter_settings import ReporterSettings
+from flinkish.metrics.samples import Sample
 
 try:
     from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
@@ -28,7 +28,7 @@ except ImportError as error:
     ) from error
 
 
-class OpenTelemetryReporter:
+class OpenTelemetryReporter(Reporter):
     """Sends all samples as data points: counters of tasks as monotonic sums, all other metrics as gauges.
 
     Only the SDK's exporter is used. Its instruments would count, and the values are counted already.
@@ -49,13 +49,13 @@ class OpenTelemetryReporter:
         points: dict[tuple[Scope, str, bool], list[export.NumberDataPoint]] = {}
         for sample in samples:
             name, labels = labelled(sample, self._settings)
-            for extra, suffix, value in _values(sample):
+            for suffix, extra, value in numbers(sample, ".count"):
                 attributes: Mapping[str, str] = {**labels, **extra}
                 point = export.NumberDataPoint(
                     attributes=attributes,
                     start_time_unix_nano=1_000_000 * self._began,
                     time_unix_nano=1_000_000 * self._clock.wall_time(),
-                    value=value,
+                    value=_number(value),
                 )
                 info = find(sample.scope, name)
                 # Counters of operators start at 0 in each attempt, so they are not monotonic.
@@ -80,14 +80,6 @@ def _metric(scope: Scope, name: str, sums: bool, points: list[export.NumberDataP
     return export.Metric(dotted, info.description if info else "", info.unit if info else "", data)
 
 
-def _values(sample: Sample) -> Iterator[tuple[dict[str, str], str, float]]:
-    """Yield additional attributes, a suffix of the name, and a number for each value of a sample."""
-    value = sample.value
-    if isinstance(value, (int, float)):
-        # The protocol has whole numbers of 64 bits, and no truth values: one of these would stop the report.
-        whole = isinstance(value, int) and LONG_MIN <= value <= LONG_MAX
-        yield {}, "", int(value) if whole else float(value)
-    elif isinstance(value, Histogram):
-        yield {}, ".count", value.count
-        for share, at in value.quantiles.items():
-            yield {"quantile": str(share)}, "", at
+def _number(value: float) -> float:
+    """Return a number that the protocol has: whole numbers of 64 bits, no truth values. Another one would stop the report."""
+    return int(value) if isinstance(value, int) and LONG_MIN <= value <= LONG_MAX else float(value)

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from flinkish.metrics.catalog import find
-from flinkish.metrics.reporters.base import labelled
-from flinkish.metrics.reporters.settings import ReporterSettings
+from flinkish.metrics.reporters.base import labelled, numbers
+from flinkish.metrics.reporters.reporter_settings import ReporterSettings
 from flinkish.metrics.samples import Histogram, Sample
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ class PrometheusText:
             if not isinstance(sample.value, (int, float, Histogram)):
                 continue
             logical, given = labelled(sample, self._settings)
-            name = f"flink_{sample.scope.value}_{_named(logical)}"
+            name = f"flink_{sample.scope.value}_{_OTHER.sub('_', logical)}"
             labels = {_label(label): self._value(value) for label, value in given.items()}
             address = (name, tuple(sorted(labels.items())))
             if address in seen:
@@ -65,8 +65,8 @@ class PrometheusText:
                 info = find(sample.scope, logical)
                 kind = "summary" if isinstance(sample.value, Histogram) else "gauge"
                 families[name] = Metric(name, info.description if info else f"{logical} of a user or connector", kind)
-            for suffix, extra, value in _values(sample.value):
-                families[name].add_sample(name + suffix, {**labels, **extra}, value)
+            for suffix, extra, value in numbers(sample, "_count"):
+                families[name].add_sample(name + suffix, {**labels, **extra}, float(value))
         return list(families.values())
 
     def _value(self, value: str) -> str:
@@ -80,21 +80,7 @@ class PrometheusText:
             )
 
 
-def _named(name: str) -> str:
-    return _OTHER.sub("_", name)
-
-
 def _label(name: str) -> str:
     """Return a valid name of a label: without colons, and without a digit at its beginning. Flink's names are valid."""
     text = _NO_LABEL.sub("_", name)
     return f"_{text}" if text[:1].isdigit() else text
-
-
-def _values(value: float | Histogram) -> Iterator[tuple[str, dict[str, str], float]]:
-    """Yield a suffix of the name, additional labels, and a number for each value of a sample."""
-    if not isinstance(value, Histogram):
-        yield "", {}, float(value)
-        return
-    yield "_count", {}, float(value.count)
-    for share, at in value.quantiles.items():
-        yield "", {"quantile": str(share)}, at

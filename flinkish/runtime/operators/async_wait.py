@@ -12,7 +12,6 @@ from typing import Any
 
 from flinkish.common.errors import AsyncFunctionError, EngineError
 from flinkish.common.records import is_one_record
-from flinkish.datastream.functions import AsyncFunction, AsyncRetryStrategy
 from flinkish.program.operators import AsyncWaitConfig
 from flinkish.runtime.event_loop import GRACE_SECONDS, EventLoop
 from flinkish.runtime.isolation import SCALARS, isolate
@@ -20,6 +19,8 @@ from flinkish.runtime.operators.async_queue import Call, CallQueue, OrderedQueue
 from flinkish.runtime.operators.base import OperatorContext, Output
 from flinkish.runtime.operators.function import FunctionOperator
 from flinkish.runtime.operators.results import results_emitter
+from flinkish.udf.async_retry_strategies import AsyncRetryStrategy
+from flinkish.udf.functions import AsyncFunction
 
 #: Seconds between two checks that the loop's thread is alive.
 _LIVENESS_SECONDS = 5.0

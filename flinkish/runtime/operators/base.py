@@ -17,15 +17,14 @@ from flinkish.common.configuration import Configuration
 from flinkish.common.conversion import converter, makes_new
 from flinkish.common.ids import LineageId, OperatorUid
 from flinkish.common.typeinfo import TypeInformation
-from flinkish.datastream.output_tag import OutputTag
 from flinkish.graph.stream_graph import StreamNode
 from flinkish.metrics import MetricGroup
 from flinkish.program.dead_letters import DeadLetters
-from flinkish.runtime.channels import Emit, EmitRun
-from flinkish.runtime.elements import Records
+from flinkish.runtime.elements import Emit, EmitRun, Records
 from flinkish.runtime.event_loop import EventLoop
 from flinkish.runtime.protocol import MAX_WATERMARK, MIN_WATERMARK, Barrier
 from flinkish.runtime.state.level_state import OperatorState
+from flinkish.udf.output_tag import OutputTag
 
 #: Name of the counter of dropped late records, as in Flink.
 LATE_RECORDS = "numLateRecordsDropped"

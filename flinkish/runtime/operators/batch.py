@@ -5,8 +5,8 @@ the last record of a key, its timers fire with the watermark at Long.MAX, and it
 If an operator without keys has a broadcast input, other records wait until all of that input was read. All other operators get
 records as they arrive, and one watermark at the end.
 
-Records wait in memory and on disk (runtime/held.py). They are released in parts, over several epochs, because the output must fit
-into memory, too. The watermark and the end of the input are passed on after the last record.
+Records wait in memory and on disk (runtime/spilling.py). They are released in parts, over several epochs, because the output must
+fit into memory, too. The watermark and the end of the input are passed on after the last record.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from typing import Any
 from flinkish.common import options
 from flinkish.program.operators import BroadcastProcessConfig, KeyedBroadcastProcessConfig
 from flinkish.runtime.elements import Records
-from flinkish.runtime.held import Piece, QueuedRecords, SortedRecords, SpillSettings, Waiting
 from flinkish.runtime.operators.base import Operator
 from flinkish.runtime.operators.broadcast import BROADCAST_INPUT
 from flinkish.runtime.operators.function import FunctionOperator
 from flinkish.runtime.protocol import MAX_WATERMARK, MIN_WATERMARK
+from flinkish.runtime.spilling import Piece, QueuedRecords, SortedRecords, SpillSettings, Waiting
 
 #: Number of records to release between two checks of the output size.
 _LOOK_RECORDS = 256

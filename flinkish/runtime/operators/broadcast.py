@@ -6,8 +6,18 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from flinkish.common.errors import StateError
-from flinkish.datastream.functions import BroadcastProcessFunction, KeyedBroadcastProcessFunction, KeyedStateFunction
-from flinkish.datastream.state import (
+from flinkish.program.operators import BroadcastProcessConfig, KeyedBroadcastProcessConfig
+from flinkish.runtime.elements import Records
+from flinkish.runtime.operators.base import Operator
+from flinkish.runtime.operators.contexts import ElementContext, KeyedContext
+from flinkish.runtime.operators.function import FunctionOperator
+from flinkish.runtime.operators.results import results_emitter
+from flinkish.runtime.operators.timed import UserTimerOperator
+from flinkish.runtime.state.broadcast import ReadOnlyBroadcastStateView, TableBroadcastState
+from flinkish.runtime.state.keyed import KeyedStateBackend, NoKey
+from flinkish.runtime.state.timers import InternalTimerService
+from flinkish.udf.functions import BroadcastProcessFunction, KeyedBroadcastProcessFunction, KeyedStateFunction
+from flinkish.udf.state import (
     BroadcastState,
     MapStateDescriptor,
     ReadOnlyBroadcastState,
@@ -15,16 +25,6 @@ from flinkish.datastream.state import (
     StateDescriptor,
     check_descriptor,
 )
-from flinkish.program.operators import BroadcastProcessConfig, KeyedBroadcastProcessConfig
-from flinkish.runtime.elements import Records
-from flinkish.runtime.operators.base import Operator
-from flinkish.runtime.operators.contexts import ElementContext, KeyedContext
-from flinkish.runtime.operators.function import FunctionOperator, keyed
-from flinkish.runtime.operators.results import results_emitter
-from flinkish.runtime.operators.timed import UserTimerOperator
-from flinkish.runtime.state.broadcast import ReadOnlyBroadcastStateView, TableBroadcastState
-from flinkish.runtime.state.keyed import KeyedStateBackend, NoKey
-from flinkish.runtime.state.timers import InternalTimerService
 
 #: Index of the broadcast input of an operator.
 BROADCAST_INPUT = 1
@@ -42,7 +42,7 @@ class _States:
         self._read_only: dict[str, ReadOnlyBroadcastStateView] = {}
         for descriptor in descriptors:
             state = self._writable[descriptor.get_name()] = self._store.broadcast_state(descriptor)
-            self._read_only[descriptor.get_name()] = ReadOnlyBroadcastStateView(state)
+            self._read_only[descriptor.get_name()] = ReadOnlyBroadcastStateView(state.what, state.table)
         #: The checked descriptors, so that a check costs only one look-up per record.
         self._known: dict[int, MapStateDescriptor] = {id(descriptor): descriptor for descriptor in descriptors}
 
@@ -73,14 +73,13 @@ class _States:
 class _BroadcastContext(ElementContext):
     def __init__(self, operator: Operator, states: _States) -> None:
         super().__init__(operator)
-        self._times = self._timer_service
         self._states = states
 
     def current_processing_time(self) -> int:
-        return self._times.current_processing_time()
+        return self._timer_service.current_processing_time()
 
     def current_watermark(self) -> int:
-        return self._times.current_watermark()
+        return self._timer_service.current_watermark()
 
 
 class _Writing(_BroadcastContext):
@@ -125,7 +124,6 @@ class KeyedBroadcastReadOnlyContext(_Reading, KeyedContext, KeyedBroadcastProces
 
     def __init__(self, operator: Operator, states: _States, backend: KeyedStateBackend, timers: InternalTimerService) -> None:
         KeyedContext.__init__(self, operator, backend, timers)
-        self._times = self._timer_service
         self._states = states
 
 
@@ -168,15 +166,8 @@ class KeyedBroadcastProcessOperator(UserTimerOperator[KeyedBroadcastProcessConfi
     def process_records(self, input_index: int, records: Records) -> None:
         if input_index == BROADCAST_INPUT:
             self._process_broadcast(records)
-            return
-        backend, context = self.backend, self.timer_context
-        process_element, emit_results = self.function.process_element, self.emit_results
-        for value, timestamp, key in keyed(records):
-            backend.current_key = key
-            context.element_timestamp = timestamp
-            results = process_element(value, context)
-            if results is not None:
-                emit_results(results, timestamp)
+        else:
+            self.process_keyed(self.function.process_element, records)
 
     def _process_broadcast(self, records: Records) -> None:
         backend, context = self.backend, self._writable

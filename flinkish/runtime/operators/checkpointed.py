@@ -5,14 +5,18 @@ from __future__ import annotations
 from typing import Any
 
 from flinkish.common.errors import EngineError
-from flinkish.datastream.checkpoint import (
+from flinkish.runtime.operators.base import OperatorContext
+from flinkish.runtime.protocol import Barrier
+from flinkish.runtime.state import tables
+from flinkish.runtime.state.level_state import OperatorState
+from flinkish.udf.checkpoint import (
     CheckpointedFunction,
     CheckpointListener,
     FunctionInitializationContext,
     FunctionSnapshotContext,
 )
-from flinkish.datastream.functions import KeyedStateStore
-from flinkish.datastream.state import (
+from flinkish.udf.functions import KeyedStateStore
+from flinkish.udf.state import (
     BroadcastState,
     ListState,
     ListStateDescriptor,
@@ -20,10 +24,6 @@ from flinkish.datastream.state import (
     OperatorStateStore,
     check_descriptor,
 )
-from flinkish.runtime.operators.base import OperatorContext
-from flinkish.runtime.protocol import Barrier
-from flinkish.runtime.state import tables
-from flinkish.runtime.state.level_state import OperatorState
 
 
 class _Store(OperatorStateStore):

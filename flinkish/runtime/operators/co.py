@@ -114,11 +114,4 @@ class KeyedCoProcessOperator(UserTimerOperator[KeyedCoProcessConfig]):
         self._functions = (self.function.process_element1, self.function.process_element2)
 
     def process_records(self, input_index: int, records: Records) -> None:
-        backend, context = self.backend, self.timer_context
-        function, emit_results = self._functions[input_index], self.emit_results
-        for value, timestamp, key in keyed(records):
-            backend.current_key = key
-            context.element_timestamp = timestamp
-            results = function(value, context)
-            if results is not None:
-                emit_results(results, timestamp)
+        self.process_keyed(self._functions[input_index], records)

@@ -5,20 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 from flinkish.common.errors import StateError
-from flinkish.datastream.functions import (
-    CoProcessFunction,
-    KeyedCoProcessFunction,
-    KeyedProcessFunction,
-    ProcessFunction,
-)
-from flinkish.datastream.time_domain import TimeDomain
-from flinkish.datastream.timerservice import TimerService
-from flinkish.runtime.key_groups import CanonicalKey, original_key
+from flinkish.runtime.keys import CanonicalKey, original_key
 from flinkish.runtime.operators.base import Operator
 from flinkish.runtime.operators.timestamps import timer_time
 from flinkish.runtime.protocol import MIN_WATERMARK
 from flinkish.runtime.state.keyed import KeyedStateBackend
 from flinkish.runtime.state.timers import InternalTimerService
+from flinkish.udf.functions import CoProcessFunction, KeyedCoProcessFunction, KeyedProcessFunction, ProcessFunction
+from flinkish.udf.time_domain import TimeDomain
+from flinkish.udf.timerservice import TimerService
 
 
 class _TimesOnly(TimerService):

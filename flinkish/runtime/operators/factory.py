@@ -28,7 +28,8 @@ from flinkish.runtime.operators.stateless import (
 from flinkish.runtime.operators.timestamps import TimestampsAndWatermarksOperator
 from flinkish.runtime.operators.window.choice import window_operator
 
-_OPERATORS: dict[type[configs.OperatorConfig], Callable[[OperatorContext], Operator]] = {
+#: What runs each kind of operator.
+OPERATORS: dict[type[configs.OperatorConfig], Callable[[OperatorContext], Operator]] = {
     configs.SourceConfig: SourceOperator,
     configs.MapConfig: MapOperator,
     configs.FlatMapConfig: FlatMapOperator,
@@ -56,7 +57,7 @@ def make_operator(context: OperatorContext) -> Operator:
 
     Raises UnsupportedError if there is none for this kind of configuration.
     """
-    operator = _OPERATORS.get(type(context.node.operator))
+    operator = OPERATORS.get(type(context.node.operator))
     if operator is None:
         raise UnsupportedError(f"operator {context.node.name!r}: nothing runs a {type(context.node.operator).__name__}")
     return operator(context)

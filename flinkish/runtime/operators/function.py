@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Any, Generic, TypeVar, cast
 
 from flinkish.common.typeinfo import TypeInformation
-from flinkish.datastream.functions import Function
 from flinkish.runtime.elements import Records
 from flinkish.runtime.operators import checkpointed
 from flinkish.runtime.operators.base import Operator, OperatorContext
 from flinkish.runtime.operators.runtime_context import TaskRuntimeContext
 from flinkish.runtime.protocol import Barrier
 from flinkish.runtime.state.keyed import KeyedStateBackend
+from flinkish.udf.functions import Function
 
 ConfigT = TypeVar("ConfigT", bound=Any)
 

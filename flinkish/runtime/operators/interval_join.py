@@ -7,10 +7,6 @@ from typing import Any
 
 from flinkish.common.errors import InvalidProgramError
 from flinkish.common.typeinfo import TypeInformation
-from flinkish.datastream.functions import ProcessJoinFunction
-from flinkish.datastream.output_tag import OutputTag
-from flinkish.datastream.state import ListStateDescriptor
-from flinkish.datastream.time_domain import TimeDomain
 from flinkish.program.operators import IntervalJoinConfig
 from flinkish.runtime.elements import Records
 from flinkish.runtime.operators.base import LATE_RECORDS, OperatorContext
@@ -20,6 +16,10 @@ from flinkish.runtime.operators.timed import TimedOperator
 from flinkish.runtime.protocol import MAX_WATERMARK
 from flinkish.runtime.state.keyed import KeyedStateBackend
 from flinkish.runtime.state.timers import InternalTimerService
+from flinkish.udf.functions import ProcessJoinFunction
+from flinkish.udf.output_tag import OutputTag
+from flinkish.udf.state import ListStateDescriptor
+from flinkish.udf.time_domain import TimeDomain
 
 _LEFT, _RIGHT = 0, 1
 _LATE = "the watermark has passed the record's time, so its partners may be gone"
@@ -169,8 +169,7 @@ class IntervalJoinOperator(TimedOperator[IntervalJoinConfig]):
         if tag is not None and tag.tag_id in self.output.side:
             self._emit_results([(tag, value)], timestamp)
             return
-        if tag is None:
-            self._late_dropped.inc()
+        self._late_dropped.inc()
         self.context.dead_letters.late(value, timestamp, self.current_watermark, _LATE)
 
     def fire(self, timestamp: int, key: Any, namespace: Any, domain: TimeDomain) -> None:

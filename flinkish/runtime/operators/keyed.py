@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from flinkish.common.conversion import shortest_floats
-from flinkish.datastream.state import ValueStateDescriptor
 from flinkish.program.operators import KeyedProcessConfig, ReduceConfig
 from flinkish.runtime.elements import Records
 from flinkish.runtime.operators.base import discard
@@ -12,6 +11,7 @@ from flinkish.runtime.operators.function import FunctionOperator, keyed
 from flinkish.runtime.operators.results import results_emitter
 from flinkish.runtime.operators.timed import UserTimerOperator
 from flinkish.runtime.state.handles import refuse_nothing
+from flinkish.udf.state import ValueStateDescriptor
 
 
 class KeyedProcessOperator(UserTimerOperator[KeyedProcessConfig]):
@@ -21,14 +21,7 @@ class KeyedProcessOperator(UserTimerOperator[KeyedProcessConfig]):
         super().open()
 
     def process_records(self, input_index: int, records: Records) -> None:
-        backend, context = self.backend, self.timer_context
-        process_element, emit_results = self.function.process_element, self.emit_results
-        for value, timestamp, key in keyed(records):
-            backend.current_key = key
-            context.element_timestamp = timestamp
-            results = process_element(value, context)
-            if results is not None:
-                emit_results(results, timestamp)
+        self.process_keyed(self.function.process_element, records)
 
 
 class ReduceOperator(FunctionOperator[ReduceConfig]):

@@ -7,15 +7,14 @@ from collections.abc import Callable
 from types import GeneratorType
 from typing import Any
 
-from flinkish.common.conversion import plain_type
+from flinkish.common.kinds import Kind, kind_of
 from flinkish.common.records import check_results
-from flinkish.common.typeinfo import PickledBytesTypeInfo, RowTypeInfo, TupleTypeInfo
-from flinkish.datastream.function_wrappers import describe
-from flinkish.datastream.output_tag import OutputTag
-from flinkish.runtime.channels import Emit
+from flinkish.runtime.elements import Emit
 from flinkish.runtime.operators.base import converting, discard
 from flinkish.runtime.operators.function import FunctionOperator
 from flinkish.runtime.protocol import WARNING
+from flinkish.udf.function_wrappers import describe
+from flinkish.udf.output_tag import OutputTag
 
 EmitResults = Callable[[Any, int | None], None]
 
@@ -41,16 +40,16 @@ class ResultsCheck:
         self.accepted: set[type] = {GeneratorType, list}
         self._operator = operator
         self._what = what
-        self._type = plain_type(operator.node.output_type)
+        self._kind = kind_of(operator.node.output_type)
 
     def __call__(self, results: Any) -> None:
         # A pair of a tag and a value is one record, whatever the type of the main output is.
-        is_record = isinstance(self._type, (TupleTypeInfo, RowTypeInfo)) or is_tagged(results)
+        is_record = self._kind in (Kind.TUPLE, Kind.ROW) or is_tagged(results)
         check_results(results, self._what, tuple_is_record=is_record)
         if results.__class__ is tuple:
             if not results:
                 return
-            if isinstance(self._type, PickledBytesTypeInfo):
+            if self._kind is Kind.PICKLED:
                 self._warn()
         if len(self.accepted) < _MOST_CLASSES:
             self.accepted.add(results.__class__)

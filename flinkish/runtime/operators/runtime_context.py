@@ -5,8 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from flinkish.common.errors import StateError
-from flinkish.datastream.functions import RuntimeContext
-from flinkish.datastream.state import (
+from flinkish.metrics import MetricGroup
+from flinkish.runtime.operators.base import OperatorContext
+from flinkish.runtime.state.keyed import KeyedStateBackend
+from flinkish.udf.functions import RuntimeContext
+from flinkish.udf.state import (
     AggregatingState,
     AggregatingStateDescriptor,
     ListState,
@@ -18,9 +21,6 @@ from flinkish.datastream.state import (
     ValueState,
     ValueStateDescriptor,
 )
-from flinkish.metrics import MetricGroup
-from flinkish.runtime.operators.base import OperatorContext
-from flinkish.runtime.state.keyed import KeyedStateBackend
 
 
 class TaskRuntimeContext(RuntimeContext):

@@ -10,16 +10,17 @@ import msgspec
 from flinkish.common.configuration import Configuration
 from flinkish.common.errors import RecordRefusedError
 from flinkish.common.typeinfo import TypeInformation
-from flinkish.datastream.functions import Function
-from flinkish.datastream.state import ListState, ListStateDescriptor
 from flinkish.metrics import MetricGroup
 from flinkish.program.operators import SinkConfig, SinkWriterConfig
+from flinkish.program.refused_records import RefusedRecord, refusal
 from flinkish.program.sinks import SinkWriter, SinkWriterContext, WriteContext
 from flinkish.runtime.isolation import SCALARS, isolate
 from flinkish.runtime.operators import checkpointed
 from flinkish.runtime.operators.base import Operator, OperatorContext, Output
 from flinkish.runtime.operators.runtime_context import TaskRuntimeContext
-from flinkish.runtime.protocol import Barrier
+from flinkish.runtime.protocol import MIN_WATERMARK, Barrier
+from flinkish.udf.functions import Function
+from flinkish.udf.state import ListState, ListStateDescriptor
 
 
 class _WriterContext(SinkWriterContext):
@@ -49,6 +50,12 @@ class _WriterContext(SinkWriterContext):
 
     def emit_to_driver(self, destination: str, values: Sequence[Any], watermark: int | None = None) -> None:
         self._context.to_driver(self._context.node.uid, destination, list(values), watermark)
+
+    def put_aside(self, value: Any, reason: str) -> None:
+        dead_letters = self._context.dead_letters
+        if not dead_letters.on:
+            raise refusal([RefusedRecord(reason=reason, subtask=self.subtask_index, value=value)])
+        dead_letters.refused(value, None, MIN_WATERMARK, reason)
 
 
 def _not_open(value: Any, context: WriteContext) -> None:

@@ -11,6 +11,7 @@ from flinkish.common import options
 from flinkish.common.configuration import Configuration
 from flinkish.common.errors import SourceError
 from flinkish.common.limits import LONG_MAX, LONG_MIN
+from flinkish.common.types import RowColumns
 from flinkish.common.watermark_strategy import WatermarkStrategy
 from flinkish.metrics import MetricGroup
 from flinkish.program.operators import SourceConfig
@@ -103,8 +104,9 @@ class _ReaderOutput:
             for value in values:
                 self.collect(value)
             return
-        if isinstance(values, range):
-            self._emit_run(values)
+        if isinstance(values, range | RowColumns):
+            # Rows of another type than declared are converted one by one.
+            self._emit_run(values if self._operator.passes_through else iter(values))
             self.credit -= len(values)
         else:
             self._emit_run(_counted(self, self._operator, values))
@@ -227,7 +229,7 @@ class SourceOperator(Operator):
         """
         if command.finished:
             # The final watermark and the end were sent in an earlier epoch of this attempt; the gates have stored them.
-            return ReaderReport(splits=(), records=0, more_available=False, finished=True, wants_split=False)
+            return ReaderReport(finished=True)
         output = self._output
         output.credit = command.credit
         output.finished_splits.clear()
@@ -287,15 +289,12 @@ class SourceOperator(Operator):
             output.collect_all(decode(body))
         records = command.credit - output.credit
         if combined is None:
-            return ReaderReport(splits=(), records=records, more_available=False, finished=False, wants_split=False)
+            return ReaderReport(records=records)
         combined.end_epoch(self.context.time.steady)
         combined.take()
         return ReaderReport(
             splits=(SplitState(split_id="", split=b"", generator=combined.state_of("")),),
             records=records,
-            more_available=False,
-            finished=False,
-            wants_split=False,
             watermark=None if combined.watermark == MIN_WATERMARK else combined.watermark,
             awaits_idleness=self._awaits_idleness(),
             idle=combined.idle,

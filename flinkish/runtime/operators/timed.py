@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Protocol
 
 from flinkish.common import options
 from flinkish.common.errors import InvalidProgramError
-from flinkish.datastream.time_domain import TimeDomain
+from flinkish.runtime.elements import Records
 from flinkish.runtime.operators.base import OperatorContext
-from flinkish.runtime.operators.function import ConfigT, FunctionOperator
+from flinkish.runtime.operators.function import ConfigT, FunctionOperator, keyed
 from flinkish.runtime.operators.results import EmitResults
 from flinkish.runtime.operators.window.restored import refuse_windows
 from flinkish.runtime.protocol import MAX_WATERMARK, MIN_WATERMARK
 from flinkish.runtime.state.backend import Look
 from flinkish.runtime.state.keyed import KeyedStateBackend
 from flinkish.runtime.state.timers import InternalTimerService
+from flinkish.udf.time_domain import TimeDomain
 
 
 class TimerContext(Protocol):
@@ -112,6 +114,16 @@ class UserTimerOperator(TimedOperator[ConfigT]):
         super().open()
         if self.context.restored_checkpoint is not None:
             refuse_windows(self.context.state.uid, self.context.state.unclaimed(), self.timers)
+
+    def process_keyed(self, process_element: Callable[[Any, Any], Any], records: Records) -> None:
+        """Call a method of the user function for each record of a run, and emit its results."""
+        backend, context, emit_results = self.backend, self.timer_context, self.emit_results
+        for value, timestamp, key in keyed(records):
+            backend.current_key = key
+            context.element_timestamp = timestamp
+            results = process_element(value, context)
+            if results is not None:
+                emit_results(results, timestamp)
 
     def fire(self, timestamp: int, key: Any, namespace: Any, domain: TimeDomain) -> None:
         self.backend.current_key = key

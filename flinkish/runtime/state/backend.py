@@ -12,9 +12,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping
 from typing import Any, Protocol
 
-from flinkish.datastream.state import ValueState
 from flinkish.runtime.state.codec import Codec
 from flinkish.runtime.state.tables import Address, Frozen, StateAddress, TableMeta
+from flinkish.udf.state import ValueState
 
 #: Checks and converts a value on its way into state.
 Convert = Callable[[Any], Any]
@@ -40,19 +40,15 @@ class Table(Protocol):
 
     def is_empty(self) -> bool:
         """Tell whether the table is empty."""
-        ...
 
     def addresses(self) -> list[Address]:
         """Return the addresses that have values."""
-        ...
 
     def changed(self) -> int:
         """Return the approximate number of entries that changed in this epoch."""
-        ...
 
     def forget(self, *, logged: bool) -> None:
-        """Drop everything, in place: without a change in the log or, if the log has some of it already, as a change."""
-        ...
+        """Drop everything, in place. The log gets a change only if it contains some of what is dropped."""
 
 
 class ExpiringTable(Table, Protocol):
@@ -60,7 +56,6 @@ class ExpiringTable(Table, Protocol):
 
     def drop_expired(self, addresses: Iterable[Address], expired: Callable[[Frozen], bool]) -> None:
         """Remove values at some addresses that a predicate on frozen values finds expired, except those used in this epoch."""
-        ...
 
 
 class ValueTable(ExpiringTable, Protocol):
@@ -70,27 +65,21 @@ class ValueTable(ExpiringTable, Protocol):
 
     def value_state(self, scope: Scope, convert: Convert | None) -> ValueState[Any]:
         """Return the handle of a value state without time-to-live; the table creates it for direct access."""
-        ...
 
     def get(self, address: Address) -> Any:
         """Return the value of an address, None if there is none. The object belongs to the state: changes to it are kept."""
-        ...
 
     def put(self, address: Address, value: Any) -> None:
         """Set the value of an address."""
-        ...
 
     def remove(self, address: Address) -> None:
         """Remove the value of an address."""
-        ...
 
     def rows(self) -> Iterable[tuple[Address, Frozen]]:
         """Return all values, for a checkpoint."""
-        ...
 
     def load(self, addresses: Iterable[Address], values: Iterable[Frozen]) -> None:
         """Set an empty table to rows of a checkpoint."""
-        ...
 
 
 class ListTable(ExpiringTable, Protocol):
@@ -100,27 +89,21 @@ class ListTable(ExpiringTable, Protocol):
 
     def append(self, address: Address, value: Any) -> None:
         """Add one element."""
-        ...
 
     def get(self, address: Address) -> list[Any]:
         """Return the elements as copies; changing them does not change the state."""
-        ...
 
     def replace(self, address: Address, values: Iterable[Any]) -> None:
         """Set the whole list."""
-        ...
 
     def remove(self, address: Address) -> None:
         """Remove the whole list."""
-        ...
 
     def rows(self) -> Iterable[tuple[Address, list[Frozen]]]:
         """Return all lists, for a checkpoint."""
-        ...
 
     def load(self, addresses: Iterable[Address], lists: Iterable[list[Frozen]]) -> None:
         """Set an empty table to rows of a checkpoint."""
-        ...
 
 
 class GroupedTable(Table, Protocol):
@@ -130,39 +113,30 @@ class GroupedTable(Table, Protocol):
 
     def get(self, group: Any, member: Any) -> Any:
         """Return a value, None if there is none. The object belongs to the state: changes to it are kept."""
-        ...
 
     def put(self, group: Any, member: Any, value: Any) -> None:
         """Set a value."""
-        ...
 
     def remove(self, group: Any, member: Any) -> None:
         """Remove a value."""
-        ...
 
     def clear(self, group: Any) -> None:
         """Remove all values of a group."""
-        ...
 
     def contains(self, group: Any, member: Any) -> bool:
         """Tell whether there is a value for a member."""
-        ...
 
     def has(self, group: Any) -> bool:
         """Tell whether a group has members."""
-        ...
 
     def groups(self) -> list[Any]:
         """Return the groups that have members."""
-        ...
 
     def members(self, group: Any) -> list[Any]:
         """Return the members of a group, in order."""
-        ...
 
     def entries(self, group: Any) -> list[tuple[Any, Any]]:
         """Return the members of a group with their values, in order. The objects belong to the state, as with `get`."""
-        ...
 
 
 class MapTable(GroupedTable, ExpiringTable, Protocol):
@@ -172,11 +146,9 @@ class MapTable(GroupedTable, ExpiringTable, Protocol):
 
     def rows(self) -> Iterable[tuple[Address, Any, Frozen]]:
         """Return all entries for a checkpoint: address, the user's key, value."""
-        ...
 
     def load(self, addresses: Iterable[Address], keys: Iterable[Any], values: Iterable[Frozen]) -> None:
         """Set an empty table to rows of a checkpoint."""
-        ...
 
 
 class PaneTable(GroupedTable, Protocol):
@@ -193,23 +165,18 @@ class PaneTable(GroupedTable, Protocol):
         False in the second. Otherwise the first mapping has the objects that were used in this epoch; other keys must be read by
         `get` and set by `put`, and the second mapping is not used.
         """
-        ...
 
     def copies(self, namespace: Any) -> Iterable[tuple[Any, Any]]:
         """Return the keys of a namespace with copies of their values; changing these does not change the state."""
-        ...
 
     def copy(self, namespace: Any, key: Any) -> Any:
         """Return a copy of a value, None if there is none."""
-        ...
 
     def rows(self) -> Iterable[tuple[Address, Frozen]]:
         """Return all values, for a checkpoint."""
-        ...
 
     def load(self, addresses: Iterable[Address], values: Iterable[Frozen]) -> None:
         """Set an empty table to rows of a checkpoint."""
-        ...
 
 
 class GroupedLists(Table, Protocol):
@@ -219,35 +186,27 @@ class GroupedLists(Table, Protocol):
 
     def append(self, group: Any, member: Any, frozen: Frozen) -> None:
         """Add one element, as `codec.freeze` returns it."""
-        ...
 
     def get(self, group: Any, member: Any) -> list[Any]:
         """Return the elements of an existing list as copies."""
-        ...
 
     def remove(self, group: Any, member: Any) -> None:
         """Remove a whole list."""
-        ...
 
     def clear(self, group: Any) -> None:
         """Remove all lists of a group."""
-        ...
 
     def groups(self) -> list[Any]:
         """Return the groups that have members."""
-        ...
 
     def members(self, group: Any) -> list[Any]:
         """Return the members of a group, in their order of insertion."""
-        ...
 
     def rows(self) -> Iterable[tuple[Address, list[Frozen]]]:
         """Return all lists, for a checkpoint."""
-        ...
 
     def load(self, addresses: Iterable[Address], lists: Iterable[list[Frozen]]) -> None:
         """Set an empty table to rows of a checkpoint."""
-        ...
 
 
 class TimerQueue(Protocol):
@@ -257,41 +216,33 @@ class TimerQueue(Protocol):
 
     def register(self, timestamp: int, address: Address) -> None:
         """Add a timer, unless the same timer exists already."""
-        ...
 
     def delete(self, timestamp: int, address: Address) -> None:
         """Remove a timer if it exists."""
-        ...
 
     def next(self) -> int | None:
         """Return the earliest timestamp that has a timer."""
-        ...
 
     def advance(self, timestamp: int, fire: Fire, look: Look) -> None:
         """Fire all timers up to a timestamp, in time order, including those that are registered in the meantime.
 
         A timer is removed before it fires, so that the function called can register it again.
         """
-        ...
 
     def advance_clock(self, now: int, fire: Fire, look: Look) -> None:
         """Fire all timers up to `now`, like `advance`; a timer that is set for exactly `now` meanwhile waits for the next call.
 
         Otherwise a function that sets a timer for the current time whenever one fires would never end, as `now` does not change.
         """
-        ...
 
     def forget(self, *, logged: bool) -> None:
         """Drop all timers, as `Table.forget`."""
-        ...
 
     def __iter__(self) -> Iterator[tuple[int, Address]]:
         """Return all timers in time order, for a checkpoint."""
-        ...
 
     def load(self, by_time: Mapping[int, Iterable[Address]]) -> None:
         """Add the timers of a checkpoint."""
-        ...
 
 
 class TimerTable(Table, Protocol):
@@ -314,14 +265,12 @@ class StateBackend(Protocol):
     @property
     def tables(self) -> Mapping[StateAddress, Table]:
         """The existing tables; not to be changed."""
-        ...
 
     def create(self, address: StateAddress, meta: TableMeta) -> Table:
         """Create an empty table of the declared kind.
 
         `meta.kind` and `meta.grouped_by` decide which Protocol it implements; a table of kind INTERNAL is a MutableMapping.
         """
-        ...
 
     def take_changes(self) -> Any:
         """Return the changes since the last call, as data that can be pickled; None if there are none.
@@ -329,16 +278,12 @@ class StateBackend(Protocol):
         Objects that functions have changed in place are encoded here: raises TypeMismatchError or StateError, with the name of
         the state, if one cannot be stored as declared.
         """
-        ...
 
     def apply(self, changes: Any) -> None:
         """Apply changes that `take_changes` returned."""
-        ...
 
     def dump(self) -> Any:
         """Return the whole content, as data that can be pickled, after `take_changes`; the caller must not change it."""
-        ...
 
     def fill(self, dumped: Any) -> None:
         """Replace the whole content by a result of `dump`."""
-        ...

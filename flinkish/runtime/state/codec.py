@@ -21,26 +21,10 @@ import msgspec
 from flinkish.common import pickling
 from flinkish.common.conversion import state_converter
 from flinkish.common.errors import CorruptCheckpointError, TypeMismatchError
+from flinkish.common.kinds import Kind, kind_of, part_names, plain_type, shape_of
 from flinkish.common.limits import LONG_MAX, LONG_MIN
 from flinkish.common.time import Instant
-from flinkish.common.typeinfo import (
-    BasicArrayTypeInfo,
-    BasicType,
-    BasicTypeInfo,
-    DateTypeInfo,
-    ExternalTypeInfo,
-    ListTypeInfo,
-    LocalTimeTypeInfo,
-    MapTypeInfo,
-    ObjectArrayTypeInfo,
-    PickledBytesTypeInfo,
-    PrimitiveArrayTypeInfo,
-    RowTypeInfo,
-    TimestampTypeInfo,
-    TimeTypeInfo,
-    TupleTypeInfo,
-    TypeInformation,
-)
+from flinkish.common.typeinfo import BasicType, DateTypeInfo, TimestampTypeInfo, TimeTypeInfo, TypeInformation
 from flinkish.common.types import Row, RowKind, make_row
 
 Function = Callable[[Any], Any]
@@ -269,8 +253,8 @@ class _Form:
     exact: type | None = None
 
 
-_WHOLE = frozenset({BasicType.BYTE, BasicType.SHORT, BasicType.INT, BasicType.LONG})
-_BASIC_FORMS: dict[BasicType, _Form] = {
+_DATE, _TIME, _TIMESTAMP = DateTypeInfo(), TimeTypeInfo(), TimestampTypeInfo()
+_SIMPLE_FORMS: dict[BasicType | Kind, _Form] = {
     BasicType.STRING: _Form(batch="string", exact=str),
     BasicType.CHAR: _Form(batch="string"),
     BasicType.BOOLEAN: _Form(batch="bool", exact=bool),
@@ -285,36 +269,34 @@ _BASIC_FORMS: dict[BasicType, _Form] = {
     ),
     BasicType.BIG_DEC: _Form(to_plain=str, from_plain=decimal.Decimal),
     BasicType.INSTANT: _Form(to_plain=lambda value: [value.seconds, value.nanos], from_plain=lambda plain: Instant(*plain)),
+    Kind.DATE: _Form(to_plain=_DATE.to_internal_type, from_plain=_DATE.from_internal_type),
+    Kind.TIME: _Form(to_plain=_TIME.to_internal_type, from_plain=_TIME.from_internal_type),
+    Kind.TIMESTAMP: _Form(to_plain=_TIMESTAMP.to_internal_type, from_plain=_TIMESTAMP.from_internal_type),
+    Kind.BYTES: _Form(to_plain=bytes),
 }
 
 
 def _form_of(type_info: TypeInformation, trusted: bool) -> _Form:
-    match type_info:
-        case BasicTypeInfo():
-            return _BASIC_FORMS[type_info.basic_type]
-        case ExternalTypeInfo():
-            return _form_of(type_info.type_info, trusted)
-        case PickledBytesTypeInfo():
+    kind, types = shape_of(type_info)
+    if kind in _SIMPLE_FORMS:
+        return _SIMPLE_FORMS[kind]
+    parts = [_form_of(part, trusted) for part in types]
+    match kind:
+        case Kind.PICKLED:
             decode = decode_untyped if trusted else decode_plain
             return _Form(to_plain=encode_untyped, from_plain=decode, immutable=False, pickles=True)
-        case DateTypeInfo() | TimeTypeInfo() | TimestampTypeInfo():
-            return _Form(to_plain=type_info.to_internal_type, from_plain=type_info.from_internal_type)
-        case LocalTimeTypeInfo():
-            kinds = LocalTimeTypeInfo.TimeType
-            same = {kinds.LOCAL_DATE: DateTypeInfo, kinds.LOCAL_TIME: TimeTypeInfo, kinds.LOCAL_DATE_TIME: TimestampTypeInfo}
-            return _form_of(same[type_info.time_type](), trusted)
-        case PrimitiveArrayTypeInfo() if type_info.element_type == BasicTypeInfo(BasicType.BYTE):
-            return _Form(to_plain=bytes)
-        case PrimitiveArrayTypeInfo() | BasicArrayTypeInfo() | ObjectArrayTypeInfo() | ListTypeInfo():
-            return _list_form(_form_of(type_info.element_type, trusted))
-        case MapTypeInfo():
-            return _map_form(_form_of(type_info.key_type, trusted), _form_of(type_info.value_type, trusted))
-        case RowTypeInfo():
-            return _row_form(type_info, [_form_of(field, trusted) for field in type_info.field_types])
-        case TupleTypeInfo():
-            return _tuple_form([_form_of(field, trusted) for field in type_info.field_types])
+        case Kind.LIST:
+            return _list_form(*parts)
+        case Kind.MAP:
+            return _map_form(*parts)
+        case Kind.ROW:
+            return _row_form(part_names(type_info), parts)
+        case Kind.TUPLE:
+            return _tuple_form(parts)
         case _:
-            raise TypeMismatchError(f"values of type {type_info!r} cannot be kept in state", hint="use a type made by Types.")
+            raise TypeMismatchError(
+                f"values of type {plain_type(type_info)!r} cannot be kept in state", hint="use a type made by Types."
+            )
 
 
 def _nullable(function: Function | None) -> Function | None:
@@ -353,8 +335,7 @@ def _map_form(key: _Form, value: _Form) -> _Form:
     )
 
 
-def _row_form(type_info: RowTypeInfo, fields: list[_Form]) -> _Form:
-    names = type_info.field_names
+def _row_form(names: tuple[str, ...], fields: list[_Form]) -> _Form:
     writers = [_nullable(field.to_plain) for field in fields]
     readers = [_nullable(field.from_plain) for field in fields]
 
@@ -403,42 +384,27 @@ def _tuple_form(fields: list[_Form]) -> _Form:
 
 def structure_of(type_info: TypeInformation) -> str:
     """Return the structure of a type, which must match when state is restored: its shape without the names of fields."""
-    match type_info:
-        case ExternalTypeInfo():
-            return structure_of(type_info.type_info)
-        case RowTypeInfo() | TupleTypeInfo():
-            fields = ", ".join(map(structure_of, type_info.field_types))
-            return f"{'Row' if isinstance(type_info, RowTypeInfo) else 'Tuple'}({fields})"
-        case MapTypeInfo():
-            return f"Map<{structure_of(type_info.key_type)}, {structure_of(type_info.value_type)}>"
-        case PrimitiveArrayTypeInfo() | BasicArrayTypeInfo() | ObjectArrayTypeInfo() | ListTypeInfo():
-            name = type(type_info).__name__.removesuffix("TypeInfo")
-            return f"{name}<{structure_of(type_info.element_type)}>"
+    type_info = plain_type(type_info)
+    kind, types = shape_of(type_info)
+    parts = ", ".join(map(structure_of, types))
+    match kind:
+        case Kind.ROW:
+            return f"Row({parts})"
+        case Kind.TUPLE:
+            return f"Tuple({parts})"
+        case Kind.BYTES:
+            return "PrimitiveArray<Byte>"
+        case Kind.LIST | Kind.MAP:
+            return f"{type(type_info).__name__.removesuffix('TypeInfo')}<{parts}>"
         case _:
             return repr(type_info)
 
 
 def row_fields(type_info: TypeInformation) -> tuple[tuple[str, ...], ...]:
     """Return the names of the fields of each row within a type, in an order that only depends on its structure."""
-    match type_info:
-        case ExternalTypeInfo():
-            return row_fields(type_info.type_info)
-        case RowTypeInfo() | TupleTypeInfo():
-            own = (tuple(type_info.get_field_names()),) if isinstance(type_info, RowTypeInfo) else ()
-            parts = type_info.field_types
-        case MapTypeInfo():
-            own, parts = (), (type_info.key_type, type_info.value_type)
-        case PrimitiveArrayTypeInfo() | BasicArrayTypeInfo() | ObjectArrayTypeInfo() | ListTypeInfo():
-            own, parts = (), (type_info.element_type,)
-        case _:
-            return ()
+    kind, parts = shape_of(type_info)
+    own = (part_names(type_info),) if kind is Kind.ROW else ()
     return own + tuple(names for part in parts for names in row_fields(part))
-
-
-def _is_untyped(type_info: TypeInformation) -> bool:
-    while isinstance(type_info, ExternalTypeInfo):
-        type_info = type_info.type_info
-    return isinstance(type_info, PickledBytesTypeInfo)
 
 
 class Codec:
@@ -480,7 +446,7 @@ class Codec:
         self.check_all: Callable[[Iterable[Any]], None] | None = None
         if form.exact is int:
             self.check_all = _check_stamped_longs if ttl else _check_longs
-        self.untyped = _is_untyped(type_info) and not ttl
+        self.untyped = kind_of(type_info) is Kind.PICKLED and not ttl
         #: Converts decoded MessagePack to the value; None if they are the same, or if the conversion needs the bytes.
         self.from_plain: Function | None = None
         self.encode: Callable[[Any], bytes]

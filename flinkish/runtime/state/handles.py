@@ -6,13 +6,13 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from flinkish.common.errors import InvalidArgumentError, TypeMismatchError
-from flinkish.datastream.functions import AggregateFunction, ReduceFunction
-from flinkish.datastream.state import AggregatingState, ListState, MapState, ReducingState, ValueState
-from flinkish.runtime.key_groups import is_stored_as_given
+from flinkish.runtime.keys import is_stored_as_given
 from flinkish.runtime.state.backend import Convert, ListTable, MapTable, Scope, ValueTable
 from flinkish.runtime.state.codec import Codec
 from flinkish.runtime.state.tables import Address
 from flinkish.runtime.state.ttl import TtlPolicy
+from flinkish.udf.functions import AggregateFunction, ReduceFunction
+from flinkish.udf.state import AggregatingState, ListState, MapState, ReducingState, State, ValueState
 
 
 def conversion(what: str, codec: Codec, *, nullable: bool = False) -> Convert | None:
@@ -61,7 +61,7 @@ def storing(what: str, key_codec: Codec) -> Convert | None:
 
 
 def refuse_nothing(what: str, function: ReduceFunction | AggregateFunction, value: Any, method: str = "add") -> None:
-    """Raise an error if None cannot be what a function made of an accumulator and a record: all records before would be lost.
+    """Raise an error if a function has combined an accumulator and a record to None: all records before would be lost.
 
     A reduce function may return a record that is None, and an aggregate function an accumulator that it also begins with.
     """
@@ -146,15 +146,35 @@ class TtlValueState(ValueState[Any]):
         self._cell.clear()
 
 
-class CellReducingState(ReducingState[Any]):
-    __slots__ = ("_cell", "_convert", "_function", "_reduce", "_what")
+class _FoldingState(State):
+    """The parts that reducing and aggregating state have in common; the value is an accumulator."""
 
-    def __init__(self, cell: Cell, convert: Convert | None, function: ReduceFunction, what: str) -> None:
+    __slots__ = ("_cell", "_convert", "_function", "_what")
+
+    def __init__(self, cell: Cell, convert: Convert | None, function: Any, what: str) -> None:
         self._cell = cell
         self._convert = convert
         self._function = function
-        self._reduce = function.reduce
         self._what = what
+
+    def take(self) -> tuple[Any, ...]:
+        """Empty the state and return its accumulator, as the only item; nothing if it was empty."""
+        value = self._cell.get()
+        if value is None:
+            return ()
+        self._cell.clear()
+        return (value,)
+
+    def clear(self) -> None:
+        self._cell.clear()
+
+
+class CellReducingState(_FoldingState, ReducingState[Any]):
+    __slots__ = ("_reduce",)
+
+    def __init__(self, cell: Cell, convert: Convert | None, function: ReduceFunction, what: str) -> None:
+        super().__init__(cell, convert, function, what)
+        self._reduce = function.reduce
 
     def get(self) -> Any:
         return self._cell.get()
@@ -166,26 +186,13 @@ class CellReducingState(ReducingState[Any]):
             refuse_nothing(self._what, self._function, value)
         self._cell.put(result if self._convert is None else self._convert(result))
 
-    def take(self) -> tuple[Any, ...]:
-        """Empty the state; return a list with its value, or an empty list if it had none."""
-        return _take(self._cell)
-
     def merge(self, taken: Any) -> None:
-        """Put in what `take` gave elsewhere."""
+        """Add what `take` has returned for another namespace."""
         self.add(taken)
 
-    def clear(self) -> None:
-        self._cell.clear()
 
-
-class CellAggregatingState(AggregatingState[Any, Any]):
-    __slots__ = ("_cell", "_convert", "_function", "_what")
-
-    def __init__(self, cell: Cell, convert: Convert | None, function: AggregateFunction, what: str) -> None:
-        self._cell = cell
-        self._convert = convert
-        self._function = function
-        self._what = what
+class CellAggregatingState(_FoldingState, AggregatingState[Any, Any]):
+    __slots__ = ()
 
     def get(self) -> Any:
         accumulator = self._cell.get()
@@ -203,28 +210,13 @@ class CellAggregatingState(AggregatingState[Any, Any]):
             refuse_nothing(self._what, self._function, value)
         self._cell.put(accumulator if self._convert is None else self._convert(accumulator))
 
-    def take(self) -> tuple[Any, ...]:
-        """Empty the state and return its accumulator, as the only item; nothing if it was empty."""
-        return _take(self._cell)
-
     def merge(self, taken: Any) -> None:
-        """Put in what `take` gave elsewhere."""
+        """Add what `take` has returned for another namespace."""
         accumulator = self._cell.get()
         result = taken if accumulator is None else self._function.merge(accumulator, taken)
         if result is None:
             refuse_nothing(self._what, self._function, taken, "merge")
         self._cell.put(result if self._convert is None else self._convert(result))
-
-    def clear(self) -> None:
-        self._cell.clear()
-
-
-def _take(cell: Cell) -> tuple[Any, ...]:
-    value = cell.get()
-    if value is None:
-        return ()
-    cell.clear()
-    return (value,)
 
 
 class TableListState(ListState[Any]):
@@ -260,7 +252,7 @@ class TableListState(ListState[Any]):
         return (values,) if values else ()
 
     def merge(self, taken: Any) -> None:
-        """Put in what `take` gave elsewhere."""
+        """Add what `take` has returned for another namespace."""
         self.add_all(taken)
 
     def clear(self) -> None:

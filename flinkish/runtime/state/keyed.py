@@ -2,27 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from typing import Any, Literal, Protocol, TypeVar, cast, overload
 
 from flinkish.common.errors import StateError
 from flinkish.common.typeinfo import TypeInformation
-from flinkish.datastream.state import (
-    AggregatingState,
-    AggregatingStateDescriptor,
-    ListState,
-    ListStateDescriptor,
-    MapState,
-    MapStateDescriptor,
-    ReducingState,
-    ReducingStateDescriptor,
-    State,
-    StateDescriptor,
-    ValueState,
-    ValueStateDescriptor,
-    check_descriptor,
-)
-from flinkish.runtime.key_groups import original_key
+from flinkish.runtime.keys import original_key
 from flinkish.runtime.state import tables
 from flinkish.runtime.state.backend import Convert, GroupedLists, ListTable, MapTable, PaneTable, Table, TimerTable, ValueTable
 from flinkish.runtime.state.codec import Codec
@@ -49,6 +34,22 @@ from flinkish.runtime.state.tables import (
 )
 from flinkish.runtime.state.timers import InternalTimerService
 from flinkish.runtime.state.ttl import Sweeper, TtlPolicy
+from flinkish.udf.functions import KeyedStateStore
+from flinkish.udf.state import (
+    AggregatingState,
+    AggregatingStateDescriptor,
+    ListState,
+    ListStateDescriptor,
+    MapState,
+    MapStateDescriptor,
+    ReducingState,
+    ReducingStateDescriptor,
+    State,
+    StateDescriptor,
+    ValueState,
+    ValueStateDescriptor,
+    check_descriptor,
+)
 
 StateT = TypeVar("StateT", bound=State)
 
@@ -84,7 +85,7 @@ class Tables(Protocol):
     def set_sweeper(self, category: str, name: str, sweeper: Sweeper) -> None: ...
 
 
-class KeyedStateBackend:
+class KeyedStateBackend(KeyedStateStore):
     """The keyed state of one operator in one subtask.
 
     `current_key` and `current_namespace` (None: void) are set by the operator before user code runs; all handles refer to them.
@@ -107,7 +108,7 @@ class KeyedStateBackend:
         self._now = processing_time
         self._states: dict[str, tuple[TableMeta, State]] = {}
         self._tables: dict[str, Table] = {}
-        self._timers: dict[str, InternalTimerService] = {}
+        self._timers: InternalTimerService | None = None
 
     def address(self) -> Address:
         """Return the address of the current key and namespace."""
@@ -215,23 +216,13 @@ class KeyedStateBackend:
         """Return a view of the same state that has its own current namespace."""
         return NamespacedBackend(self)
 
-    def timer_service(self, name: str = "timers") -> InternalTimerService:
-        """Return the timers of that name; the same object each time."""
-        service = self._timers.get(name)
-        if service is None:
+    def timer_service(self) -> InternalTimerService:
+        """Return the timers of the operator; the same object each time."""
+        if self._timers is None:
             meta = TableMeta(kind=tables.TIMERS, key_type=self._key_type, types=(), max_parallelism=self._max_parallelism)
-            table = self._operator.table(tables.TIMERS, name, meta, self._now)
-            service = self._timers[name] = InternalTimerService(cast(TimerTable, table))
-        return service
-
-    def keys(self, name: str, namespace: Any = None) -> Iterator[Any]:
-        """Return the keys that have values in a state; raises StateError if the state was not requested before."""
-        table = self._tables.get(name)
-        if table is None:
-            raise StateError(f"there is no state {name!r}; there are {sorted(self._tables)}")
-        for address in table.addresses():
-            if namespace_of(address) == namespace:
-                yield original_key(key_of(address))
+            table = self._operator.table(tables.TIMERS, "timers", meta, self._now)
+            self._timers = InternalTimerService(cast(TimerTable, table))
+        return self._timers
 
     def keys_and_namespaces(self, name: str) -> list[tuple[Any, Any]]:
         """Return the keys (as in `current_key`) and namespaces for which a requested state has values."""
@@ -244,8 +235,8 @@ class KeyedStateBackend:
         """
         for table in self._tables.values():
             table.forget(logged=logged)
-        for service in self._timers.values():
-            service.forget(logged=logged)
+        if self._timers is not None:
+            self._timers.forget(logged=logged)
 
     def get(self, descriptor: StateDescriptor) -> State:
         """Return the state of a descriptor of any kind."""
@@ -339,7 +330,7 @@ class NamespacedBackend(KeyedStateBackend):
         return Namespaced(self._backend.current_key, self.current_namespace)
 
     def merge(self, state: Any, target: Any, sources: Iterable[Any]) -> None:
-        """Move what a list, reducing or aggregating state has in some namespaces into another one."""
+        """Move the values of a list, reducing or aggregating state from some namespaces into another one."""
         for source in sources:
             self.current_namespace = source
             taken = state.take()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, MutableMapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -11,7 +10,6 @@ from flinkish.common import pickling
 from flinkish.common.errors import StateError
 from flinkish.common.ids import AttemptId, Epoch, IdSource, OperatorUid
 from flinkish.common.typeinfo import TypeInformation
-from flinkish.datastream.state import ListState, ListStateDescriptor, MapStateDescriptor
 from flinkish.runtime.protocol import Barrier, Restore, StateFile
 from flinkish.runtime.state import rows, tables
 from flinkish.runtime.state.backend import ListTable, MapTable, StateBackend, Table
@@ -22,6 +20,7 @@ from flinkish.runtime.state.log import ChangeLog, Entry, Identity, position_of
 from flinkish.runtime.state.rows import RestoreRequest
 from flinkish.runtime.state.tables import StateAddress, TableMeta, naming
 from flinkish.runtime.state.ttl import Sweeper
+from flinkish.udf.state import ListState, ListStateDescriptor, MapStateDescriptor
 
 if TYPE_CHECKING:
     from flinkish.runtime.state.restore import RestoredRows
@@ -175,10 +174,10 @@ class LevelState:
         """Have a table's expired values removed."""
         self._sweepers[address] = sweeper
 
-    def snapshot(self, uids: Sequence[OperatorUid], barrier: Barrier, label: str) -> tuple[StateFile, ...]:
+    def snapshot(self, uids: Sequence[OperatorUid], barrier: Barrier, *, vertex: int, subtask: int) -> tuple[StateFile, ...]:
         """Write the state of operators of one subtask, as of now, into a file of a checkpoint; none if there is no state.
 
-        `label` becomes part of the file's name; it ends with the number of the subtask. Raises OSError if it cannot be written.
+        Raises OSError if it cannot be written.
         """
         held = self._backend.tables
         mine = [address for address in held if address[0] in uids and address[1] != tables.INTERNAL]
@@ -191,14 +190,12 @@ class LevelState:
             return ()
         from flinkish.runtime.state.snapshot import SnapshotWriter
 
-        number = re.search(r"\d+$", label)
-        subtask = int(number[0]) if number else 0
-        with SnapshotWriter(barrier, label, self._ids) as writer:
+        with SnapshotWriter(barrier, vertex, subtask, self._ids) as writer:
             for address in mine:
                 with naming(address):
-                    writer.write_table(address[0], address[2], held[address], subtask)
+                    writer.write_table(address[0], address[2], held[address])
             for address in kept:
-                writer.write_restored(address[0], address[2], self._restored[address], subtask)
+                writer.write_restored(address[0], address[2], self._restored[address])
             return writer.finish()
 
 

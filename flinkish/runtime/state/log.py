@@ -74,6 +74,18 @@ class FileReference(msgspec.Struct, frozen=True, array_like=True):
     checksum: int
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Identity:
+    """The owner of a log: attempt, slot and level."""
+
+    attempt_id: str
+    slot: int
+    level: int
+
+    def __str__(self) -> str:
+        return f"attempt {self.attempt_id}, slot {self.slot}, level {self.level}"
+
+
 class _Header(msgspec.Struct, frozen=True, array_like=True):
     attempt_id: str
     slot: int
@@ -84,20 +96,15 @@ class _Header(msgspec.Struct, frozen=True, array_like=True):
     files: list[FileReference]
     dropped: list[str]
 
+    @property
+    def owner(self) -> Identity:
+        return Identity(attempt_id=self.attempt_id, slot=self.slot, level=self.level)
+
 
 _encode_header = msgspec.msgpack.Encoder().encode
 _decode_header = msgspec.msgpack.Decoder(_Header).decode
 _encode_head = msgspec.msgpack.Encoder().encode
 _decode_head = msgspec.msgpack.Decoder(tuple[int, str, bool]).decode
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Identity:
-    """The owner of a log: attempt, slot and level."""
-
-    attempt_id: str
-    slot: int
-    level: int
 
 
 def _parse(blob: bytes, identity: Identity) -> tuple[_Header, int]:
@@ -115,9 +122,7 @@ def _parse(blob: bytes, identity: Identity) -> tuple[_Header, int]:
 def position_of(blob: bytes, identity: Identity) -> Position | None:
     """Return the position at which a log ends; None if it is the log of another attempt, slot or level."""
     header, _ = _parse(blob, identity)
-    if (header.attempt_id, header.slot, header.level) != (identity.attempt_id, identity.slot, identity.level):
-        return None
-    return header.epoch, header.nonce
+    return (header.epoch, header.nonce) if header.owner == identity else None
 
 
 class ChangeLog:
@@ -145,13 +150,8 @@ class ChangeLog:
         if not blob:
             return
         header, start = _parse(blob, self._identity)
-        if (header.attempt_id, header.slot, header.level) != (
-            self._identity.attempt_id,
-            self._identity.slot,
-            self._identity.level,
-        ):
-            raise EngineError(f"expected the state of {self._identity}; got that of attempt {header.attempt_id}, "
-                              f"slot {header.slot}, level {header.level}")  # fmt: skip
+        if header.owner != self._identity:
+            raise EngineError(f"expected the state of {self._identity}; got that of {header.owner}")
         self.position = header.epoch, header.nonce
         self._files = header.files
         self._dropped = header.dropped

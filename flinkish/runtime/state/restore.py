@@ -21,7 +21,8 @@ import pyarrow.parquet as pq
 from flinkish.common.errors import CorruptCheckpointError, ForeignCheckpointError
 from flinkish.common.files.schemes import files_at
 from flinkish.common.ids import OperatorUid
-from flinkish.runtime.key_groups import PLAIN, CanonicalKey, as_key, key_group_range, may_be_wrapped, original_key
+from flinkish.runtime.key_groups import key_group_range
+from flinkish.runtime.keys import PLAIN, CanonicalKey, as_key, may_be_wrapped, original_key
 from flinkish.runtime.protocol import Restore, StateFile
 from flinkish.runtime.state import rows, tables
 from flinkish.runtime.state.backend import Table
@@ -349,7 +350,7 @@ def _changed_fields(stored: Sequence[Sequence[str]], declared: Sequence[Sequence
     """
     return [
         f"{old!r} would become those of {new!r}"
-        for before, now in zip(stored, declared, strict=False)  # earlier versions stored none
+        for before, now in zip(stored, declared, strict=True)
         if not (_unnamed(before) or _unnamed(now)) or not set(before).isdisjoint(now)
         for old, new in zip(before, now, strict=True)
         if old != new
@@ -405,7 +406,7 @@ class _Reader:
         ]
 
     def _check_groups(self, keys: Sequence[Any], stored: pa.ChunkedArray) -> None:
-        """Refuse keys that are stored in other key groups than those in which they would be looked up."""
+        """Refuse keys that would be looked up in another key group than the one in which they are stored."""
         elsewhere = pc.not_equal(key_groups_of(keys, self._meta.max_parallelism), stored.combine_chunks())
         if pc.any(elsewhere).as_py():
             raise ForeignCheckpointError(

@@ -78,7 +78,7 @@ class Declaration(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     description: str
     ttl: bool
     max_parallelism: int
-    #: TableMeta.fields; empty in checkpoints of earlier versions.
+    #: TableMeta.fields.
     fields: tuple[tuple[str, ...], ...] = ()
     #: False: some of its rows in this file were passed on, undecoded, from a checkpoint whose signature was not good. That of
     #: this checkpoint does not make them good: pickled values in them are never decoded.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
@@ -22,7 +21,7 @@ from flinkish.common.files.checkpoint_files import NewFile
 from flinkish.common.files.schemes import files_at, root_of
 from flinkish.common.ids import IdSource
 from flinkish.common.typeinfo import Types
-from flinkish.runtime.key_groups import may_be_wrapped, original_key
+from flinkish.runtime.keys import may_be_wrapped, original_key
 from flinkish.runtime.protocol import Barrier, StateFile
 from flinkish.runtime.state import rows, tables
 from flinkish.runtime.state.backend import GroupedLists, ListTable, MapTable, PaneTable, Table, TimerQueue, TimerTable, ValueTable
@@ -131,12 +130,12 @@ class SnapshotWriter:
     Use as a context manager; on an error the file is removed. The file is synced to the disk before `finish` returns.
     """
 
-    def __init__(self, barrier: Barrier, label: str, ids: IdSource) -> None:
+    def __init__(self, barrier: Barrier, vertex: int, subtask: int, ids: IdSource) -> None:
         self._barrier = barrier
-        name = re.sub(r"[^A-Za-z0-9_.-]", "_", label)
+        self._subtask = subtask
         self._files = files_at(barrier.root)
         self._folder = root_of(barrier.directory).relative_to(self._files.root).as_posix()
-        self._path = f"{self._folder}/state-{barrier.checkpoint_id}-{name}-{ids()}.parquet"
+        self._path = f"{self._folder}/state-{barrier.checkpoint_id}-{vertex}-{subtask}-{ids()}.parquet"
         self._file: NewFile | None = None
         self._rows = 0
         self._uids: dict[str, None] = {}
@@ -214,16 +213,16 @@ class SnapshotWriter:
             ),
         )
 
-    def write_table(self, uid: str, name: str, table: Table, subtask: int) -> None:
+    def write_table(self, uid: str, name: str, table: Table) -> None:
         """Add the rows of a table, with its schema row."""
         self.declare(uid, name, declaration_of(table.meta))
-        for batch in rows_of(table, subtask):
+        for batch in rows_of(table, self._subtask):
             self.write(uid, name, batch)
 
-    def write_restored(self, uid: str, name: str, restored: RestoredRows, subtask: int) -> None:
+    def write_restored(self, uid: str, name: str, restored: RestoredRows) -> None:
         """Copy rows of an earlier checkpoint that were not requested in this attempt, including whether they are trusted."""
         kind = restored.declaration.kind
-        if kind == tables.OPERATOR_UNION and subtask != 0:
+        if kind == tables.OPERATOR_UNION and self._subtask != 0:
             return  # every subtask has all of them, so only one writes them
         self.declare(uid, name, msgspec.structs.replace(restored.declaration, trusted=restored.trusted))
         for row_kind, table in restored.by_kind.items():
@@ -233,9 +232,9 @@ class SnapshotWriter:
                 groups = columns.pop("key_group")
                 if kind in (tables.OPERATOR_LIST, tables.OPERATOR_UNION):
                     positions = range(start, start + len(part))
-                    columns["user_key"] = binary_column([encode_untyped([subtask, position]) for position in positions])
+                    columns["user_key"] = binary_column([encode_untyped([self._subtask, position]) for position in positions])
                 elif kind == tables.OPERATOR_BROADCAST:
-                    columns["namespace"] = binary_column([encode_untyped(subtask)] * len(part))
+                    columns["namespace"] = binary_column([encode_untyped(self._subtask)] * len(part))
                 passed_on = (Column(columns[each]) for each in ("key", "namespace", "user_key", "value"))
                 self.write(uid, name, Rows(row_kind, groups, *passed_on))
                 start += len(part)

@@ -51,10 +51,6 @@ class InternalTimerService:
         """
         self._processing_time.advance_clock(timestamp, fire, look)
 
-    def next_event_time(self) -> int | None:
-        """Return when the earliest event-time timer is due."""
-        return self._event_time.next()
-
     def next_processing_time(self) -> int | None:
         """Return when the earliest processing-time timer is due."""
         return self._processing_time.next()
@@ -73,6 +69,6 @@ class InternalTimerService:
         return {type(namespace_of(address)) for queue in queues for _, address in queue}
 
     def forget(self, *, logged: bool) -> None:
-        """Drop all timers, with what changed, as if they had never been."""
+        """Drop all timers and their changes, as if there had never been any."""
         self._event_time.forget(logged=logged)
         self._processing_time.forget(logged=logged)

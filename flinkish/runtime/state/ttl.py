@@ -14,8 +14,8 @@ from typing import Any
 
 import msgspec
 
-from flinkish.datastream.state import StateTtlConfig
 from flinkish.runtime.state.backend import ExpiringTable
+from flinkish.udf.state import StateTtlConfig
 
 #: Entries looked at by each epoch's sweep, beside a few for each that the epoch changed: bounds what it adds to an epoch (0.3
 #: ms).

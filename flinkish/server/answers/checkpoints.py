@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Generic, Literal, TypeVar
 
 import msgspec
 
 from flinkish.server.answers.wire import Wire
+
+T = TypeVar("T")
 
 
 class Statistics(Wire, frozen=True, kw_only=True):
@@ -139,20 +141,20 @@ class CheckpointConfig(Wire, frozen=True, kw_only=True):
     changelog_storage: str
 
 
-class CheckpointDuration(msgspec.Struct, frozen=True, kw_only=True, rename={"asynchronous": "async"}):
-    """How long the parts of the snapshots took."""
+class SnapshotDuration(msgspec.Struct, Generic[T], frozen=True, kw_only=True, rename={"asynchronous": "async"}):
+    """How long the parts of a snapshot took: those of one subtask, or their distributions."""
 
-    sync: Statistics
-    asynchronous: Statistics
+    sync: T
+    asynchronous: T
 
 
-class CheckpointAlignment(Wire, frozen=True, kw_only=True):
-    """How barriers were aligned."""
+class Alignment(Wire, Generic[T], frozen=True, kw_only=True):
+    """How barriers were aligned: those of one subtask, or their distributions."""
 
-    buffered: Statistics
-    processed: Statistics
-    persisted: Statistics
-    duration: Statistics
+    buffered: T
+    processed: T
+    persisted: T
+    duration: T
 
 
 class SubtaskSummary(Wire, frozen=True, kw_only=True):
@@ -161,25 +163,9 @@ class SubtaskSummary(Wire, frozen=True, kw_only=True):
     checkpointed_size: Statistics
     state_size: Statistics
     end_to_end_duration: Statistics
-    checkpoint_duration: CheckpointDuration
-    alignment: CheckpointAlignment
+    checkpoint_duration: SnapshotDuration[Statistics]
+    alignment: Alignment[Statistics]
     start_delay: Statistics
-
-
-class SubtaskDuration(msgspec.Struct, frozen=True, kw_only=True, rename={"asynchronous": "async"}):
-    """How long a subtask's snapshot took."""
-
-    sync: int
-    asynchronous: int
-
-
-class SubtaskAlignment(Wire, frozen=True, kw_only=True):
-    """How a subtask's barriers were aligned."""
-
-    buffered: int
-    processed: int
-    persisted: int
-    duration: int
 
 
 class SubtaskCheckpoint(Wire, frozen=True, kw_only=True, omit_defaults=True):
@@ -192,8 +178,8 @@ class SubtaskCheckpoint(Wire, frozen=True, kw_only=True, omit_defaults=True):
     end_to_end_duration: int | None = None
     checkpointed_size: int | None = None
     state_size: int | None = None
-    checkpoint: SubtaskDuration | None = None
-    alignment: SubtaskAlignment | None = None
+    checkpoint: SnapshotDuration[int] | None = None
+    alignment: Alignment[int] | None = None
     start_delay: int | None = None
     unaligned_checkpoint: bool | None = None
     aborted: bool | None = None

@@ -42,8 +42,8 @@ class ClusterOverview(Kebab, frozen=True, kw_only=True):
     flink_commit: str
 
 
-class ApplicationSummary(Kebab, frozen=True, kw_only=True):
-    """Flink's ApplicationDetails: here each job is an application of its own. Times are milliseconds; `end_time` may be -1."""
+class Application(Kebab, frozen=True, kw_only=True):
+    """An application: here each job is one of its own. Times are milliseconds; `end_time` may be -1."""
 
     id: str
     name: str
@@ -51,6 +51,11 @@ class ApplicationSummary(Kebab, frozen=True, kw_only=True):
     end_time: int
     duration: int
     status: str
+
+
+class ApplicationSummary(Application, frozen=True, kw_only=True):
+    """Flink's ApplicationDetails."""
+
     #: Number of jobs in each state.
     jobs: dict[str, int]
 
@@ -61,15 +66,9 @@ class Applications(Wire, frozen=True, kw_only=True):
     applications: tuple[ApplicationSummary, ...]
 
 
-class ApplicationDetails(Kebab, frozen=True, kw_only=True):
+class ApplicationDetails(Application, frozen=True, kw_only=True):
     """Flink's ApplicationDetailsInfo."""
 
-    id: str
-    name: str
-    status: str
-    start_time: int
-    end_time: int
-    duration: int
     #: When each status was entered, in milliseconds since the epoch; 0 = never.
     timestamps: dict[str, int]
     jobs: tuple[JobSummary, ...]

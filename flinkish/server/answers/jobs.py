@@ -37,17 +37,7 @@ class RestartsInfo(Kebab, frozen=True, kw_only=True, omit_defaults=True):
     restarting_since: int | None = None
 
 
-class JobSummary(
-    msgspec.Struct,
-    frozen=True,
-    kw_only=True,
-    rename={
-        "start_time": "start-time",
-        "end_time": "end-time",
-        "last_modification": "last-modification",
-        "pending_operators": "pending-operators",
-    },
-):
+class JobSummary(Kebab, frozen=True, kw_only=True):
     """Flink's JobDetails; times are milliseconds since the epoch, `end_time` is -1 while the job runs."""
 
     jid: str
@@ -93,7 +83,7 @@ class IoMetrics(Kebab, frozen=True, kw_only=True):
     accumulated_busy_time: float
 
 
-class VertexSummary(msgspec.Struct, frozen=True, kw_only=True, rename={"start_time": "start-time", "end_time": "end-time"}):
+class VertexSummary(Kebab, frozen=True, kw_only=True):
     """Flink's JobVertexDetailsInfo in a job's details."""
 
     id: str
@@ -145,19 +135,7 @@ class JobPlan(Wire, frozen=True, kw_only=True):
     plan: Plan
 
 
-class JobInfo(
-    msgspec.Struct,
-    frozen=True,
-    kw_only=True,
-    rename={
-        "application_id": "application-id",
-        "job_type": "job-type",
-        "start_time": "start-time",
-        "end_time": "end-time",
-        "status_counts": "status-counts",
-        "pending_operators": "pending-operators",
-    },
-):
+class JobInfo(Kebab, frozen=True, kw_only=True):
     """Flink's JobDetailsInfo."""
 
     jid: str
@@ -181,7 +159,7 @@ class JobInfo(
     pending_operators: int = 0
     restarts: RestartsInfo | msgspec.UnsetType = msgspec.UNSET
     #: A sentence about records that were dropped as too late; not a part of Flink's answers, and only if there are some.
-    late_records: str | msgspec.UnsetType = msgspec.field(name="late-records", default=msgspec.UNSET)
+    late_records: str | msgspec.UnsetType = msgspec.UNSET
 
 
 class MetricSeries(Wire, frozen=True, kw_only=True):
@@ -219,7 +197,7 @@ class JobConfigInfo(Kebab, frozen=True, kw_only=True):
     execution_config: ExecutionConfigInfo
 
 
-class ExceptionInfo(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class ExceptionInfo(Wire, frozen=True, kw_only=True, omit_defaults=True):
     """One failure; those on the driver have no task."""
 
     exceptionName: str

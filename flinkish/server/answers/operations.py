@@ -30,13 +30,7 @@ class OperationResult(Wire, frozen=True, kw_only=True):
     operation: OperationInfo | None = None
 
 
-class OperationInfo(
-    msgspec.Struct,
-    frozen=True,
-    kw_only=True,
-    omit_defaults=True,
-    rename={"failure_cause": "failure-cause"},
-):
+class OperationInfo(Kebab, frozen=True, kw_only=True, omit_defaults=True):
     """The result of an operation: the path of a savepoint, the id of a checkpoint, an empty object, or the failure."""
 
     location: str | None = None
@@ -50,9 +44,7 @@ class Triggered(Kebab, frozen=True, kw_only=True):
     request_id: str
 
 
-class SavepointRequest(
-    msgspec.Struct, frozen=True, kw_only=True, rename={"target_directory": "target-directory", "cancel_job": "cancel-job"}
-):
+class SavepointRequest(Kebab, frozen=True, kw_only=True):
     """Flink's SavepointTriggerRequestBody."""
 
     target_directory: str | None = None

@@ -15,31 +15,21 @@ class Aggregated(Kebab, frozen=True, kw_only=True):
     status_duration: dict[str, dict[str, int]]
 
 
-class SubtaskInfo(
-    msgspec.Struct,
-    frozen=True,
-    kw_only=True,
-    rename={
-        "first_time": "start-time",
-        "end_time": "end-time",
-        "taskmanager_id": "taskmanager-id",
-        "status_duration": "status-duration",
-    },
-):
+class SubtaskInfo(Kebab, frozen=True, kw_only=True):
     """Flink's SubtaskExecutionAttemptDetailsInfo, which has the start under two names."""
 
     subtask: int
     status: str
     attempt: int
     endpoint: str
-    first_time: int
+    start_time: int
     end_time: int
     duration: int
     metrics: IoMetrics
     taskmanager_id: str
     #: Time in each state, in milliseconds.
     status_duration: dict[str, int]
-    start_time: int
+    start_time_: int = msgspec.field(name="start_time")
 
 
 class VertexInfo(Wire, frozen=True, kw_only=True):
@@ -95,7 +85,7 @@ class VertexTaskManagers(Wire, frozen=True, kw_only=True):
     taskmanagers: tuple[VertexTaskManager, ...]
 
 
-class SubtaskBackPressure(msgspec.Struct, frozen=True, kw_only=True, rename={"level": "backpressure-level"}):
+class SubtaskBackPressure(Kebab, frozen=True, kw_only=True):
     """The shares of a subtask's time, from 0 to 1."""
 
     subtask: int
@@ -103,23 +93,17 @@ class SubtaskBackPressure(msgspec.Struct, frozen=True, kw_only=True, rename={"le
     ratio: float
     idleRatio: float
     busyRatio: float
-    level: str
+    backpressure_level: str
 
 
-class BackPressure(
-    msgspec.Struct,
-    frozen=True,
-    kw_only=True,
-    omit_defaults=True,
-    rename={"end_timestamp": "end-timestamp", "level": "backpressure-level"},
-):
+class BackPressure(Kebab, frozen=True, kw_only=True, omit_defaults=True):
     """Flink's JobVertexBackPressureInfo; for an unknown vertex only the status."""
 
     status: str
     backpressureLevel: str | None = None
     end_timestamp: int | None = None
     subtasks: tuple[SubtaskBackPressure, ...] | None = None
-    level: str | None = None
+    backpressure_level: str | None = None
 
 
 class UserAccumulator(Wire, frozen=True, kw_only=True):

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import msgspec
 
+#: The content type of all answers but logs.
+JSON = "application/json; charset=UTF-8"
+
 
 class Wire(msgspec.Struct, frozen=True, kw_only=True):
     """A JSON object whose fields have the names of the attributes."""

@@ -6,6 +6,8 @@ Every request passes the gate (`trust.py`) first, because the gate wraps the who
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterable
+from typing import Generic, TypeVar
 
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
@@ -13,19 +15,20 @@ from starlette.routing import compile_path
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from flinkish.common.redaction import redact
-from flinkish.server.answers.wire import Errors, encode
+from flinkish.server.answers.wire import JSON, Errors, encode
 from flinkish.server.rest.calls import Answer, Call, JobCall, RestError, Text
 from flinkish.server.rest.recent import RecentAnswers
-from flinkish.server.rest.routes import ROUTES, JobRoute, ServerRoute
+from flinkish.server.rest.routes import ROUTES, JobRoute, Route, ServerRoute
 from flinkish.server.rest.trust import Gate
 from flinkish.server.state import ServerState
 from flinkish.server.web import WebPage, page_files
 
+R = TypeVar("R", bound=Route)
+
 _log = logging.getLogger("flinkish.server")
 
-JSON = "application/json; charset=UTF-8"
 #: Maximum length of a body in bytes: requests are small JSON objects.
-_LONGEST_BODY = 1_000_000
+LONGEST_BODY = 1_000_000
 #: Paths that open pages request repeatedly. /jobs/:jobid/status is not one of them, so it is always current.
 _REPEATED = frozenset(
     {
@@ -54,35 +57,15 @@ def make_ungated_app(state: ServerState) -> ASGIApp:
     return _Application(state)
 
 
-class _Application:
-    def __init__(self, state: ServerState) -> None:
-        self._state = state
-        # Wrong methods and errors are answered as in Flink, so only the path patterns of Starlette's routing are used.
-        self._routes = [(route, compile_path(starlette_path(route.path))[0]) for route in ROUTES]
-        self._recent = RecentAnswers(state.clock, state.settings.refresh_interval)
+class RestApplication:
+    """Answers requests by `answer`, and with errors in Flink's form."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             return
         request = Request(scope, receive)
-        target = f"{scope['path']}?{scope['query_string'].decode('latin-1')}"
-        if request.method != "GET":
-            self._recent.forget()
-        elif (recent := self._recent.find(target)) is not None:
-            await Response(recent, 200, media_type=JSON)(scope, receive, send)
-            return
         try:
-            route, call = await self._find(request)
-            answer = self._call(route, call)
-            if isinstance(answer, Text):
-                # Plain text without sniffing: a browser must not run anything that a log contains.
-                headers = {"X-Content-Type-Options": "nosniff"}
-                response = Response(answer.text, route.status, headers, "text/plain; charset=UTF-8")
-            else:
-                content = encode(answer)
-                if route.method == "GET" and route.path in _REPEATED:
-                    self._recent.keep(target, content)
-                response = Response(content, route.status, media_type=JSON)
+            response = await self.answer(request)
         except RestError as error:
             response = error_response(error.status, *error.messages)
         except ClientDisconnect:
@@ -93,14 +76,38 @@ class _Application:
             response = error_response(500, "Internal server error.", f"{type(error).__name__}: see the log of the server.")
         await response(scope, receive, send)
 
-    async def _find(self, request: Request) -> tuple[ServerRoute | JobRoute, Call]:
-        """Return the route of a request and the call for its handler; raises RestError 404 if there is no route."""
+    async def answer(self, request: Request) -> Response:
+        """Return the answer to a request; raises RestError to refuse it."""
+        raise NotImplementedError
+
+
+class _Application(RestApplication):
+    def __init__(self, state: ServerState) -> None:
+        self._state = state
+        self._routes = RouteTable(ROUTES)
+        self._recent = RecentAnswers(state.clock, state.settings.refresh_interval)
+
+    async def answer(self, request: Request) -> Response:
+        target = f"{request.scope['path']}?{request.scope['query_string'].decode('latin-1')}"
+        if request.method != "GET":
+            self._recent.forget()
+        elif (recent := self._recent.find(target)) is not None:
+            return Response(recent, 200, media_type=JSON)
         path = normalised(request.scope["path"])
-        for route, pattern in self._routes:
-            found = pattern.match(path)
-            if found is not None and request.method == route.method:
-                return route, Call(found.groupdict(), dict(request.query_params), await _body(request))
-        raise RestError(404, f"Unable to load requested file {path}." if request.method == "GET" else f"Not found: {path}")
+        found = self._routes.find(request.method, path)
+        if found is None:
+            raise RestError(404, f"Unable to load requested file {path}." if request.method == "GET" else f"Not found: {path}")
+        route, parameters = found
+        call = Call(parameters, dict(request.query_params), await read_body(request, LONGEST_BODY))
+        answer = self._call(route, call)
+        if isinstance(answer, Text):
+            # Plain text without sniffing: a browser must not run anything that a log contains.
+            headers = {"X-Content-Type-Options": "nosniff"}
+            return Response(answer.text, route.status, headers, "text/plain; charset=UTF-8")
+        content = encode(answer)
+        if route.method == "GET" and route.path in _REPEATED:
+            self._recent.keep(target, content)
+        return Response(content, route.status, media_type=JSON)
 
     def _call(self, route: ServerRoute | JobRoute, call: Call) -> Answer:
         if isinstance(route, ServerRoute):
@@ -112,6 +119,21 @@ class _Application:
         if route.unknown == 200:
             return []
         raise RestError(route.unknown, *(["Internal server error."] if route.unknown == 500 else []), f"Job {job_id} not found")
+
+
+class RouteTable(Generic[R]):
+    """Finds routes. Wrong methods are answered as in Flink, so only the path patterns of Starlette's routing are used."""
+
+    def __init__(self, routes: Iterable[R]) -> None:
+        self._routes = [(route, compile_path(route.template)[0]) for route in routes]
+
+    def find(self, method: str, path: str) -> tuple[R, dict[str, str]] | None:
+        """Return the first route of a method and a path, and the parameters in the path; None if there is none."""
+        for route, pattern in self._routes:
+            found = pattern.match(path)
+            if found is not None and method == route.method:
+                return route, found.groupdict()
+        return None
 
 
 def error_response(status: int, *messages: str) -> Response:
@@ -126,15 +148,11 @@ def normalised(path: str) -> str:
     return path.rstrip("/") or "/"
 
 
-def starlette_path(path: str) -> str:
-    return "/".join(f"{{{part[1:]}}}" if part.startswith(":") else part for part in path.split("/"))
-
-
-async def _body(request: Request) -> bytes:
+async def read_body(request: Request, longest: int) -> bytes:
     """Read the body; raises RestError 413 if it is too long. Flink's command line sends a body with GET, too; it is ignored."""
     body = bytearray()
     async for chunk in request.stream():
         body += chunk
-        if len(body) > _LONGEST_BODY:
-            raise RestError(413, f"The body of the request is longer than {_LONGEST_BODY} bytes.")
+        if len(body) > longest:
+            raise RestError(413, f"The body of the request is longer than {longest} bytes.")
     return b"" if request.method == "GET" else bytes(body)

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from flinkish.graph.job_graph import JobVertex
-from flinkish.server.jobs import ServedJob
+from flinkish.server.served_jobs import ServedJob
 from flinkish.server.views.job_view import JobView
 
 T = TypeVar("T")
@@ -26,7 +26,7 @@ class Text:
     text: str
 
 
-_HEX_ID = re.compile(r"[0-9a-f]{32}")
+HEX_ID = re.compile(r"[0-9a-f]{32}")
 #: A whole number of up to 18 digits, which fits into 64 bits.
 _INT = re.compile(r"-?[0-9]{1,18}")
 
@@ -52,31 +52,24 @@ class Call:
     def id(self, name: str) -> str:
         """Return a path parameter that must be an id of 32 hexadecimal digits; raises RestError 400 otherwise."""
         value = self.path[name].lower()
-        if not _HEX_ID.fullmatch(value):
-            raise _unreadable("path", name, "an id of 32 hexadecimal digits", value)
+        if not HEX_ID.fullmatch(value):
+            raise unreadable("path", name, "an id of 32 hexadecimal digits", value)
         return value
 
     def number(self, name: str) -> int:
         """Return a path parameter that must be a whole number; raises RestError 400 otherwise."""
-        value = self.path[name]
-        if not _INT.fullmatch(value):
-            raise _unreadable("path", name, "a number", value)
-        return int(value)
+        return _number("path", name, self.path[name])
 
     def query_number(self, name: str) -> int | None:
         """Return a query parameter that must be a whole number, None if it is absent; raises RestError 400 otherwise."""
         value = self.query.get(name)
-        if value is None:
-            return None
-        if not _INT.fullmatch(value):
-            raise _unreadable("query", name, "a number", value)
-        return int(value)
+        return None if value is None else _number("query", name, value)
 
     def query_ids(self, name: str) -> tuple[str, ...]:
         """Return a query parameter that must be a list of ids of 32 hexadecimal digits; raises RestError 400 otherwise."""
         for word in self.words(name):
-            if not _HEX_ID.fullmatch(word.lower()):
-                raise _unreadable("query", name, "a list of ids of 32 hexadecimal digits", word)
+            if not HEX_ID.fullmatch(word.lower()):
+                raise unreadable("query", name, "a list of ids of 32 hexadecimal digits", word)
         return tuple(word.lower() for word in self.words(name))
 
     def words(self, name: str) -> tuple[str, ...]:
@@ -91,7 +84,14 @@ class Call:
             raise RestError(400, f"Request did not match expected format {body_type.__name__}: {error}.") from error
 
 
-def _unreadable(place: str, name: str, expected: str, value: str) -> RestError:
+def _number(place: str, name: str, value: str) -> int:
+    if not _INT.fullmatch(value):
+        raise unreadable(place, name, "a number", value)
+    return int(value)
+
+
+def unreadable(place: str, name: str, expected: str, value: str) -> RestError:
+    """Return the error for a parameter of the path or the query that is not as expected."""
     shown = repr(value[:80])
     return RestError(400, f"Bad request, could not parse parameters: {place} parameter ({name}) is not {expected}: {shown}.")
 

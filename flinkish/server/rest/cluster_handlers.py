@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import time
 from collections import Counter
+from typing import NoReturn
+
+import msgspec
 
 from flinkish.common.job_status import JobStatus
 from flinkish.server import metrics
 from flinkish.server.answers import cluster as answers
 from flinkish.server.answers.jobs import JobIds, JobIdWithStatus, JobSummaries, JobSummary
+from flinkish.server.answers.vertices import AggregatedMetric
 from flinkish.server.flink_version import FLINK_COMMIT, FLINK_VERSION
-from flinkish.server.rest.calls import Answer, Call, JobCall, RestError
-from flinkish.server.rest.job_handlers import aggregated, aggregations
-from flinkish.server.settings import ServerSettings
+from flinkish.server.rest.calls import Call, JobCall, RestError
+from flinkish.server.rest.job_handlers import aggregated, aggregations, by_name
+from flinkish.server.server_settings import ServerSettings
 from flinkish.server.state import ServerState
 from flinkish.server.views import jobs
 from flinkish.server.views.job_view import JobView
@@ -77,16 +81,9 @@ def application(call: JobCall) -> answers.ApplicationDetails:
     entered = {_APPLICATION_STATES.get(status.name, status.name): at for status, at in view.details.timestamps.items()}
     states = ("CREATED", "RUNNING", "FAILING", "FAILED", "CANCELING", "CANCELED", "FINISHED")
     job = jobs.summary(view)
-    shown = application_summary(job)
+    shown = msgspec.structs.asdict(application_summary(job))
     return answers.ApplicationDetails(
-        id=shown.id,
-        name=shown.name,
-        status=shown.status,
-        start_time=shown.start_time,
-        end_time=shown.end_time,
-        duration=shown.duration,
-        timestamps={state: entered.get(state, 0) for state in states},
-        jobs=(job,),
+        **shown | {"timestamps": {state: entered.get(state, 0) for state in states}, "jobs": (job,)}
     )
 
 
@@ -109,19 +106,14 @@ def job_summaries(state: ServerState, call: Call) -> JobSummaries:
     return JobSummaries(jobs=tuple(jobs.summary(view) for view in _views(state)))
 
 
-def jobs_metrics(state: ServerState, call: Call) -> Answer:
+def jobs_metrics(state: ServerState, call: Call) -> list[AggregatedMetric]:
     wanted = aggregations(call.words("agg"))
     ids = set(call.query_ids("jobs"))
-    found: dict[str, list[float]] = {}
-    for view in _views(state):
-        if not ids or view.job_id in ids:
-            for name, value in metrics.job_metrics(view).items():
-                if isinstance(value, (int, float)):
-                    found.setdefault(name, []).append(value)
-    return aggregated(found, call, wanted)
+    found = [metrics.job_metrics(view) for view in _views(state) if not ids or view.job_id in ids]
+    return aggregated(by_name(found), call, wanted)
 
 
-def submit_job(state: ServerState, call: Call) -> Answer:
+def submit_job(state: ServerState, call: Call) -> NoReturn:
     raise RestError(
         501,
         "A Flink program is sent as a serialised Java graph, which flinkish cannot run. "
@@ -135,7 +127,3 @@ def data_sets(state: ServerState, call: Call) -> answers.DataSets:
 
 def _views(state: ServerState) -> list[JobView]:
     return [job.view() for job in state.jobs.all()]
-
-
-def _application_state(view: JobView) -> str:
-    return _APPLICATION_STATES.get(view.status.name, view.status.name)

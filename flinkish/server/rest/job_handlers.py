@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NoReturn
 
 from flinkish.checkpoint.statistics import CheckpointRecord
 from flinkish.common.job_status import JobStatus
@@ -11,13 +11,15 @@ from flinkish.graph.job_graph import JobVertex
 from flinkish.jobmaster.execution_graph import Execution
 from flinkish.metrics.plain import text_of
 from flinkish.server import metrics
-from flinkish.server.answers import vertices as vertex_answers
+from flinkish.server.answers import vertices as answers
+from flinkish.server.answers.checkpoints import Checkpoint, VertexCheckpointDetails
+from flinkish.server.answers.jobs import JobExceptions, MetricHistoryInfo
 from flinkish.server.answers.operations import HeartbeatRequest
-from flinkish.server.rest.calls import Answer, Call, JobCall, RestError
+from flinkish.server.answers.vertices import AggregatedMetric, Metric
+from flinkish.server.answers.wire import Nothing
+from flinkish.server.rest.calls import Call, JobCall, RestError, unreadable
 from flinkish.server.state import ServerState
 from flinkish.server.views import checkpoints, jobs, vertices
-
-JobHandler = Callable[[JobCall], Answer]
 
 _NO_STOP = (
     'The termination mode "stop" has been removed. For an ungraceful shutdown, please use "cancel" instead. '
@@ -29,42 +31,42 @@ _RESCALE = "Stop the job with a savepoint and start it from there: flinkish stop
 # -- the job -------------------------------------------------------------------------------------------------------------------
 
 
-def exceptions(call: JobCall) -> Answer:
+def exceptions(call: JobCall) -> JobExceptions:
     limit = call.call.query_number("maxExceptions")
     if limit is not None and limit < 0:
         raise RestError(400, f"Bad request, could not parse parameters: query parameter (maxExceptions) is negative: {limit}.")
     return jobs.exceptions(call.view, 16 if limit is None else limit)
 
 
-def removed_stop(state: ServerState, call: Call) -> Answer:
+def removed_stop(state: ServerState, call: Call) -> NoReturn:
     call.id("jobid")
     raise RestError(308, _NO_STOP)
 
 
-def heartbeat(state: ServerState, call: Call) -> Answer:
+def heartbeat(state: ServerState, call: Call) -> Nothing:
     """Accept the heartbeat of a client. In Flink it keeps a job alive that ends with its client; here no job does."""
     call.id("jobid")
     call.read(HeartbeatRequest)
-    return {}
+    return Nothing()
 
 
-def coordinator(call: JobCall) -> Answer:
+def coordinator(call: JobCall) -> NoReturn:
     raise RestError(400, "Requests to coordinators of operators are serialised Java objects, which flinkish does not read.")
 
 
 # -- rescaling: not while a job runs, but by a stop with a savepoint and a new start -------------------------------------------
 
 
-def rescaling(state: ServerState, call: Call) -> Answer:
+def rescaling(state: ServerState, call: Call) -> NoReturn:
     call.id("jobid")
     raise RestError(503, "Rescaling is temporarily disabled. See FLINK-12312.", _RESCALE)
 
 
-def rescales(call: JobCall) -> Answer:
+def rescales(call: JobCall) -> NoReturn:
     raise RestError(404, f"AdaptiveScheduler is not enabled for this job ({call.view.job_id}).", _RESCALE)
 
 
-def requirements(call: JobCall) -> Answer:
+def requirements(call: JobCall) -> NoReturn:
     raise RestError(
         500,
         "Internal server error.",
@@ -72,7 +74,7 @@ def requirements(call: JobCall) -> Answer:
     )
 
 
-def change_requirements(state: ServerState, call: Call) -> Answer:
+def change_requirements(state: ServerState, call: Call) -> NoReturn:
     call.id("jobid")
     wanted = call.read(dict[str, Any])
     if not wanted:
@@ -80,28 +82,28 @@ def change_requirements(state: ServerState, call: Call) -> Answer:
     raise RestError(400, f"The resource requirements of a job cannot be changed while it runs. {_RESCALE}")
 
 
-def cancel(call: JobCall) -> Answer:
+def cancel(call: JobCall) -> Nothing:
     mode = call.call.query.get("mode", "cancel")
     if mode == "stop":
         raise RestError(308, _NO_STOP)
     if mode != "cancel":
-        raise RestError(400, f"Bad request, could not parse parameters: query parameter (mode) is not a mode: {mode[:80]!r}.")
+        raise unreadable("query", "mode", "a mode", mode)
     status = call.view.status
     if status in (JobStatus.FINISHED, JobStatus.FAILED):
         raise RestError(409, f"Job cancellation failed: the job has already reached the terminal state {status.name}.")
     if call.job.client is not None:
         call.job.client.job_master.cancel()
-    return {}
+    return Nothing()
 
 
 # -- checkpoints ---------------------------------------------------------------------------------------------------------------
 
 
-def checkpoint_details(call: JobCall) -> Answer:
+def checkpoint_details(call: JobCall) -> Checkpoint:
     return checkpoints.checkpoint(call.view, _checkpoint(call), details=True)
 
 
-def checkpoint_subtasks(call: JobCall) -> Answer:
+def checkpoint_subtasks(call: JobCall) -> VertexCheckpointDetails:
     return checkpoints.vertex_details(_checkpoint(call), call.vertex())
 
 
@@ -116,42 +118,37 @@ def _checkpoint(call: JobCall) -> CheckpointRecord:
 # -- vertices ------------------------------------------------------------------------------------------------------------------
 
 
-def on_vertex(view: Callable[[Any, JobVertex], Answer]) -> JobHandler:
-    """Return a handler that applies `view` to the vertex that the path names."""
-    return lambda call: view(call.view, call.vertex())
-
-
-def back_pressure(state: ServerState, call: Call) -> Answer:
+def back_pressure(state: ServerState, call: Call) -> answers.BackPressure:
     """Return the back pressure of a vertex; as in Flink, the status "deprecated" if the vertex is unknown."""
     vertex_id = call.id("vertexid")
     job = state.jobs.get(call.id("jobid"))
     view = None if job is None else job.view()
     vertex = None if view is None else view.vertex(vertex_id)
     if view is None or vertex is None:
-        return vertex_answers.BackPressure(status="deprecated")
+        return answers.BackPressure(status="deprecated")
     shares = [metrics.shares(view, vertex, index) for index in range(vertex.parallelism)]
     return vertices.back_pressure(view, shares)
 
 
-def flame_graph(call: JobCall) -> Answer:
+def flame_graph(call: JobCall) -> answers.FlameGraph:
     kind = call.call.query.get("type", "full")
     if kind.lower() not in ("full", "on_cpu", "off_cpu"):
         raise RestError(400, f"Bad request, could not parse parameters: query parameter (type) is not known: {kind[:80]!r}.")
     call.vertex()
-    return vertex_answers.FlameGraph()
+    return answers.FlameGraph()
 
 
-def subtask(call: JobCall) -> Answer:
+def subtask(call: JobCall) -> answers.SubtaskInfo:
     vertex = call.vertex()
     return vertices.subtask(call.view, vertex, _execution(call, vertex))
 
 
-def attempt(call: JobCall) -> Answer:
+def attempt(call: JobCall) -> answers.SubtaskInfo:
     vertex = call.vertex()
     return vertices.subtask(call.view, vertex, _attempt(call, vertex))
 
 
-def attempt_accumulators(call: JobCall) -> Answer:
+def attempt_accumulators(call: JobCall) -> answers.AttemptAccumulators:
     vertex = call.vertex()
     return vertices.attempt_accumulators(call.view, vertex, _attempt(call, vertex))
 
@@ -171,15 +168,15 @@ def _attempt(call: JobCall, vertex: JobVertex) -> Execution:
 # -- metrics -------------------------------------------------------------------------------------------------------------------
 
 
-def job_metrics(call: JobCall) -> Answer:
+def job_metrics(call: JobCall) -> list[Metric]:
     return chosen({**metrics.job_metrics(call.view), **metrics.latency_metrics(call.view)}, call.call)
 
 
-def metric_history(call: JobCall) -> Answer:
+def metric_history(call: JobCall) -> MetricHistoryInfo:
     return call.job.history.answer(call.view)
 
 
-def vertex_metrics(call: JobCall) -> Answer:
+def vertex_metrics(call: JobCall) -> list[Metric]:
     vertex = call.view.vertex(call.call.id("vertexid"))
     if vertex is None:
         return []
@@ -191,30 +188,35 @@ def vertex_metrics(call: JobCall) -> Answer:
     return chosen(found, call.call)
 
 
-def subtask_metrics(call: JobCall) -> Answer:
+def subtask_metrics(call: JobCall) -> list[Metric]:
     vertex = call.view.vertex(call.call.id("vertexid"))
     if vertex is None or not 0 <= call.call.number("subtaskindex") < vertex.parallelism:
         return []
     return chosen(metrics.subtask_metrics(call.view, vertex, call.call.number("subtaskindex")), call.call)
 
 
-def no_metrics(call: JobCall) -> Answer:
+def no_metrics(call: JobCall) -> list[Metric]:
     return []
 
 
-def aggregated_subtask_metrics(call: JobCall) -> Answer:
+def aggregated_subtask_metrics(call: JobCall) -> list[AggregatedMetric]:
     wanted = aggregations(call.call.words("agg"))
     vertex = call.view.vertex(call.call.id("vertexid"))
     if vertex is None:
         return []
     listed = call.call.words("subtasks")
     indexes = _subtasks(listed, vertex.parallelism) if listed else range(vertex.parallelism)
+    return aggregated(by_name(metrics.subtask_metrics(call.view, vertex, index) for index in indexes), call.call, wanted)
+
+
+def by_name(subjects: Iterable[Mapping[str, Any]]) -> dict[str, list[float]]:
+    """Return the values of each metric, of those that are numbers, from the metrics of several subjects."""
     found: dict[str, list[float]] = {}
-    for index in indexes:
-        for name, value in metrics.subtask_metrics(call.view, vertex, index).items():
+    for subject in subjects:
+        for name, value in subject.items():
             if isinstance(value, (int, float)) and not isinstance(value, bool):
                 found.setdefault(name, []).append(value)
-    return aggregated(found, call.call, wanted)
+    return found
 
 
 def aggregations(words: tuple[str, ...]) -> tuple[str, ...]:
@@ -235,17 +237,17 @@ def _subtasks(words: Sequence[str], parallelism: int) -> list[int]:
     return [index for index in dict.fromkeys(found) if index < parallelism]
 
 
-def chosen(found: Mapping[str, Any], call: Call) -> Answer:
+def chosen(found: Mapping[str, Any], call: Call) -> list[Metric]:
     """Return the names of all metrics, or the values of the metrics that the query lists."""
     names = call.words("get")
     if not names:
-        return [vertex_answers.Metric(name) for name in sorted(found)]
-    return [vertex_answers.Metric(name, text_of(found[name])) for name in names if name in found]
+        return [Metric(name) for name in sorted(found)]
+    return [Metric(name, text_of(found[name])) for name in names if name in found]
 
 
-def aggregated(found: Mapping[str, Sequence[float]], call: Call, wanted: Sequence[str]) -> Answer:
+def aggregated(found: Mapping[str, Sequence[float]], call: Call, wanted: Sequence[str]) -> list[AggregatedMetric]:
     """Return the names of all metrics, or the wanted statistics of the metrics that the query lists."""
     names = call.words("get")
     if not names:
-        return [vertex_answers.AggregatedMetric(id=name) for name in sorted(found)]
-    return [vertex_answers.AggregatedMetric(id=name, **metrics.aggregate(found[name], wanted)) for name in names if name in found]
+        return [AggregatedMetric(id=name) for name in sorted(found)]
+    return [AggregatedMetric(id=name, **metrics.aggregate(found[name], wanted)) for name in names if name in found]

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections.abc import Sequence
 from typing import Any
@@ -15,7 +16,7 @@ import msgspec
 import flinkish
 from flinkish.server.answers.wire import Errors
 from flinkish.server.rest.calls import Text
-from flinkish.server.rest.routes import ROUTES, JobRoute, ServerRoute
+from flinkish.server.rest.routes import ROUTES, Route
 
 _ID = {"type": "string", "pattern": "^[0-9a-f]{32}$"}
 _NUMBER = {"type": "integer", "minimum": 0, "maximum": 10**18 - 1}
@@ -45,7 +46,7 @@ _QUERY = {
 _REFERENCE = "#/components/schemas/{name}"
 
 
-def document_of(routes: Sequence[ServerRoute | JobRoute]) -> dict[str, Any]:
+def document_of(routes: Sequence[Route]) -> dict[str, Any]:
     """Return the OpenAPI document of a table of routes."""
     types = [kind for route in routes for kind in (route.answer, route.request) if kind not in (None, Text)]
     unique = list(dict.fromkeys([*types, Errors]))
@@ -53,9 +54,7 @@ def document_of(routes: Sequence[ServerRoute | JobRoute]) -> dict[str, Any]:
     schema_of = dict(zip(unique, schemas, strict=True))
     paths: dict[str, Any] = {}
     for route in routes:
-        parts = route.path.split("/")
-        path = "/".join(f"{{{part[1:]}}}" if part.startswith(":") else part for part in parts)
-        paths.setdefault(path, {})[route.method.lower()] = _operation(route, parts, schema_of)
+        paths.setdefault(route.template, {})[route.method.lower()] = _operation(route, schema_of)
     return {
         "openapi": "3.1.0",
         "info": {
@@ -72,9 +71,8 @@ def document_of(routes: Sequence[ServerRoute | JobRoute]) -> dict[str, Any]:
     }
 
 
-def _operation(route: ServerRoute | JobRoute, parts: Sequence[str], schema_of: dict[Any, Any]) -> dict[str, Any]:
-    names = [part[1:] for part in parts if part.startswith(":")]
-    parameters = [{"name": name, "in": "path", "required": True, "schema": _PATH.get(name, _TEXT)} for name in names]
+def _operation(route: Route, schema_of: dict[Any, Any]) -> dict[str, Any]:
+    parameters = [{"name": name, "in": "path", "required": True, "schema": _PATH.get(name, _TEXT)} for name in route.parameters]
     for name in route.query:
         schema, description = _QUERY[name]
         parameters.append({"name": name, "in": "query", "schema": schema, "description": description})
@@ -83,7 +81,7 @@ def _operation(route: ServerRoute | JobRoute, parts: Sequence[str], schema_of: d
         responses[str(route.status)] = {"description": "The text.", "content": {"text/plain": {"schema": {"type": "string"}}}}
     elif route.answer is not None:
         responses[str(route.status)] = _json("Success.", schema_of[route.answer])
-    operation: dict[str, Any] = {"operationId": _name(route.method, parts), "parameters": parameters, "responses": responses}
+    operation: dict[str, Any] = {"operationId": _name(route), "parameters": parameters, "responses": responses}
     if route.request is not None:
         operation["requestBody"] = {"content": {"application/json": {"schema": schema_of[route.request]}}}
     return operation
@@ -93,9 +91,9 @@ def _json(description: str, schema: Any) -> dict[str, Any]:
     return {"description": description, "content": {"application/json": {"schema": schema}}}
 
 
-def _name(method: str, parts: Sequence[str]) -> str:
-    words = [word for part in parts for word in part.lstrip(":").replace(".", "-").split("-") if word]
-    return method.lower() + "".join(word[0].upper() + word[1:] for word in words)
+def _name(route: Route) -> str:
+    words = [word for word in re.split("[/:.-]", route.path) if word]
+    return route.method.lower() + "".join(word[0].upper() + word[1:] for word in words)
 
 
 if __name__ == "__main__":

@@ -5,7 +5,6 @@ As in Flink, a request for a job that does not run is accepted, and the result o
 
 from __future__ import annotations
 
-import re
 import threading
 from collections.abc import Callable
 from pathlib import PurePath
@@ -25,12 +24,11 @@ from flinkish.server.answers.operations import (
     Triggered,
 )
 from flinkish.server.operations import OperationKey
-from flinkish.server.rest.calls import Call, RestError
+from flinkish.server.rest.calls import HEX_ID, Call, RestError
 from flinkish.server.state import ServerState
 
-_TRIGGER_ID = re.compile(r"[0-9a-f]{32}")
 #: Kinds of operations. The result of a stop is requested as that of a savepoint.
-_SAVEPOINT, _CHECKPOINT, _DISPOSAL, _DATA_SET = "savepoint", "checkpoint", "savepoint disposal", "data set"
+SAVEPOINT, CHECKPOINT, DISPOSAL, DATA_SET = "savepoint", "checkpoint", "savepoint disposal", "data set"
 
 
 def trigger_savepoint(state: ServerState, call: Call) -> Triggered:
@@ -44,14 +42,14 @@ def trigger_savepoint(state: ServerState, call: Call) -> Triggered:
             future.add_done_callback(lambda done: client.job_master.cancel() if done.exception() is None else None)
         return future
 
-    return _start(state, _SAVEPOINT, call, request.triggerId, begin, lambda path: OperationInfo(location=path))
+    return _start(state, SAVEPOINT, call, request.triggerId, begin, lambda path: OperationInfo(location=path))
 
 
 def stop(state: ServerState, call: Call) -> Triggered:
     request = call.read(StopRequest)
     return _start(
         state,
-        _SAVEPOINT,
+        SAVEPOINT,
         call,
         request.triggerId,
         lambda: _running(state, call).stop_with_savepoint(request.drain, request.targetDirectory),
@@ -63,7 +61,7 @@ def trigger_checkpoint(state: ServerState, call: Call) -> Triggered:
     request = call.read(CheckpointRequest)
     return _start(
         state,
-        _CHECKPOINT,
+        CHECKPOINT,
         call,
         request.triggerId,
         lambda: _running(state, call).trigger_checkpoint(),
@@ -82,7 +80,7 @@ def dispose_savepoint(state: ServerState, call: Call) -> Triggered:
         threading.Thread(target=_dispose, args=(state, path, done), name="flinkish-disposal", daemon=True).start()
         return done
 
-    return _start(state, _DISPOSAL, call, None, begin, lambda _: OperationInfo())
+    return _start(state, DISPOSAL, call, None, begin, lambda _: OperationInfo())
 
 
 def _dispose(state: ServerState, path: str, done: CompletableFuture[None]) -> None:
@@ -111,37 +109,26 @@ def _needing(state: ServerState, root: PurePath) -> str | None:
     return None
 
 
-def disposal_result(state: ServerState, call: Call) -> OperationResult:
-    return _result(state, _DISPOSAL, call)
-
-
 def delete_data_set(state: ServerState, call: Call) -> Triggered:
     data_set = call.id("datasetid")
 
     def begin() -> CompletableFuture[Any]:
         raise InvalidArgumentError(f"there is no data set {data_set} in the cluster: cached streams belong to their programs")
 
-    return _start(state, _DATA_SET, call, None, begin, lambda _: OperationInfo())
+    return _start(state, DATA_SET, call, None, begin, lambda _: OperationInfo())
 
 
-def data_set_result(state: ServerState, call: Call) -> OperationResult:
-    return _result(state, _DATA_SET, call)
+def result_of(kind: str) -> Callable[[ServerState, Call], OperationResult]:
+    """Return a handler that answers with the result of an operation of a kind."""
 
+    def handler(state: ServerState, call: Call) -> OperationResult:
+        job_id, trigger_id = _job_id(call), call.id("triggerid")
+        found = state.operations.result(OperationKey(kind, job_id, trigger_id))
+        if found is None:
+            raise RestError(404, f"There is no {kind} operation with triggerId={trigger_id}.")
+        return found
 
-def savepoint_result(state: ServerState, call: Call) -> OperationResult:
-    return _result(state, _SAVEPOINT, call)
-
-
-def checkpoint_result(state: ServerState, call: Call) -> OperationResult:
-    return _result(state, _CHECKPOINT, call)
-
-
-def _result(state: ServerState, kind: str, call: Call) -> OperationResult:
-    job_id, trigger_id = _job_id(call), call.id("triggerid")
-    found = state.operations.result(OperationKey(kind, job_id, trigger_id))
-    if found is None:
-        raise RestError(404, f"There is no {kind} operation with triggerId={trigger_id}.")
-    return found
+    return handler
 
 
 def _start(
@@ -152,7 +139,7 @@ def _start(
     begin: Callable[[], CompletableFuture[Any]],
     as_info: Callable[[Any], OperationInfo],
 ) -> Triggered:
-    if trigger_id is not None and not _TRIGGER_ID.fullmatch(trigger_id):
+    if trigger_id is not None and not HEX_ID.fullmatch(trigger_id):
         raise RestError(400, f"triggerId must be 32 hexadecimal digits; got {trigger_id[:80]!r}.")
     return Triggered(request_id=state.operations.start(kind, _job_id(call), trigger_id, begin, as_info))
 

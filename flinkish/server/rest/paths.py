@@ -1,4 +1,4 @@
-"""The rule for paths of requests. Path parameters name jobs, vertices and files, none of which needs what is refused here.
+"""The rule for paths of requests. Path parameters name jobs, vertices and files; their names need nothing that is refused.
 
 One rule applies to all routes, including those of files, before any route is looked up. A handler that opens a file checks the
 name again with `file_below`.

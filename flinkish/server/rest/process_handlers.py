@@ -12,9 +12,10 @@ from typing import Any
 
 from flinkish.server.answers import cluster as answers
 from flinkish.server.answers import task_managers as manager_answers
+from flinkish.server.answers.vertices import AggregatedMetric, Metric
 from flinkish.server.process_figures import summed
-from flinkish.server.rest.calls import Answer, Call, RestError, Text
-from flinkish.server.rest.job_handlers import aggregated, aggregations, chosen
+from flinkish.server.rest.calls import Call, RestError, Text
+from flinkish.server.rest.job_handlers import aggregated, aggregations, by_name, chosen
 from flinkish.server.state import ServerState
 from flinkish.server.views import jobs, task_managers
 from flinkish.server.views.job_view import JobView, TaskManager
@@ -22,7 +23,7 @@ from flinkish.server.views.job_view import JobView, TaskManager
 # -- /jobmanager ---------------------------------------------------------------------------------------------------------------
 
 
-def manager_config(state: ServerState, call: Call) -> Answer:
+def manager_config(state: ServerState, call: Call) -> list[answers.ConfigurationEntry]:
     return [answers.ConfigurationEntry(key=key, value=value) for key, value in state.settings.shown]
 
 
@@ -35,7 +36,7 @@ def job_environment(state: ServerState, call: Call) -> answers.EnvironmentInfo:
     return _environment()
 
 
-def job_manager_config(state: ServerState, call: Call) -> Answer:
+def job_manager_config(state: ServerState, call: Call) -> list[answers.ConfigurationEntry]:
     """Return the settings of a job; if the job is unknown, those of the server, as in Flink."""
     job = state.jobs.get(call.id("jobid"))
     return manager_config(state, call) if job is None else jobs.configuration(job.view())
@@ -53,7 +54,7 @@ def log_url(state: ServerState, call: Call) -> answers.LogUrl:
     return answers.LogUrl(url=f"{state.settings.scheme}://{state.address}/#/job-manager/logs")
 
 
-def manager_metrics(state: ServerState, call: Call) -> Answer:
+def manager_metrics(state: ServerState, call: Call) -> list[Metric]:
     running = running_views(state)
     slots = sum(view.setup.plan.slots for view in running)
     found = {
@@ -96,21 +97,16 @@ def one_manager(state: ServerState, call: Call) -> manager_answers.TaskManagerDe
     return task_managers.details(view, manager, _figures(state, manager))
 
 
-def one_managers_metrics(state: ServerState, call: Call) -> Answer:
+def one_managers_metrics(state: ServerState, call: Call) -> list[Metric]:
     found = _find(state, call.path["taskmanagerid"])
     return [] if found is None else chosen(_figures(state, found[1]), call)
 
 
-def managers_metrics(state: ServerState, call: Call) -> Answer:
+def managers_metrics(state: ServerState, call: Call) -> list[AggregatedMetric]:
     wanted = aggregations(call.words("agg"))
     ids = set(call.words("taskmanagers"))
-    found: dict[str, list[float]] = {}
-    for view in running_views(state):
-        for manager in view.task_managers:
-            if not ids or manager.id in ids:
-                for name, value in _figures(state, manager).items():
-                    found.setdefault(name, []).append(value)
-    return aggregated(found, call, wanted)
+    managers = [manager for view in running_views(state) for manager in view.task_managers if not ids or manager.id in ids]
+    return aggregated(by_name(_figures(state, manager) for manager in managers), call, wanted)
 
 
 def managers_logs(state: ServerState, call: Call) -> answers.LogList:
@@ -200,7 +196,7 @@ def _log_list(state: ServerState) -> answers.LogList:
 
 
 def _log(state: ServerState, name: str | None, place: str) -> Text:
-    text = state.logs.text(state.logs.all()[0].name if name is None else name)
+    text = state.logs.text(name or state.logs.all()[0].name)
     if text is None:
         raise RestError(404, f"This file does not exist in {place} log dir.")
     return Text(text)

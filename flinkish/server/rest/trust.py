@@ -13,13 +13,12 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from flinkish.server.answers.wire import encode
+from flinkish.server.answers.wire import JSON, encode
 from flinkish.server.proof import PROOF_PATH, proof_for
 from flinkish.server.rest.calls import RestError
 from flinkish.server.rest.paths import refused
-from flinkish.server.settings import ServerSettings, is_loopback
+from flinkish.server.server_settings import ServerSettings, is_loopback
 
-_JSON = "application/json; charset=UTF-8"
 #: Paths for probes, which need no token: they say that the server runs, and nothing else. The only others are the page's files.
 #: The gate answers these paths itself, so that no route of any table is an exception.
 OPEN_PATHS = frozenset({"/health", "/v1/health"})
@@ -67,7 +66,7 @@ class Gate:
             if scope["path"] == PROOF_PATH and PROOF_PATH in self._open_paths:
                 await Response(proof_for(self._token or "", scope), 200)(scope, receive, protected)
             elif scope["path"] in OPEN_PATHS and scope["method"] in ("GET", "HEAD"):
-                await Response(encode({"status": "ok"}), 200, media_type=_JSON)(scope, receive, protected)
+                await Response(encode({"status": "ok"}), 200, media_type=JSON)(scope, receive, protected)
             else:
                 await self._app(scope, _in_time(receive), protected)
             return
@@ -76,7 +75,7 @@ class Gate:
         extra = {"Connection": "close"}
         if status == 401:
             extra["WWW-Authenticate"] = 'Basic realm="flinkish", Bearer'
-        await Response(encode({"errors": [message]}), status, extra, _JSON)(scope, receive, protected)
+        await Response(encode({"errors": [message]}), status, extra, JSON)(scope, receive, protected)
 
     def _refusal(self, scope: Scope, headers: Headers) -> tuple[int, str] | None:
         if any(len(headers.getlist(name)) > 1 for name in ("host", "origin", "authorization", "content-length")):

@@ -18,9 +18,9 @@ from flinkish.common import redaction
 from flinkish.common.config_file import PROPERTIES_VARIABLE, load_configuration
 from flinkish.common.errors import ConfigurationError, FlinkishError
 from flinkish.common.files import store_settings
+from flinkish.server.server_settings import TOKEN_VARIABLE
+from flinkish.server.session.dispatcher_settings import session_settings
 from flinkish.server.session.service import Service
-from flinkish.server.session.settings import session_settings
-from flinkish.server.settings import TOKEN_VARIABLE
 
 _log = logging.getLogger("flinkish.server.session")
 

@@ -10,31 +10,29 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 import anyio
-from starlette.requests import ClientDisconnect, Request
+from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import compile_path
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Scope
 
 from flinkish.common.errors import CorruptCheckpointError, EngineError, RegistryError
-from flinkish.server.answers.wire import encode
-from flinkish.server.rest.app import JSON, error_response, normalised, starlette_path
+from flinkish.server.answers.wire import JSON, encode
+from flinkish.server.rest.app import LONGEST_BODY, RestApplication, RouteTable, error_response, normalised, read_body
 from flinkish.server.rest.calls import Call, RestError
 from flinkish.server.rest.routes import ROUTES
 from flinkish.server.rest.trust import Gate
+from flinkish.server.server_settings import ServerSettings
+from flinkish.server.session.driverless_jobs import answer_without_driver, is_cancel
 from flinkish.server.session.drivers import forward
 from flinkish.server.session.entries import JobEntry
 from flinkish.server.session.handlers import SessionState
 from flinkish.server.session.leadership import NotLeaderError
-from flinkish.server.session.lost import answer_without_driver, is_cancel
 from flinkish.server.session.routes import SESSION_ROUTES
-from flinkish.server.settings import ServerSettings
 from flinkish.server.web import WebPage, page_files
 
 T = TypeVar("T")
 
 _log = logging.getLogger("flinkish.server.session")
 
-_LONGEST_BODY = 1_000_000
 #: The id of a task manager ends with the first digits of its job's id.
 _TASK_MANAGER = re.compile(r"/taskmanagers/[^/]*-([0-9a-f]{6})(?:/.*)?")
 #: Requests that wait for drivers or the storage at the same time.
@@ -58,67 +56,49 @@ class _Target:
     body: bytes
 
 
-class _Application:
+class _Application(RestApplication):
     def __init__(self, state: SessionState, inner: ASGIApp) -> None:
         self._state = state
         self._inner = inner
-        self._own = [(route, compile_path(starlette_path(route.path))[0]) for route in SESSION_ROUTES]
-        self._jobs = [(route, compile_path(starlette_path(route.path))[0]) for route in ROUTES if ":jobid" in route.path]
+        self._own = RouteTable(SESSION_ROUTES)
+        self._jobs = RouteTable([route for route in ROUTES if "jobid" in route.parameters])
         self._limiter: anyio.CapacityLimiter | None = None
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
-            return
-        request = Request(scope, receive)
+    async def answer(self, request: Request) -> Response:
         try:
-            response = await self._answer(request, scope)
-        except RestError as error:
-            response = error_response(error.status, *error.messages)
+            return await self._answer(request)
         except NotLeaderError as error:
             response = error_response(503, str(error))
             response.headers["Retry-After"] = "1"
+            return response
         except (RegistryError, EngineError, CorruptCheckpointError) as error:
             _log.warning("The request %s %s failed: %s", request.method, request.url.path, error)
-            response = error_response(500, "Internal server error.", str(error))
-        except ClientDisconnect:
-            return
-        except Exception as error:
-            _log.exception("The request %s %s failed.", request.method, request.url.path)
-            response = error_response(500, "Internal server error.", f"{type(error).__name__}: see the log of the Dispatcher.")
-        await response(scope, receive, send)
+            return error_response(500, "Internal server error.", str(error))
 
-    async def _answer(self, request: Request, scope: Scope) -> Response:
-        path = normalised(scope["path"])
+    async def _answer(self, request: Request) -> Response:
+        path = normalised(request.scope["path"])
         query = dict(request.query_params)
-        for route, pattern in self._own:
-            found = pattern.match(path)
-            if found is not None and request.method == route.method:
-                body = await _body(request, route.longest)
-                call = Call(found.groupdict(), query, body, request.headers.get("content-type", ""))
-                answer = await self._in_thread(lambda: route.handler(self._state, call))  # noqa: B023
-                return Response(encode(answer), route.status, media_type=JSON)
-        body = await _body(request, _LONGEST_BODY)
-        self._state.dispatcher.check_leads()
-        for job_route, pattern in self._jobs:
-            found = pattern.match(path)
-            if found is not None and request.method == job_route.method:
-                job_id = Call(found.groupdict(), {}, b"").id("jobid")
-                entry = self._state.dispatcher.job(job_id)
-                if entry is not None:
-                    target = _Target(request.method, path, query, body)
-                    answered = await self._in_thread(lambda: self._of_job(entry, target))  # noqa: B023
-                    if answered is not None:
-                        return answered
-                break
-        manager = _TASK_MANAGER.fullmatch(path)
-        if manager is not None and request.method == "GET":
-            owner = self._state.dispatcher.job_with_prefix(manager[1])
-            if owner is not None:
-                target = _Target(request.method, path, query, body)
-                answered = await self._in_thread(lambda: self._of_job(owner, target))
-                if answered is not None:
-                    return answered
-        return await _captured(self._inner, scope, body)
+        own = self._own.find(request.method, path)
+        if own is not None:
+            route, parameters = own
+            body = await read_body(request, route.longest)
+            call = Call(parameters, query, body, request.headers.get("content-type", ""))
+            answer = await self._in_thread(lambda: route.handler(self._state, call))
+            return Response(encode(answer), route.status, media_type=JSON)
+        body = await read_body(request, LONGEST_BODY)
+        dispatcher = self._state.dispatcher
+        dispatcher.check_leads()
+        entry: JobEntry | None = None
+        if (of_job := self._jobs.find(request.method, path)) is not None:
+            entry = dispatcher.job(Call(of_job[1], {}, b"").id("jobid"))
+        elif request.method == "GET" and (manager := _TASK_MANAGER.fullmatch(path)) is not None:
+            entry = dispatcher.job_with_prefix(manager[1])
+        if entry is not None:
+            target = _Target(request.method, path, query, body)
+            answered = await self._in_thread(lambda: self._of_job(entry, target))
+            if answered is not None:
+                return answered
+        return await _captured(self._inner, request.scope, body)
 
     async def _in_thread(self, call: Callable[[], T]) -> T:
         if self._limiter is None:
@@ -164,15 +144,6 @@ class _Application:
             self._state.dispatcher.cancel(entry)
         except (RegistryError, NotLeaderError) as error:
             _log.warning("That job %s is being cancelled could not be stored: %s", entry.job_id, error)
-
-
-async def _body(request: Request, longest: int) -> bytes:
-    body = bytearray()
-    async for chunk in request.stream():
-        body += chunk
-        if len(body) > longest:
-            raise RestError(413, f"The body of the request is longer than {longest} bytes.")
-    return b"" if request.method == "GET" else bytes(body)
 
 
 async def _captured(app: ASGIApp, scope: Scope, body: bytes) -> Response:

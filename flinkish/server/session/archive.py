@@ -10,9 +10,9 @@ from typing import Any
 import msgspec
 
 from flinkish.server.answers.wire import encode
-from flinkish.server.jobs import ServedJob
 from flinkish.server.rest.calls import Call, JobCall, RestError
-from flinkish.server.rest.routes import ROUTES, JobRoute, ServerRoute
+from flinkish.server.rest.routes import ROUTES, JobRoute, Route, ServerRoute
+from flinkish.server.served_jobs import ServedJob
 from flinkish.server.state import ServerState
 from flinkish.server.views.job_view import JobView, rest_id
 
@@ -59,11 +59,10 @@ def make_archive(state: ServerState, job: ServedJob) -> Archive:
     answers: dict[str, msgspec.Raw] = {}
     for route in ROUTES:
         if ":jobid" in route.path and route.method == "GET" and not route.path.endswith(_ACTIONS):
-            for parameters in _parameters(route.path, view):
-                path = "/".join(parameters[part[1:]] if part.startswith(":") else part for part in route.path.split("/"))
+            for parameters in _parameters(route, view):
                 answer = _answer(route, state, job, view, parameters)
                 if answer is not None:
-                    answers[path] = msgspec.Raw(answer)
+                    answers[route.template.format(**parameters)] = msgspec.Raw(answer)
     return Archive(status=view.status.name, answers=answers)
 
 
@@ -89,12 +88,11 @@ def _answer(
         return None
 
 
-def _parameters(path: str, view: JobView) -> Iterator[dict[str, str]]:
+def _parameters(route: Route, view: JobView) -> Iterator[dict[str, str]]:
     """Yield the values of a path's parameters for all parts of a job; nothing if a parameter is unknown."""
-    names = [part[1:] for part in path.split("/") if part.startswith(":")]
     vertices = {rest_id(vertex): vertex for vertex in view.vertices.values()}
     choices: list[Sequence[str]] = []
-    for name in names:
+    for name in route.parameters:
         match name:
             case "jobid":
                 choices.append([view.job_id])
@@ -111,7 +109,7 @@ def _parameters(path: str, view: JobView) -> Iterator[dict[str, str]]:
             case _:
                 return
     for values in itertools.product(*choices):
-        yield dict(zip(names, values, strict=True))
+        yield dict(zip(route.parameters, values, strict=True))
 
 
 def decode_archive(content: bytes) -> Archive:

@@ -25,8 +25,10 @@ from flinkish.common.clock import Clock
 from flinkish.common.errors import ConfigurationError, FlinkishError, RegistryError
 from flinkish.common.ids import IdSource
 from flinkish.server.answers.jobs import JobSummary
-from flinkish.server.session import wire
+from flinkish.server.session import driver_protocol
 from flinkish.server.session.archive import Archive, decode_archive
+from flinkish.server.session.dispatcher_settings import SessionSettings, make_private
+from flinkish.server.session.driver_protocol import Report
 from flinkish.server.session.entries import (
     DriverRecord,
     Entry,
@@ -38,7 +40,6 @@ from flinkish.server.session.entries import (
 from flinkish.server.session.launch import Launch, StartError
 from flinkish.server.session.leadership import Lead, Leadership, Live, NotLeaderError
 from flinkish.server.session.processes import Processes
-from flinkish.server.session.settings import SessionSettings, make_private
 from flinkish.server.session.storage import SessionStorage
 from flinkish.server.session.supervision import (
     Close,
@@ -50,8 +51,8 @@ from flinkish.server.session.supervision import (
     expired,
     must_not_run,
     patience,
+    restarts_after_loss,
 )
-from flinkish.server.session.wire import Report
 
 _log = logging.getLogger("flinkish.server.session")
 
@@ -155,7 +156,7 @@ class Dispatcher:
                 uploaded=self._clock.wall_time(),
             )
             try:
-                self._storage.write(wire.program_file(entry.id), content)
+                self._storage.write(driver_protocol.program_file(entry.id), content)
             except OSError as error:
                 raise RegistryError(f"the program {name} could not be stored: {error}") from error
             self._store(lead, entry)
@@ -183,7 +184,7 @@ class Dispatcher:
 
     def _remove_unused(self, lead: Lead, program: ProgramEntry) -> None:
         if program.id not in lead.programs and all(job.program.id != program.id for job in lead.jobs.values()):
-            self._remove_file(wire.program_file(program.id))
+            self._remove_file(driver_protocol.program_file(program.id))
 
     def _remove_file(self, inside: str) -> None:
         try:
@@ -203,14 +204,7 @@ class Dispatcher:
             job_id = submission.job_id or self._ids()
             if job_id in lead.jobs:
                 raise StartError(f"there is a job {job_id} already", hint="choose another jobId, or leave it out.")
-            entry = JobEntry(
-                job_id=job_id,
-                program=submission.program,
-                entry_class=submission.entry_class,
-                arguments=submission.arguments,
-                properties=submission.properties,
-                submitted=self._clock.wall_time(),
-            )
+            entry = self._entry(submission, job_id)
             live = lead.live[job_id] = Live(heard=self._clock.monotonic(), awaited=True)
             try:
                 self._start(lead, entry)
@@ -240,15 +234,18 @@ class Dispatcher:
         """Return the plan of a program as JSON, without running it as a job; raises StartError, EngineError, NotLeaderError."""
         with self._lock:
             self._leading()
-            entry = JobEntry(
-                job_id=submission.job_id or self._ids(),
-                program=submission.program,
-                entry_class=submission.entry_class,
-                arguments=submission.arguments,
-                properties=submission.properties,
-                submitted=self._clock.wall_time(),
-            )
+        entry = self._entry(submission, submission.job_id or self._ids())
         return self._launch.plan(entry, self.settings.start_timeout)
+
+    def _entry(self, submission: Submission, job_id: str) -> JobEntry:
+        return JobEntry(
+            job_id=job_id,
+            program=submission.program,
+            entry_class=submission.entry_class,
+            arguments=submission.arguments,
+            properties=submission.properties,
+            submitted=self._clock.wall_time(),
+        )
 
     def _await_start(self, lead: Lead, job_id: str, live: Live) -> None:
         deadline = self._clock.monotonic() + self.settings.start_timeout
@@ -352,13 +349,9 @@ class Dispatcher:
                     self._archives.popitem(last=False)
         return found
 
-    def log_file(self, job_id: str) -> Path:
-        """Return the file with the logs of a job's drivers."""
-        return self._launch.log_file(job_id)
-
-    def stdout_file(self, job_id: str) -> Path:
-        """Return the file with the standard output of a job's drivers."""
-        return self._launch.stdout_file(job_id)
+    def log_files(self, job_id: str) -> tuple[Path, Path]:
+        """Return the files with the logs and with the standard output of a job's drivers."""
+        return self._launch.log_files(job_id)
 
     def logs_of_drivers(self) -> Sequence[Path]:
         """Return the files with logs and output of all drivers, those of the newest job first; they need not exist."""
@@ -370,7 +363,7 @@ class Dispatcher:
             self._fetch_logs(job)
             # Those who ask are shown the files: secrets that a former Dispatcher has passed on are hidden in them, too.
             redaction.remember(dict(each.split("=", 1) for each in job.properties if "=" in each))
-        files = [file for job in jobs for file in (self.log_file(job.job_id), self.stdout_file(job.job_id))]
+        files = [file for job in jobs for file in self.log_files(job.job_id)]
         return [part for file in files for part in (file, self._launch.old_log(file))]
 
     def _fetch_logs(self, job: JobEntry) -> None:
@@ -482,7 +475,7 @@ class Dispatcher:
     def _close(self, lead: Lead, entry: JobEntry, status: str) -> None:
         """Store that a job has ended."""
         driver = entry.driver
-        archive = None if driver is None else wire.archive_file(entry.job_id, driver.id)
+        archive = None if driver is None else driver_protocol.archive_file(entry.job_id, driver.id)
         if archive is not None and self._storage.read(archive) is None:
             archive = None
         self._store(lead, changed(entry, status=status, ended=self._clock.wall_time(), archive=archive))
@@ -501,7 +494,9 @@ class Dispatcher:
     def _start_again(self, lead: Lead, entry: JobEntry, live: Live) -> None:
         before = entry.driver
         if before is not None:
-            entry = changed(entry, restarts=(*entry.restarts, self._clock.wall_time())[-100:])
+            now = self._clock.wall_time()
+            earlier = restarts_after_loss(entry.known_restarts, now)
+            entry = changed(entry, restarts=(*entry.restarts, now)[-100:], earlier=earlier)
             _log.warning("Job %s: its driver is gone; another one is started (restart %d).", entry.job_id, len(entry.restarts))
         live.report = None
         self._start(lead, entry)
@@ -512,8 +507,8 @@ class Dispatcher:
         A driver whose process could not be stored is killed: there is another start, or none if the caller reports the error.
         """
         token, driver_id = self._ids() + self._ids(), self._ids()
-        now, place = self._clock.wall_time(), self._processes.place
-        record = DriverRecord(id=driver_id, token_hash=hash_of(token), started=now, host=place)
+        now, location = self._clock.wall_time(), self._processes.location
+        record = DriverRecord(id=driver_id, token_hash=hash_of(token), started=now, host=location)
         entry = changed(entry, driver=record)
         self._store(lead, entry)
         live = lead.live[entry.job_id]
@@ -549,7 +544,7 @@ class Dispatcher:
     def _remove_traces(self, lead: Lead, entry: JobEntry) -> None:
         if entry.driver is not None:
             ids = entry.job_id, entry.driver.id
-            for file in (wire.archive_file(*ids), wire.end_file(*ids), *wire.log_files(*ids)):
+            for file in (driver_protocol.archive_file(*ids), driver_protocol.end_file(*ids), *driver_protocol.log_files(*ids)):
                 self._remove_file(file)
         self._with_logs.discard(entry.job_id)
         self._launch.remove_files(entry.job_id)

@@ -2,29 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import TYPE_CHECKING
 
-from flinkish.engine.job_client import EmbeddedJobClient
-from flinkish.program.program import Program
+if TYPE_CHECKING:
+    from flinkish.server.session.reporter import SessionDriver
 
-
-class Driver(Protocol):
-    """Runs the program of a session's job; `reporter.SessionDriver` is one."""
-
-    def execute_async(self, program: Program) -> EmbeddedJobClient:
-        """Start the program as the job."""
-        ...
+_driver: SessionDriver | None = None
 
 
-_driver: Driver | None = None
-
-
-def become(driver: Driver) -> None:
+def become(driver: SessionDriver) -> None:
     """Let this driver run the programs of this process from now on."""
     global _driver
     _driver = driver
 
 
-def session_driver() -> Driver | None:
+def session_driver() -> SessionDriver | None:
     """Return the driver of this process; None = the process does not belong to a session."""
     return _driver

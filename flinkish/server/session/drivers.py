@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from urllib.parse import quote, urlencode
 
 import msgspec
 
 from flinkish.server.session.calls import Reply, ask
-from flinkish.server.session.wire import Report
+from flinkish.server.session.driver_protocol import Report
 
 _log = logging.getLogger("flinkish.server.session")
 
@@ -20,14 +20,12 @@ _TIMEOUT = 20.0
 _SHORT_TIMEOUT = 3.0
 _MOST_AT_ONCE = 16
 
-Ask = Callable[..., Reply]
-
 
 def forward(report: Report, method: str, path: str, query: Mapping[str, str], body: bytes, timeout: float = _TIMEOUT) -> Reply:
     """Forward a request to a driver; raises OSError if the driver does not answer within `timeout` seconds."""
     target = quote(path, safe="/:") + (f"?{urlencode(query)}" if query else "")
-    secret = report.token if report.proves else None
-    return ask(f"{report.host}:{report.port}", method, target, token=report.token, secret=secret, body=body, timeout=timeout)
+    address, token = f"{report.host}:{report.port}", report.token
+    return ask(address, method, target, token=token, secret=token, body=body, timeout=timeout)
 
 
 class Drivers:
@@ -36,12 +34,11 @@ class Drivers:
     def __init__(self) -> None:
         self._pool = ThreadPoolExecutor(_MOST_AT_ONCE, thread_name_prefix="flinkish-drivers")
 
-    def ask_all(self, reports: Sequence[Report], path: Callable[[Report], str], query: Mapping[str, str]) -> list[object]:
-        """Return the drivers' answers to a GET; drivers that do not answer in time, or with an error, are left out."""
-        return [answer for _, answer in self.ask_each([(report, path(report)) for report in reports], query)]
-
     def ask_each(self, questions: Sequence[tuple[Report, str]], query: Mapping[str, str]) -> list[tuple[Report, object]]:
-        """Return each driver's answer to a GET of its path, with its report; as in `ask_all`, some may be left out."""
+        """Return each driver's answer to a GET of its path, with its report.
+
+        Drivers that do not answer in time, or with an error, are left out.
+        """
 
         def one(question: tuple[Report, str]) -> object | None:
             report, path = question

@@ -9,15 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from flinkish.server.session import places
-from flinkish.server.session.wire import LeaderRecord
+from flinkish.server.session import process_location
+from flinkish.server.session.driver_protocol import LeaderRecord
 
 
 class Watch:
     """A waiting Dispatcher's view of the leader; times are monotonic milliseconds."""
 
     def __init__(self, lease: int, host: str, is_alive: Callable[[int, float], bool]) -> None:
-        """Watch the leader from the place `host`; `is_alive` tells whether a process of this place runs, by id and start time."""
+        """Watch the leader from the location `host`; `is_alive` tells by id and start time whether a process of it runs."""
         self._lease = lease
         self._host = host
         self._is_alive = is_alive
@@ -28,7 +28,7 @@ class Watch:
         """Return whether there is no leader any more, so that this Dispatcher may take over."""
         if record is None or record.ended:
             return True
-        if places.is_alive(record.host, self._host, lambda: self._is_alive(record.pid, record.created)) is False:
+        if process_location.is_alive(record.host, self._host, lambda: self._is_alive(record.pid, record.created)) is False:
             return True
         seen = (record.generation, record.beat)
         if seen != self._seen:

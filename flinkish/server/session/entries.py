@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from flinkish.server.answers.jobs import JobSummary
+from flinkish.server.answers.jobs import JobSummary, RestartsInfo
 from flinkish.server.views.jobs import EXECUTION_STATES
 
 
@@ -31,7 +31,7 @@ class DriverRecord(msgspec.Struct, frozen=True, kw_only=True):
     token_hash: str
     #: When it was started, in milliseconds since the epoch.
     started: int
-    #: The place of its process; see `places`.
+    #: The location of its process; see `process_location`.
     host: str
     #: The process id and the start time of the process; None = the Dispatcher was killed before it stored them.
     pid: int | None = None
@@ -54,6 +54,8 @@ class JobEntry(msgspec.Struct, frozen=True, kw_only=True, tag="job"):
     driver: DriverRecord | None = None
     #: When its driver was started again, in milliseconds since the epoch.
     restarts: tuple[int, ...] = ()
+    #: Its restarts until its current driver was started; None = that is the first one.
+    earlier: RestartsInfo | None = None
     #: Whether the job was cancelled and must not be started again.
     cancelling: bool = False
     #: The last known summary; None = no driver has reported yet.
@@ -65,6 +67,15 @@ class JobEntry(msgspec.Struct, frozen=True, kw_only=True, tag="job"):
     archive: str | None = None
     #: Why the job failed, if its drivers were lost rather than its program failed.
     failure: str | None = None
+
+    @property
+    def known_restarts(self) -> RestartsInfo | None:
+        """The restarts that a driver reported, or those before it if it has not reported them yet; None = there are none."""
+        reported = msgspec.UNSET if self.summary is None else self.summary.restarts
+        known = [each for each in (reported, self.earlier) if isinstance(each, RestartsInfo)]
+        last = max(known, key=lambda each: each.last_failure_time, default=None)
+        # A job that has ended does not restart any more.
+        return last if last is None or self.status is None else msgspec.structs.replace(last, restarting_since=None)
 
     def shown(self, now: int) -> JobSummary:
         """Return the job's line in /jobs/overview."""
@@ -79,6 +90,7 @@ class JobEntry(msgspec.Struct, frozen=True, kw_only=True, tag="job"):
             last_modification=self.submitted,
             tasks={"total": 0, **{state.lower(): 0 for state in EXECUTION_STATES}},
         )
+        known = msgspec.structs.replace(known, restarts=self.known_restarts or msgspec.UNSET)
         if self.status is None:
             return msgspec.structs.replace(known, end_time=-1, duration=max(0, now - known.start_time))
         end = self.ended or now

@@ -19,19 +19,18 @@ from flinkish.common.errors import ConfigurationError, FlinkishError
 from flinkish.server.answers import cluster as cluster_answers
 from flinkish.server.answers import programs as answers
 from flinkish.server.answers.jobs import JobIds, JobIdWithStatus, JobPlan, JobSummaries
-from flinkish.server.answers.vertices import Metric
 from flinkish.server.flink_version import FLINK_COMMIT, FLINK_VERSION
-from flinkish.server.rest.calls import Answer, Call, RestError
+from flinkish.server.rest.calls import HEX_ID, Answer, Call, RestError, unreadable
 from flinkish.server.rest.cluster_handlers import application_summary, dashboard
-from flinkish.server.rest.job_handlers import aggregated, aggregations
+from flinkish.server.rest.job_handlers import aggregated, aggregations, chosen
 from flinkish.server.rest.paths import refused_name
 from flinkish.server.session.dispatcher import Dispatcher, Submission
+from flinkish.server.session.driver_protocol import Report
 from flinkish.server.session.drivers import Drivers
 from flinkish.server.session.entries import ProgramEntry
 from flinkish.server.session.forms import read_file
 from flinkish.server.session.launch import StartError
 from flinkish.server.session.leadership import NotLeaderError
-from flinkish.server.session.wire import Report
 
 #: Maximum size of an uploaded program in bytes.
 LONGEST_PROGRAM = 64 << 20
@@ -87,21 +86,16 @@ def job_summaries(state: SessionState, call: Call) -> Answer:
 
 
 def jobs_metrics(state: SessionState, call: Call) -> Answer:
-    chosen = set(call.query_ids("jobs"))
-    reports = [report for report in _reports(state) if not chosen or report.job_id in chosen]
+    ids = set(call.query_ids("jobs"))
+    reports = [report for report in _reports(state) if not ids or report.job_id in ids]
     return _aggregated(state, call, "/jobs/metrics", [(report, f"/jobs/{report.job_id}/metrics") for report in reports])
 
 
 def managers_metrics(state: SessionState, call: Call) -> Answer:
     """Combine the metrics of the task managers of all drivers; of one driver alone, it would be those of its own job."""
-    chosen = set(call.words("taskmanagers"))
-    found = [
-        (report, manager["id"])
-        for report, answer in state.drivers.ask_each([(report, "/taskmanagers") for report in _reports(state)], {})
-        if isinstance(answer, dict)
-        for manager in answer.get("taskmanagers", ())
-    ]
-    questions = [(report, f"/taskmanagers/{name}/metrics") for report, name in found if not chosen or name in chosen]
+    ids = set(call.words("taskmanagers"))
+    found = [(report, manager["id"]) for report, manager in _task_managers(state)]
+    questions = [(report, f"/taskmanagers/{name}/metrics") for report, name in found if not ids or name in ids]
     return _aggregated(state, call, "/taskmanagers/metrics", questions)
 
 
@@ -122,8 +116,15 @@ def _aggregated(state: SessionState, call: Call, listing: str, questions: Sequen
 
 
 def task_managers(state: SessionState, call: Call) -> Answer:
-    lists = state.drivers.ask_all(_reports(state), lambda report: "/taskmanagers", {})
-    return {"taskmanagers": [each for answer in lists if isinstance(answer, dict) for each in answer.get("taskmanagers", ())]}
+    return {"taskmanagers": [manager for _, manager in _task_managers(state)]}
+
+
+def _task_managers(state: SessionState) -> list[tuple[Report, Any]]:
+    """Return the task managers of all drivers, with the reports of their drivers."""
+    answers = state.drivers.ask_each([(report, "/taskmanagers") for report in _reports(state)], {})
+    return [
+        (report, manager) for report, answer in answers if isinstance(answer, dict) for manager in answer.get("taskmanagers", ())
+    ]
 
 
 def manager_metrics(state: SessionState, call: Call) -> Answer:
@@ -136,15 +137,12 @@ def manager_metrics(state: SessionState, call: Call) -> Answer:
         "taskSlotsAvailable": 0,
         "numRegisteredTaskManagers": sum(each > 0 for each in slots),
     }
-    names = call.words("get")
-    if not names:
-        return [Metric(name) for name in sorted(found)]
-    return [Metric(name, str(found[name])) for name in names if name in found]
+    return chosen(found, call)
 
 
 def log_url(state: SessionState, call: Call) -> Answer:
     """Return where the page shows the log of a job's driver, also after the end of the job."""
-    name = state.dispatcher.log_file(call.id("jobid")).name
+    name = state.dispatcher.log_files(call.id("jobid"))[0].name
     return cluster_answers.LogUrl(url=f"{state.dispatcher.address}/#/logs/server/{name}")
 
 
@@ -258,7 +256,7 @@ def _submission(program: ProgramEntry, request: answers.JarRunRequest) -> Submis
         raise RestError(400, f"{program.name} is a script, so it has no entry class: leave entryClass out.")
     if request.parallelism is not None and request.parallelism < 1:
         raise RestError(400, f"parallelism must be at least 1; got {request.parallelism}.")
-    if request.jobId is not None and not re.fullmatch(r"[0-9a-f]{32}", request.jobId):
+    if request.jobId is not None and not HEX_ID.fullmatch(request.jobId):
         raise RestError(400, f"jobId must be 32 hexadecimal digits; got {request.jobId[:80]!r}.")
     settings = dict(request.flinkConfiguration or {})
     if request.parallelism is not None:
@@ -312,9 +310,7 @@ def _entries(program: ProgramEntry) -> tuple[answers.JarEntry, ...]:
 def _program_id(call: Call) -> str:
     value = call.path["jarid"]
     if not _PROGRAM_ID.fullmatch(value):
-        raise RestError(
-            400, f"Bad request, could not parse parameters: path parameter (jarid) is not a program's id: {value[:80]!r}."
-        )
+        raise unreadable("path", "jarid", "a program's id", value)
     return value
 
 

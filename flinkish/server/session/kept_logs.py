@@ -7,13 +7,13 @@ from pathlib import Path
 
 from flinkish.common.redaction import redact
 from flinkish.server.logs import end_of
-from flinkish.server.session import wire
+from flinkish.server.session import driver_protocol
 from flinkish.server.session.storage import SessionStorage
 
 
 def keep(storage: SessionStorage, job_id: str, driver_id: str, files: Sequence[Path]) -> None:
     """Write the end of a driver's log and of its standard output, with secrets hidden; raises OSError if the storage fails."""
-    for inside, file in zip(wire.log_files(job_id, driver_id), files, strict=True):
+    for inside, file in zip(driver_protocol.log_files(job_id, driver_id), files, strict=True):
         if file.exists():
             storage.write(inside, redact(end_of(file)).encode("utf-8", "replace"))
 
@@ -23,7 +23,7 @@ def fetch(storage: SessionStorage, job_id: str, driver_id: str, files: Sequence[
 
     Files of earlier drivers that are there already become `earlier`.
     """
-    for inside, file, before in zip(wire.log_files(job_id, driver_id), files, earlier, strict=True):
+    for inside, file, before in zip(driver_protocol.log_files(job_id, driver_id), files, earlier, strict=True):
         content = storage.read(inside)
         if not content or (file.exists() and file.read_bytes() == content):
             continue

@@ -19,8 +19,10 @@ from flinkish.common.errors import EngineError, FlinkishError
 from flinkish.common.ids import IdSource
 from flinkish.program.executor_loader import GATEWAY_VARIABLE
 from flinkish.server.proof import session_secret
-from flinkish.server.session import kept_logs, places, wire
+from flinkish.server.server_settings import TOKEN_VARIABLE
+from flinkish.server.session import driver_protocol, kept_logs, process_location
 from flinkish.server.session.archive import decode_archive
+from flinkish.server.session.dispatcher_settings import SessionSettings
 from flinkish.server.session.entries import DriverRecord, JobEntry, ProgramEntry
 from flinkish.server.session.processes import (
     Command,
@@ -30,9 +32,7 @@ from flinkish.server.session.processes import (
     tail,
 )
 from flinkish.server.session.rotation import begin_again
-from flinkish.server.session.settings import SessionSettings
 from flinkish.server.session.storage import SessionStorage
-from flinkish.server.settings import TOKEN_VARIABLE
 
 _log = logging.getLogger("flinkish.server.session")
 
@@ -85,11 +85,11 @@ class Launch:
         return msgspec.structs.replace(driver, pid=pid, created=created)
 
     def is_alive(self, driver: DriverRecord | None) -> bool | None:
-        """Return whether a driver's process is running; None = unknown, because it is in another place or was not stored."""
+        """Return whether a driver's process is running; None = unknown, because it runs elsewhere or was not stored."""
         if driver is None or driver.pid is None or driver.created is None:
             return None
         pid, created = driver.pid, driver.created
-        return places.is_alive(driver.host, self._processes.place, lambda: self._processes.is_alive(pid, created))
+        return process_location.is_alive(driver.host, self._processes.location, lambda: self._processes.is_alive(pid, created))
 
     def kill(self, driver: DriverRecord) -> None:
         """Kill a driver if its process is known to be running."""
@@ -100,17 +100,17 @@ class Launch:
         """Return the final state that a job's driver wrote; None if it wrote none. Raises OSError if the storage fails."""
         if entry.driver is None:
             return None
-        content = self._storage.read(wire.archive_file(entry.job_id, entry.driver.id))
+        content = self._storage.read(driver_protocol.archive_file(entry.job_id, entry.driver.id))
         if content is not None:
             try:
                 return decode_archive(content).status
             except ValueError:
                 _log.warning("The archive of job %s is damaged.", entry.job_id)
-        content = self._storage.read(wire.end_file(entry.job_id, entry.driver.id))
+        content = self._storage.read(driver_protocol.end_file(entry.job_id, entry.driver.id))
         if content is None:
             return None
         try:
-            return msgspec.json.decode(content, type=wire.End).status
+            return msgspec.json.decode(content, type=driver_protocol.End).status
         except (msgspec.MsgspecError, UnicodeDecodeError):
             _log.warning("The note of the end of job %s is damaged.", entry.job_id)
             return None
@@ -122,18 +122,14 @@ class Launch:
     def _folder(self, job_id: str) -> Path:
         return self._settings.local / "jobs" / job_id
 
-    def log_file(self, job_id: str) -> Path:
-        """Return the file with the logs of a job's drivers."""
-        return self._settings.logs / f"driver-{job_id}.log"
-
-    def stdout_file(self, job_id: str) -> Path:
-        """Return the file with the standard output of a job's drivers."""
-        return self._settings.logs / f"driver-{job_id}.out"
+    def log_files(self, job_id: str) -> tuple[Path, Path]:
+        """Return the files with the logs and with the standard output of a job's drivers."""
+        return self._settings.logs / f"driver-{job_id}.log", self._settings.logs / f"driver-{job_id}.out"
 
     def limit_logs(self, job_id: str) -> None:
-        """Begin the files of a job's drivers again if they have become too long, and keep what they had as `.1`."""
+        """Begin the output files of a job's drivers again if they have become too long; the old content is kept in `.1`."""
         now = self._clock.monotonic()
-        for file in (self.log_file(job_id), self.stdout_file(job_id)):
+        for file in self.log_files(job_id):
             if now < self._not_limited.get(file, now):
                 continue
             try:
@@ -150,14 +146,13 @@ class Launch:
     def fetch_logs(self, entry: JobEntry) -> None:
         """Copy the logs of a job that has ended elsewhere from the session's folder to this machine; raises OSError."""
         if entry.driver is not None and self.is_alive(entry.driver) is None:
-            files = self.log_file(entry.job_id), self.stdout_file(entry.job_id)
+            files = self.log_files(entry.job_id)
             kept_logs.fetch(self._storage, entry.job_id, entry.driver.id, files, [self.old_log(file) for file in files])
 
     def keep_logs(self, entry: JobEntry) -> None:
         """Write the logs of a driver that was killed here to the session's folder, as it does at its end; raises OSError."""
         if entry.driver is not None and self.is_alive(entry.driver) is not None:
-            files = self.log_file(entry.job_id), self.stdout_file(entry.job_id)
-            kept_logs.keep(self._storage, entry.job_id, entry.driver.id, files)
+            kept_logs.keep(self._storage, entry.job_id, entry.driver.id, self.log_files(entry.job_id))
 
     @staticmethod
     def old_log(file: Path) -> Path:
@@ -166,8 +161,8 @@ class Launch:
 
     def last_words(self, job_id: str) -> str:
         """Return the end of the log of a job's drivers without lines of level INFO, else of their standard output."""
-        logged = _INFO.sub("", tail(self.log_file(job_id), _TAIL)).strip()
-        return logged or tail(self.stdout_file(job_id), _TAIL).strip() or "(it is empty)"
+        log, stdout = self.log_files(job_id)
+        return _INFO.sub("", tail(log, _TAIL)).strip() or tail(stdout, _TAIL).strip() or "(it is empty)"
 
     def plan(self, entry: JobEntry, timeout: int) -> bytes:
         """Run a program up to its execute(), in a process of its own, and return its plan as JSON.
@@ -177,7 +172,9 @@ class Launch:
         folder = self._settings.local / "plans" / self._ids()
         plan, log, stdout = folder / "plan.json", folder / "plan.log", folder / "plan.out"
         try:
-            command = self._command(entry, folder, log, stdout, {wire.PLAN_VARIABLE: str(plan), wire.JOB_VARIABLE: entry.job_id})
+            command = self._command(
+                entry, folder, log, stdout, {driver_protocol.PLAN_VARIABLE: str(plan), driver_protocol.JOB_VARIABLE: entry.job_id}
+            )
             pid, created = self._processes.start(command)
             try:
                 found = self._await_plan(entry, pid, created, plan, timeout)
@@ -215,18 +212,21 @@ class Launch:
 
     def _driver_command(self, entry: JobEntry, driver_id: str, token: str) -> Command:
         """Return the command of a driver."""
-        variables = {
-            wire.ADDRESS_VARIABLE: self._reports,
-            wire.TOKEN_VARIABLE: token,
-            wire.PROOF_VARIABLE: session_secret(self._settings.key),
-            wire.STORAGE_VARIABLE: str(self._settings.root),
-            wire.DRIVER_VARIABLE: driver_id,
-            wire.JOB_VARIABLE: entry.job_id,
-        }
-        if self._settings.checkpoints is not None:
-            variables[wire.CHECKPOINTS_VARIABLE] = str(self._settings.checkpoints)
-        job_id = entry.job_id
-        return self._command(entry, self._folder(job_id), self.log_file(job_id), self.stdout_file(job_id), variables)
+        log, stdout = self.log_files(entry.job_id)
+        checkpoints = self._settings.checkpoints
+        assignment = driver_protocol.Assignment(
+            job_id=entry.job_id,
+            driver_id=driver_id,
+            reports=self._reports,
+            storage=str(self._settings.root),
+            token=token,
+            secret=session_secret(self._settings.key),
+            files=(str(log), str(stdout)),
+            checkpoints=None if checkpoints is None else str(checkpoints),
+            earlier=entry.earlier,
+        )
+        variables = {driver_protocol.ASSIGNMENT_VARIABLE: msgspec.json.encode(assignment).decode()}
+        return self._command(entry, self._folder(entry.job_id), log, stdout, variables)
 
     def _command(self, entry: JobEntry, folder: Path, log: Path, stdout: Path, variables: Mapping[str, str]) -> Command:
         """Return the command that runs a program. No secret is part of it: every user of the machine can read command lines."""
@@ -238,10 +238,10 @@ class Launch:
             PROPERTIES_VARIABLE: shlex.join([*before, *properties]),
             "PYTHONUNBUFFERED": "1",
             **variables,
-            wire.LOG_VARIABLE: str(log),
-            wire.STDOUT_VARIABLE: str(stdout),
-            wire.PROGRAM_VARIABLE: msgspec.json.encode(
-                wire.Program(file=str(script), entry_class=entry.entry_class, arguments=entry.arguments)
+            driver_protocol.LOG_VARIABLE: str(log),
+            driver_protocol.STDOUT_VARIABLE: str(stdout),
+            driver_protocol.PROGRAM_VARIABLE: msgspec.json.encode(
+                driver_protocol.Program(file=str(script), entry_class=entry.entry_class, arguments=entry.arguments)
             ).decode(),
         }
         options = self._settings.submit_options
@@ -249,7 +249,7 @@ class Launch:
             arguments = driver_command()
         else:
             arguments = submit_command(_bootstrap(folder))
-            environment[wire.SUBMIT_VARIABLE] = shlex.join(options)
+            environment[driver_protocol.SUBMIT_VARIABLE] = shlex.join(options)
         return Command(
             arguments=arguments,
             environment=environment,
@@ -261,7 +261,7 @@ class Launch:
     def _fetch(self, program: ProgramEntry, folder: Path) -> Path:
         """Copy a program into a folder of this machine; raises StartError if it is not what was uploaded."""
         try:
-            content = self._storage.read(wire.program_file(program.id))
+            content = self._storage.read(driver_protocol.program_file(program.id))
             if content is None or hashlib.sha256(content).hexdigest() != program.sha256:
                 what = "gone" if content is None else "not the one that was uploaded"
                 raise StartError(f"the program {program.name} in {self._settings.root} is {what}")

@@ -5,6 +5,8 @@ from __future__ import annotations
 import logging
 import os
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 import msgspec
@@ -13,13 +15,13 @@ from flinkish.checkpoint.job_table import brief
 from flinkish.common.clock import Clock
 from flinkish.common.errors import FlinkishError, StaleGenerationError
 from flinkish.engine.processes import this_process
+from flinkish.server.session.dispatcher_settings import SessionSettings
+from flinkish.server.session.driver_protocol import LeaderRecord, Report
 from flinkish.server.session.election import Lease, Watch
 from flinkish.server.session.entries import Entry, JobEntry, ProgramEntry, key_of
 from flinkish.server.session.processes import Processes
 from flinkish.server.session.registry import Registry
-from flinkish.server.session.settings import SessionSettings
 from flinkish.server.session.storage import SessionStorage
-from flinkish.server.session.wire import LeaderRecord, Report
 
 _log = logging.getLogger("flinkish.server.session")
 
@@ -84,8 +86,8 @@ class Leadership:
         self._lock = lock
         self._address = address
         self._reports = reports
-        self._place = processes.place
-        self._watch = Watch(settings.lease, self._place, processes.is_alive)
+        self._location = processes.location
+        self._watch = Watch(settings.lease, self._location, processes.is_alive)
         self._created = this_process().created
         self._lead: Lead | None = None
         self._leader: LeaderRecord | None = None
@@ -152,33 +154,33 @@ class Leadership:
 
     def store(self, lead: Lead, entry: Entry) -> None:
         """Store an entry and take it over; raises NotLeaderError, RegistryError."""
-        try:
+        with self._fenced():
             lead.registry.put(entry)
-        except StaleGenerationError as error:
-            self._step_down(str(error))
-            raise NotLeaderError(None) from error
         _take_over(lead, entry)
 
     def settle(self, lead: Lead) -> None:
         """Undo commits that may have arrived although they were reported as failed; raises the same errors as `store`."""
-        try:
+        with self._fenced():
             lead.registry.settle()
-        except StaleGenerationError as error:
-            self._step_down(str(error))
-            raise NotLeaderError(None) from error
 
     def forget(self, lead: Lead, entry: Entry) -> None:
         """Remove an entry; raises the same errors as `store`."""
-        try:
+        with self._fenced():
             lead.registry.remove(key_of(entry))
-        except StaleGenerationError as error:
-            self._step_down(str(error))
-            raise NotLeaderError(None) from error
         if isinstance(entry, ProgramEntry):
             lead.programs.pop(entry.id, None)
         else:
             lead.jobs.pop(entry.job_id, None)
             lead.live.pop(entry.job_id, None)
+
+    @contextmanager
+    def _fenced(self) -> Iterator[None]:
+        """Step down and raise NotLeaderError if another Dispatcher has claimed the registry."""
+        try:
+            yield
+        except StaleGenerationError as error:
+            self._step_down(str(error))
+            raise NotLeaderError(None) from error
 
     def _take(self) -> None:
         now = self._clock.monotonic()
@@ -188,7 +190,7 @@ class Leadership:
             generation=registry.generation,
             address=self._address,
             reports=self._reports,
-            host=self._place,
+            host=self._location,
             pid=os.getpid(),
             created=self._created,
         )
@@ -205,7 +207,7 @@ class Leadership:
         _log.info("This Dispatcher leads as generation %d; %d jobs are to run.", registry.generation, running)
 
     def _is_own(self, record: LeaderRecord | None) -> bool:
-        own = (self._address, self._reports, self._place, os.getpid(), self._created)
+        own = (self._address, self._reports, self._location, os.getpid(), self._created)
         return record is not None and (record.address, record.reports, record.host, record.pid, record.created) == own
 
     def _renew(self, lead: Lead, now: int) -> None:

@@ -14,7 +14,7 @@ from typing import IO, Protocol
 
 from flinkish.common.errors import EngineError
 from flinkish.engine.processes import ProcessId
-from flinkish.server.session.places import this_place
+from flinkish.server.session.process_location import this_location
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,11 +29,11 @@ class Command:
 
 
 class Processes(Protocol):
-    """The processes of one place; all methods may be called from any thread."""
+    """The processes of one location; all methods may be called from any thread."""
 
     @property
-    def place(self) -> str:
-        """The place, for records of these processes; see `places`."""
+    def location(self) -> str:
+        """The location, for records of these processes; see `process_location`."""
         ...
 
     def start(self, command: Command) -> tuple[int, float]:
@@ -57,8 +57,8 @@ class SystemProcesses:
         self._children: dict[int, tuple[subprocess.Popen[bytes], float]] = {}
 
     @property
-    def place(self) -> str:
-        return this_place()
+    def location(self) -> str:
+        return this_location()
 
     def start(self, command: Command) -> tuple[int, float]:
         # Reap children that nobody checks any more, such as the spark-submit of a driver that was killed.

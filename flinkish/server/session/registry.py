@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import io
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import PurePath
-from typing import Any
 
 import msgspec
 import pyarrow as pa
@@ -223,28 +222,13 @@ def _rows(entry: Entry, key: SigningKey) -> bytes:
     """Return a Parquet file with an entry, its signature, and a part of it that is readable with SQL."""
     data = msgspec.json.encode(entry)
     signature = key.sign(data)
-    name = key_of(entry)
-
-    def column(first: Any, second: Any) -> Sequence[Any]:
-        return [first, second]
-
-    columns: dict[str, Sequence[Any]] = {
-        "operator_uid": column(name, name),
-        "state_name": column("entry", "signature"),
-        "state_kind": column("session", "session"),
-        "key_group": column(-1, -1),
-        "key": column(None, signature.key_id.encode()),
-        "key_json": column(None, None),
-        "namespace": column(None, None),
-        "namespace_json": column(None, None),
-        "user_key": column(None, None),
-        "user_key_json": column(None, None),
-        "value": column(data, signature.mac),
-        "value_json": column(_readable(entry), None),
-        "checkpoint_id": column(0, 0),
-    }
+    common = {"operator_uid": key_of(entry), "state_kind": "session", "key_group": -1, "checkpoint_id": 0}
+    rows = [
+        {**common, "state_name": "entry", "value": data, "value_json": _readable(entry)},
+        {**common, "state_name": "signature", "key": signature.key_id.encode(), "value": signature.mac},
+    ]
     buffer = io.BytesIO()
-    pq.write_table(pa.table(columns, schema=STATE_SCHEMA), buffer, compression="zstd")
+    pq.write_table(pa.Table.from_pylist(rows, schema=STATE_SCHEMA), buffer, compression="zstd")
     return buffer.getvalue()
 
 

@@ -13,8 +13,8 @@ import os
 import secrets
 import threading
 import time
-from collections.abc import Mapping, MutableMapping
-from dataclasses import dataclass, field, replace
+from collections.abc import MutableMapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import msgspec
@@ -31,18 +31,20 @@ from flinkish.common.files import store_settings
 from flinkish.common.job_status import JobStatus
 from flinkish.engine import executor
 from flinkish.engine.job_client import EmbeddedJobClient
-from flinkish.engine.jobs import RUNNING_JOBS
+from flinkish.engine.job_list import RUNNING_JOBS
 from flinkish.engine.processes import this_process
+from flinkish.jobmaster.exception_history import EarlierRestarts, FailureRecord
 from flinkish.program.program import Program
 from flinkish.server.answers.jobs import JobSummary
 from flinkish.server.application import ensure_server
-from flinkish.server.jobs import ServedJob
-from flinkish.server.session import driver, kept_logs, places, wire
+from flinkish.server.served_jobs import ServedJob
+from flinkish.server.server_settings import ServerSettings, is_loopback, server_settings
+from flinkish.server.session import driver, driver_protocol, kept_logs
 from flinkish.server.session.archive import add_answers, encode_archive, make_archive
 from flinkish.server.session.calls import ask
+from flinkish.server.session.driver_protocol import ASSIGNMENT_VARIABLE, Assignment, LeaderRecord, Report
+from flinkish.server.session.process_location import has_same_loopback, this_location
 from flinkish.server.session.storage import SessionStorage
-from flinkish.server.session.wire import LeaderRecord, Report
-from flinkish.server.settings import ServerSettings, is_loopback, server_settings
 from flinkish.server.state import ServerState
 from flinkish.server.views import jobs as job_views
 
@@ -62,53 +64,6 @@ _ARCHIVE_WAITS = (0.0, 1.0, 2.0, 4.0, 8.0)
 _LONGEST_NAME = 1_000
 #: Settings of the Dispatcher's server, which do not apply to the driver's own server.
 _SERVER_PREFIXES = ("rest.", "security.ssl.")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Assignment:
-    """The job that a Dispatcher has assigned to a driver, and how to report."""
-
-    job_id: str
-    driver_id: str
-    #: Where to report: host and port.
-    reports: str
-    #: The session's folder.
-    storage: str
-    token: str = field(repr=False)
-    #: What a Dispatcher has to prove that it knows; None = the driver was started by an earlier version, whose does not.
-    secret: str | None = field(default=None, repr=False)
-    #: The folder of the job's checkpoints if its configuration names none.
-    checkpoints: str | None = None
-    #: The files with the driver's log and its standard output.
-    files: tuple[Path, Path] | None = None
-
-
-def take_assignment(environment: MutableMapping[str, str]) -> Assignment | None:
-    """Return the assignment in the environment, and remove the token from it; None = this process is not a driver of a session.
-
-    Raises ConfigurationError if a variable is missing.
-    """
-    token, secret = environment.pop(wire.TOKEN_VARIABLE, None), environment.pop(wire.PROOF_VARIABLE, None)
-    if token is None:
-        return None
-    try:
-        return Assignment(
-            job_id=environment[wire.JOB_VARIABLE],
-            driver_id=environment[wire.DRIVER_VARIABLE],
-            reports=environment[wire.ADDRESS_VARIABLE],
-            storage=environment[wire.STORAGE_VARIABLE],
-            token=token,
-            secret=secret,
-            checkpoints=environment.get(wire.CHECKPOINTS_VARIABLE),
-            files=_files(environment),
-        )
-    except KeyError as error:
-        raise ConfigurationError(f"{wire.TOKEN_VARIABLE} is set, but not {error.args[0]}") from None
-
-
-def _files(environment: Mapping[str, str]) -> tuple[Path, Path] | None:
-    log, stdout = environment.get(wire.LOG_VARIABLE), environment.get(wire.STDOUT_VARIABLE)
-    return (Path(log), Path(stdout)) if log and stdout else None
 
 
 @dataclass(slots=True)
@@ -181,7 +136,20 @@ class SessionDriver:
         self._refuse_superseded()
         job_id = self._assignment.job_id
         program = replace(program, own_modules=self._modules, configuration=self._with_checkpoints(program.configuration))
-        return executor.execute_async(program, job_id=job_id, retire=self._retire)
+        return executor.execute_async(program, job_id=job_id, retire=self._retire, earlier=self._earlier())
+
+    def _earlier(self) -> EarlierRestarts | None:
+        earlier = self._assignment.earlier
+        if earlier is None:
+            return None
+        last = FailureRecord(
+            timestamp=earlier.last_failure_time,
+            error="JobExecutionError",
+            text=earlier.last_failure,
+            line=earlier.last_failure,
+            series_began=earlier.restarting_since or earlier.last_failure_time,
+        )
+        return EarlierRestarts(count=earlier.count, last_failure=last)
 
     def _with_checkpoints(self, configuration: Configuration) -> Configuration:
         folder = self._assignment.checkpoints
@@ -222,7 +190,9 @@ class SessionDriver:
         if state is None or served is None:
             return
         archive = make_archive(state, served)
-        if self._write(wire.archive_file(self._assignment.job_id, self._assignment.driver_id), encode_archive(archive)):
+        if self._write(
+            driver_protocol.archive_file(self._assignment.job_id, self._assignment.driver_id), encode_archive(archive)
+        ):
             self._status = archive.status
             self._report()
             self._write_logs()
@@ -237,8 +207,8 @@ class SessionDriver:
         job = self._job
         status = JobStatus.FINISHED if job is None else job.job_master.status
         final = {"CANCELLING": "CANCELED", "FAILING": "FAILED"}.get(status.name, status.name)
-        content = msgspec.json.encode({"status": final if final in wire.FINAL else "FINISHED"})
-        self._storage.write(wire.end_file(job_id, self._assignment.driver_id), content)
+        content = msgspec.json.encode({"status": final if final in driver_protocol.FINAL else "FINISHED"})
+        self._storage.write(driver_protocol.end_file(job_id, self._assignment.driver_id), content)
 
     def _write(self, inside: str, content: bytes) -> bool:
         for wait in _ARCHIVE_WAITS:
@@ -254,8 +224,7 @@ class SessionDriver:
         """Write the end of the log and of the standard output to the session's folder, for Dispatchers on other machines."""
         assignment = self._assignment
         try:
-            if assignment.files is not None:
-                kept_logs.keep(self._storage, assignment.job_id, assignment.driver_id, assignment.files)
+            kept_logs.keep(self._storage, assignment.job_id, assignment.driver_id, [Path(file) for file in assignment.files])
         except OSError as error:
             _log.warning("The log of job %s could not be kept with the session: %s", assignment.job_id, error)
 
@@ -270,7 +239,7 @@ class SessionDriver:
             return
         paths = {f"/jobs/{served.job_id}/{key.kind}s/{key.trigger_id}": result for key, result in results.items()}
         archive = add_answers(make_archive(state, served), paths)
-        self._write(wire.archive_file(self._assignment.job_id, self._assignment.driver_id), encode_archive(archive))
+        self._write(driver_protocol.archive_file(self._assignment.job_id, self._assignment.driver_id), encode_archive(archive))
 
     def _served(self) -> ServedJob | None:
         return None if self._state is None else self._state.jobs.get(self._assignment.job_id)
@@ -317,7 +286,7 @@ class SessionDriver:
                 leader is not None
                 and leader.reports != self._reports
                 and is_loopback(leader.reports.rpartition(":")[0])
-                and places.has_same_loopback(leader.host, places.this_place())
+                and has_same_loopback(leader.host, this_location())
             ):
                 self._reports = leader.reports
                 self._send(body)
@@ -327,7 +296,7 @@ class SessionDriver:
 
         If it has gone itself meanwhile, this driver goes on.
         """
-        if leader is None or leader.ended or not places.cannot_be_reached(leader.host, places.this_place()):
+        if leader is None or leader.ended or has_same_loopback(leader.host, this_location()):
             self._foreign = None
         elif self._foreign is None or self._foreign.generation != leader.generation:
             self._foreign = _ForeignLeader(leader.generation, leader.beat, since=now)
@@ -341,7 +310,9 @@ class SessionDriver:
     def _send(self, body: bytes) -> bool:
         try:
             token, secret = self._assignment.token, self._assignment.secret
-            reply = ask(self._reports, "POST", wire.REPORT_PATH, token=token, secret=secret, body=body, timeout=_REPORT_TIMEOUT)
+            reply = ask(
+                self._reports, "POST", driver_protocol.REPORT_PATH, token=token, secret=secret, body=body, timeout=_REPORT_TIMEOUT
+            )
         except OSError:
             return False
         if reply.status == 409:
@@ -368,7 +339,6 @@ class SessionDriver:
             host=host,
             port=int(port),
             token=server.token or "",
-            proves=server.proves,
             summary=None if view is None else _shortened(job_views.summary(view)),
             slots=0 if view is None or view.status.is_terminal_state() else view.setup.plan.slots,
             status=self._status,
@@ -394,12 +364,15 @@ def driver_settings(configuration: Configuration) -> ServerSettings:
 
 
 def become_driver(environment: MutableMapping[str, str]) -> SessionDriver:
-    """Make this process the driver of a session's job; raises ConfigurationError if no Dispatcher has started it."""
-    assignment = take_assignment(environment)
+    """Make this process the driver of a session's job, and remove its secrets from the environment.
+
+    Raises ConfigurationError if no Dispatcher has started this process.
+    """
+    assignment = environment.pop(ASSIGNMENT_VARIABLE, None)
     if assignment is None:
         raise ConfigurationError(
             "only the Dispatcher of a session starts this module", hint="start a session with: flinkish cluster start"
         )
-    made = SessionDriver(assignment)
+    made = SessionDriver(msgspec.json.decode(assignment, type=Assignment))
     driver.become(made)
     return made

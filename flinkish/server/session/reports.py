@@ -6,59 +6,41 @@ import logging
 
 import anyio
 import msgspec
-from starlette.requests import ClientDisconnect, Request
+from starlette.requests import Request
 from starlette.responses import Response
-from starlette.types import Receive, Scope, Send
 
 from flinkish.common.errors import RegistryError
 from flinkish.server.proof import PROOF_PATH, proof_for, session_secret
+from flinkish.server.rest.app import RestApplication, read_body
+from flinkish.server.server_settings import is_loopback
 from flinkish.server.session.dispatcher import Dispatcher
+from flinkish.server.session.driver_protocol import REPORT_PATH, Report
 from flinkish.server.session.leadership import NotLeaderError
-from flinkish.server.session.wire import REPORT_PATH, Report
-from flinkish.server.settings import is_loopback
 
 _log = logging.getLogger("flinkish.server.session")
 
 _LONGEST = 100_000
 
 
-class ReportsApp:
+class ReportsApp(RestApplication):
     """Answers reports by status: 200 = accepted, 409 = the driver must end, 503 = ask another Dispatcher, 500 = try again."""
 
-    def __init__(self) -> None:
-        #: Set before the first driver is started.
-        self.dispatcher: Dispatcher | None = None
+    def __init__(self, dispatcher: Dispatcher) -> None:
+        self._dispatcher = dispatcher
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def answer(self, request: Request) -> Response:
         """Answer a report, or prove that this is a Dispatcher of the session; everything else is a 404."""
-        if scope["type"] != "http":
-            return
-        request = Request(scope, receive)
-        if scope["path"] == PROOF_PATH and self.dispatcher is not None:
-            secret = session_secret(self.dispatcher.settings.key)
-            await Response(proof_for(secret, scope))(scope, receive, send)
-            return
-        try:
-            status = await self._status(request)
-        except ClientDisconnect:
-            return
-        except Exception:
-            _log.exception("A driver's report could not be processed.")
-            status = 500
-        await Response(b"", status)(scope, receive, send)
+        if request.scope["path"] == PROOF_PATH:
+            return Response(proof_for(session_secret(self._dispatcher.settings.key), request.scope))
+        return Response(b"", await self._status(request))
 
     async def _status(self, request: Request) -> int:
-        dispatcher = self.dispatcher
-        if request.method != "POST" or request.url.path != REPORT_PATH or dispatcher is None:
+        if request.method != "POST" or request.url.path != REPORT_PATH:
             return 404
-        body = bytearray()
-        async for chunk in request.stream():
-            body += chunk
-            if len(body) > _LONGEST:
-                return 413
+        body = await read_body(request, _LONGEST)
         token = request.headers.get("authorization", "").removeprefix("Bearer ")
         try:
-            report = msgspec.json.decode(bytes(body), type=Report)
+            report = msgspec.json.decode(body, type=Report)
         except (msgspec.MsgspecError, UnicodeDecodeError):
             return 400
         if not is_loopback(report.host) or not 0 < report.port < 65_536:
@@ -66,7 +48,7 @@ class ReportsApp:
             _log.warning("A report of job %s names a driver that is not on this machine.", report.job_id)
             return 400
         try:
-            taken = await anyio.to_thread.run_sync(dispatcher.report, report, token)
+            taken = await anyio.to_thread.run_sync(self._dispatcher.report, report, token)
         except NotLeaderError:
             return 503
         except (RegistryError, OSError) as error:

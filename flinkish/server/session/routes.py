@@ -5,22 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from flinkish.server.rest.app import LONGEST_BODY
 from flinkish.server.rest.calls import Answer, Call
+from flinkish.server.rest.routes import Route
 from flinkish.server.session import handlers
 from flinkish.server.session.handlers import LONGEST_PROGRAM, SessionState
 
-_LONGEST_BODY = 1_000_000
-
 
 @dataclass(frozen=True, slots=True)
-class SessionRoute:
+class SessionRoute(Route):
     """A path of the session; `longest` is the maximum size of the body in bytes."""
 
-    method: str
-    path: str
     handler: Callable[[SessionState, Call], Answer]
-    status: int = 200
-    longest: int = _LONGEST_BODY
+    longest: int = LONGEST_BODY
 
 
 SESSION_ROUTES: tuple[SessionRoute, ...] = (

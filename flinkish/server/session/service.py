@@ -13,12 +13,14 @@ from flinkish.common.clock import Clock, SystemClock
 from flinkish.common.errors import FlinkishError, RegistryError
 from flinkish.common.ids import IdSource
 from flinkish.server.endpoint import Endpoint
-from flinkish.server.jobs import ServedJobs
 from flinkish.server.logs import Logs
 from flinkish.server.operations import Operations
 from flinkish.server.rest.app import make_ungated_app
+from flinkish.server.served_jobs import ServedJobs
+from flinkish.server.server_settings import ServerSettings
 from flinkish.server.session.app import make_session_app
 from flinkish.server.session.dispatcher import Dispatcher
+from flinkish.server.session.dispatcher_settings import SessionSettings
 from flinkish.server.session.drivers import Drivers, forward
 from flinkish.server.session.entries import JobEntry
 from flinkish.server.session.handlers import SessionState
@@ -26,8 +28,6 @@ from flinkish.server.session.leadership import NotLeaderError
 from flinkish.server.session.processes import Processes, SystemProcesses
 from flinkish.server.session.reports import ReportsApp
 from flinkish.server.session.savepoints import job_that_needs
-from flinkish.server.session.settings import SessionSettings
-from flinkish.server.settings import ServerSettings
 from flinkish.server.state import ServerState
 
 _log = logging.getLogger("flinkish.server.session")
@@ -73,21 +73,17 @@ class Service:
         self.dispatcher.open()
         # Before any client is answered: a session whose registry is damaged does not start.
         self.dispatcher.step()
-        reports = ReportsApp()
-        reports.dispatcher = self.dispatcher
-        nothing = ServedJobs(self._clock, expiration=0, capacity=0)
-        operations = Operations(self._clock)
         inner = ServerState(
             settings=settings.server,
             clock=self._clock,
-            jobs=nothing,
-            operations=operations,
+            jobs=ServedJobs(self._clock, expiration=0, capacity=0),
+            operations=Operations(self._clock),
             address=f"{name}:{port}",
             logs=Logs(more=self.dispatcher.logs_of_drivers),
             needing_savepoint=lambda root: job_that_needs(self.dispatcher, root),
         )
         state = SessionState(self.dispatcher, Drivers(), self.stop)
-        self._reports.serve(reports)
+        self._reports.serve(ReportsApp(self.dispatcher))
         self._endpoint.serve(make_session_app(state, settings.server, make_ungated_app(inner)))
         self._thread = threading.Thread(target=self._run, name="flinkish-dispatcher", daemon=True)
         self._thread.start()

@@ -9,10 +9,9 @@ from pathlib import Path, PurePath
 import msgspec
 
 from flinkish.common.files.schemes import files_at, root_of
-from flinkish.server.session.wire import LEADERS, LeaderRecord, leader_file
+from flinkish.server.session.driver_protocol import LEADERS, LeaderRecord, leader_file
 
-#: Maximum sizes of files in bytes.
-_LEADER_LIMIT = 1 << 16
+#: Maximum size of a file in bytes.
 FILE_LIMIT = 1 << 28
 #: Number of attempts to read the leader's record: each new leader removes the record of the one before.
 _TRIES = 10

@@ -9,8 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from flinkish.jobmaster.exception_history import series_began
+from flinkish.server.answers.jobs import RestartsInfo
+from flinkish.server.session.driver_protocol import FINAL, Report
 from flinkish.server.session.entries import JobEntry
-from flinkish.server.session.wire import FINAL, Report
 
 #: Pauses before the second, third, ... start within the window, in milliseconds: they double up to the maximum.
 _FIRST_PAUSE, _LONGEST_PAUSE = 1_000, 30_000
@@ -125,6 +127,20 @@ def expired(jobs: Iterable[JobEntry], now: int, *, capacity: int, expiration: in
     """Return the jobs that ended more than `expiration` milliseconds ago, or are not among the last `capacity` that ended."""
     ended = sorted(((job.ended, job) for job in jobs if job.ended is not None), key=lambda each: each[0], reverse=True)
     return [job for rank, (at, job) in enumerate(ended) if rank >= capacity or now - at > expiration]
+
+
+def restarts_after_loss(known: RestartsInfo | None, now: int) -> RestartsInfo:
+    """Return the restarts of a job whose driver is lost and which is started again now, in milliseconds since the epoch."""
+    count, began = 0, now
+    if known is not None:
+        count, last = known.count, known.last_failure_time
+        began = series_began(known.restarting_since or last, last, now)
+    return RestartsInfo(
+        count=count + 1,
+        last_failure="the job's driver was lost",
+        last_failure_time=now,
+        restarting_since=began if began < now else None,
+    )
 
 
 def _pause(restarts: int) -> int:

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 import msgspec
 import numpy as np
 
+from flinkish.checkpoint.checkpoint_settings import JobEnd, Retention, deletes_checkpoints
 from flinkish.checkpoint.manifest import CheckpointKind
-from flinkish.checkpoint.settings import JobEnd, Retention, deletes_checkpoints
 from flinkish.checkpoint.statistics import CheckpointRecord, CheckpointStatus, SubtaskRecord
 from flinkish.common import options
 from flinkish.graph.job_graph import JobVertex
@@ -129,10 +129,10 @@ def vertex_details(record: CheckpointRecord, vertex: JobVertex) -> answers.Verte
             checkpointed_size=sizes,
             state_size=sizes,
             end_to_end_duration=statistics([_took(record, each) for each in mine.values()]),
-            checkpoint_duration=answers.CheckpointDuration(
+            checkpoint_duration=answers.SnapshotDuration(
                 sync=statistics([round(each.snapshot_ms) for each in mine.values()]), asynchronous=nothing
             ),
-            alignment=answers.CheckpointAlignment(
+            alignment=answers.Alignment(
                 buffered=nothing,
                 processed=nothing,
                 persisted=nothing,
@@ -192,8 +192,8 @@ def _subtask(record: CheckpointRecord, index: int, done: SubtaskRecord | None) -
         end_to_end_duration=_took(record, done),
         checkpointed_size=done.state_size,
         state_size=done.state_size,
-        checkpoint=answers.SubtaskDuration(sync=round(done.snapshot_ms), asynchronous=0),
-        alignment=answers.SubtaskAlignment(buffered=0, processed=0, persisted=0, duration=round(done.alignment_ms)),
+        checkpoint=answers.SnapshotDuration(sync=round(done.snapshot_ms), asynchronous=0),
+        alignment=answers.Alignment(buffered=0, processed=0, persisted=0, duration=round(done.alignment_ms)),
         start_delay=_start_delay(record, done),
         unaligned_checkpoint=False,
         aborted=False,

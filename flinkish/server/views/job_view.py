@@ -14,6 +14,7 @@ from flinkish.checkpoint.statistics import CheckpointFigures
 from flinkish.common.clock import Clock
 from flinkish.common.job_status import JobStatus
 from flinkish.graph.job_graph import JobVertex, VertexId
+from flinkish.graph.stream_graph import StreamNode
 from flinkish.jobmaster.exception_history import FailureRecord
 from flinkish.jobmaster.execution_graph import Execution, ExecutionState, JobDetails
 from flinkish.jobmaster.job_master import JobMaster
@@ -142,11 +143,16 @@ def look_at(master: JobMaster, *, clock: Clock) -> JobView:
 
 
 def rest_id(vertex: JobVertex) -> str:
-    """Return the id of a vertex in REST: 32 hexadecimal digits, made of the uid of its first operator.
+    """Return the id of a vertex in REST, which is that of its first operator.
 
     It is the same in each run of a program whose operators have uids, as in Flink.
     """
-    return hashlib.blake2b(vertex.head.uid.encode(), digest_size=16).hexdigest()
+    return operator_id(vertex.head)
+
+
+def operator_id(node: StreamNode) -> str:
+    """Return the id of an operator in REST: 32 hexadecimal digits, a hash of its uid."""
+    return hashlib.blake2b(node.uid.encode(), digest_size=16).hexdigest()
 
 
 def group_id(name: str) -> str:

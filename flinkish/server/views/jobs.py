@@ -14,7 +14,7 @@ from flinkish.common.job_status import JobStatus
 from flinkish.common.redaction import redact
 from flinkish.graph.job_graph import JobGraph, JobVertex
 from flinkish.graph.runtime_mode import is_batch
-from flinkish.jobmaster import telling
+from flinkish.jobmaster import user_messages
 from flinkish.jobmaster.exception_history import FailureRecord
 from flinkish.jobmaster.execution_graph import Execution, ExecutionState
 from flinkish.jobmaster.job_metrics import SubtaskFigures
@@ -32,8 +32,8 @@ EXECUTION_STATES = (*(state.name for state in ExecutionState), "RECONCILING")
 JOB_STATES = ("INITIALIZING", *(status.name for status in JobStatus))
 
 
-def job_type(view: JobView) -> str:
-    return "BATCH" if is_batch(view.setup.configuration) else "STREAMING"
+def job_type(configuration: Configuration) -> str:
+    return "BATCH" if is_batch(configuration) else "STREAMING"
 
 
 def summary(view: JobView) -> answers.JobSummary:
@@ -45,7 +45,7 @@ def summary(view: JobView) -> answers.JobSummary:
     return answers.JobSummary(
         jid=view.job_id,
         name=view.name,
-        jobType=job_type(view),
+        jobType=job_type(view.setup.configuration),
         start_time=view.started_at,
         end_time=view.ended_at,
         duration=view.duration,
@@ -77,7 +77,7 @@ def info(view: JobView) -> answers.JobInfo:
         application_id=view.job_id,
         name=view.name,
         state=view.status.name,
-        job_type=job_type(view),
+        job_type=job_type(view.setup.configuration),
         start_time=view.started_at,
         end_time=view.ended_at,
         duration=view.duration,
@@ -88,7 +88,7 @@ def info(view: JobView) -> answers.JobInfo:
         status_counts=count(vertex.status for vertex in vertices),
         plan=plan(view).plan,
         restarts=restarts(view),
-        late_records=telling.late(view.setup, view.figures) or msgspec.UNSET,
+        late_records=user_messages.late(view.setup, view.figures) or msgspec.UNSET,
     )
 
 
@@ -106,8 +106,7 @@ def plan(view: JobView) -> answers.JobPlan:
 def plan_of(graph: JobGraph, configuration: Configuration, job_id: str) -> answers.JobPlan:
     """Return the plan of a job, which need not run; the configuration has the decided mode."""
     nodes = tuple(_node(graph, vertex) for vertex in reversed(tuple(graph.vertices.values())))
-    kind = "BATCH" if is_batch(configuration) else "STREAMING"
-    return answers.JobPlan(plan=answers.Plan(jid=job_id, name=graph.job_name, type=kind, nodes=nodes))
+    return answers.JobPlan(plan=answers.Plan(jid=job_id, name=graph.job_name, type=job_type(configuration), nodes=nodes))
 
 
 def status(view: JobView) -> answers.JobStatusInfo:
@@ -140,9 +139,9 @@ def configuration(view: JobView) -> list[ConfigurationEntry]:
     return [ConfigurationEntry(key=key, value=value) for key, value in view.setup.configuration.shown()]
 
 
-def exceptions(view: JobView, limit: int | None) -> answers.JobExceptions:
+def exceptions(view: JobView, limit: int) -> answers.JobExceptions:
     """Return /jobs/:jobid/exceptions with at most `limit` failures."""
-    kept = view.failures if limit is None else view.failures[: max(0, limit)]
+    kept = view.failures[:limit]
     return answers.JobExceptions(
         exceptionHistory=answers.ExceptionHistoryInfo(
             entries=tuple(_exception(view, failure) for failure in kept), truncated=len(kept) < view.failure_count
@@ -194,17 +193,11 @@ def count(states: Iterable[str]) -> dict[str, int]:
 
 def aggregate_state(states: Sequence[ExecutionState]) -> str:
     """Return the state of a vertex, from those of its subtasks, by Flink's rules."""
-    found = set(states)
-    for state in (
-        ExecutionState.FAILED,
-        ExecutionState.CANCELING,
-        ExecutionState.CANCELED,
-        ExecutionState.INITIALIZING,
-        ExecutionState.RUNNING,
-    ):
-        if state in found:
-            return state.name
-    if ExecutionState.FINISHED in found:
+    found = {state.name for state in states}
+    for name in ("FAILED", "CANCELING", "CANCELED", "INITIALIZING", "RUNNING"):
+        if name in found:
+            return name
+    if "FINISHED" in found:
         return "FINISHED" if len(found) == 1 else "RUNNING"
     return "CREATED"
 

@@ -2,18 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from statistics import median_high, median_low
 
 from flinkish.graph.job_graph import JobVertex
 from flinkish.jobmaster.execution_graph import Execution, ExecutionState
 from flinkish.runtime.protocol import MIN_WATERMARK
 from flinkish.server.answers import vertices as answers
-from flinkish.server.answers.jobs import IoMetrics
 from flinkish.server.views import jobs
 from flinkish.server.views.job_view import JobView, duration, ended_at, rest_id, started_at
 
 #: Above these shares of its time, the back pressure of a subtask is low and high, as in Flink.
 _LOW, _HIGH = 0.1, 0.5
+#: The figures of subtasks that Flink combines to statistics.
+_AGGREGATED = (
+    "write_records",
+    "accumulated_backpressured_time",
+    "accumulated_idle_time",
+    "write_bytes",
+    "read_bytes",
+    "read_records",
+    "accumulated_busy_time",
+)
 #: The states whose durations Flink shows.
 _LASTING = (
     ExecutionState.CREATED,
@@ -46,29 +56,22 @@ def subtask(view: JobView, vertex: JobVertex, execution: Execution) -> answers.S
         status=execution.state.name,
         attempt=execution.attempt_number,
         endpoint=view.endpoint(execution.slot),
-        first_time=begin,
+        start_time=begin,
         end_time=ended_at(execution),
         duration=duration(execution, view.now),
         metrics=jobs.io_metrics([view.subtask(vertex.id, execution.subtask)]),
         taskmanager_id=view.task_manager_id(execution.slot),
         status_duration=state_durations(execution, view.now),
-        start_time=begin,
+        start_time_=begin,
     )
 
 
 def aggregated(subtasks: Sequence[answers.SubtaskInfo]) -> answers.Aggregated:
     """Return statistics over subtasks."""
-    figures: Mapping[str, Callable[[IoMetrics], float]] = {
-        "write-records": lambda metrics: metrics.write_records,
-        "accumulated-backpressured-time": lambda metrics: metrics.accumulated_backpressured_time,
-        "accumulated-idle-time": lambda metrics: metrics.accumulated_idle_time,
-        "write-bytes": lambda metrics: metrics.write_bytes,
-        "read-bytes": lambda metrics: metrics.read_bytes,
-        "read-records": lambda metrics: metrics.read_records,
-        "accumulated-busy-time": lambda metrics: metrics.accumulated_busy_time,
-    }
     return answers.Aggregated(
-        metrics={name: _statistics([int(figure(each.metrics)) for each in subtasks]) for name, figure in figures.items()},
+        metrics={
+            name.replace("_", "-"): _statistics([int(getattr(each.metrics, name)) for each in subtasks]) for name in _AGGREGATED
+        },
         status_duration={
             state.name: _statistics([lasted for each in subtasks if (lasted := each.status_duration[state.name]) >= 0])
             for state in _LASTING
@@ -127,9 +130,10 @@ def watermarks(view: JobView, vertex: JobVertex) -> list[answers.Metric]:
     """Return /jobs/:jobid/vertices/:vertexid/watermarks: the input watermark of each subtask; an empty list for a source."""
     if not view.setup.plan.job_graph.inputs(vertex.id):
         return []
+    received = [view.subtask(vertex.id, index).watermark for index in range(vertex.parallelism)]
     return [
-        answers.Metric(f"{index}.currentInputWatermark", str(_input_watermark(view, vertex, index)))
-        for index in range(vertex.parallelism)
+        answers.Metric(f"{index}.currentInputWatermark", str(MIN_WATERMARK if watermark is None else watermark))
+        for index, watermark in enumerate(received)
     ]
 
 
@@ -140,12 +144,19 @@ def back_pressure(view: JobView, shares: Sequence[tuple[float, float, float]]) -
     """
     subtasks = tuple(
         answers.SubtaskBackPressure(
-            subtask=index, backpressureLevel=level(held), ratio=held, idleRatio=idle, busyRatio=busy, level=level(held)
+            subtask=index,
+            ratio=held,
+            idleRatio=idle,
+            busyRatio=busy,
+            backpressureLevel=level(held),
+            backpressure_level=level(held),
         )
         for index, (held, idle, busy) in enumerate(shares)
     )
     worst = level(max((each.ratio for each in subtasks), default=0.0))
-    return answers.BackPressure(status="ok", backpressureLevel=worst, end_timestamp=view.now, subtasks=subtasks, level=worst)
+    return answers.BackPressure(
+        status="ok", end_timestamp=view.now, subtasks=subtasks, backpressureLevel=worst, backpressure_level=worst
+    )
 
 
 def level(ratio: float) -> str:
@@ -191,11 +202,6 @@ def _accumulators(values: Mapping[str, object]) -> tuple[answers.UserAccumulator
     return tuple(answers.UserAccumulator(name=name, type=kind, value=text) for name, kind, text in jobs.user_metrics(values))
 
 
-def _input_watermark(view: JobView, vertex: JobVertex, index: int) -> int:
-    watermark = view.subtask(vertex.id, index).watermark
-    return MIN_WATERMARK if watermark is None else watermark
-
-
 def state_durations(execution: Execution, now: int) -> dict[str, int]:
     """Return the duration of each state up to RUNNING in milliseconds; -1 for a state that was not entered, as in Flink."""
     order = list(ExecutionState)
@@ -213,20 +219,15 @@ def _statistics(values: Sequence[int]) -> dict[str, int]:
         return dict.fromkeys(("p25", "min", "avg", "median", "max", "sum", "p95", "p75"), 0)
 
     def quantile(share: float) -> int:
-        return ordered[min(len(ordered) - 1, int(share * len(ordered)))] if share != 0.5 else _median(ordered)
+        return ordered[min(len(ordered) - 1, int(share * len(ordered)))]
 
     return {
         "p25": quantile(0.25),
         "min": ordered[0],
         "avg": sum(ordered) // len(ordered),
-        "median": quantile(0.5),
+        "median": (median_low(ordered) + median_high(ordered)) // 2,
         "max": ordered[-1],
         "sum": sum(ordered),
         "p95": quantile(0.95),
         "p75": quantile(0.75),
     }
-
-
-def _median(ordered: Sequence[int]) -> int:
-    middle = len(ordered) // 2
-    return ordered[middle] if len(ordered) % 2 else (ordered[middle - 1] + ordered[middle]) // 2

@@ -42,9 +42,9 @@ def coordinator_state(position: int = 0) -> CoordinatorState:
         job_name="test job",
         sources=(SourceState(uid=SOURCE, enumerator=msgspec.msgpack.encode([1, 2]), splits=(split,)),),
         operators=(
-            OperatorShape(uid=SOURCE, name="Source: numbers", parallelism=1, max_parallelism=128),
-            OperatorShape(uid=COUNT, name="count", parallelism=2, max_parallelism=128),
-            OperatorShape(uid=SINK, name="Sink: table", parallelism=1, max_parallelism=128),
+            OperatorShape(uid=SOURCE, name="Source: numbers", parallelism=1, max_parallelism=128, kind=""),
+            OperatorShape(uid=COUNT, name="count", parallelism=2, max_parallelism=128, kind=""),
+            OperatorShape(uid=SINK, name="Sink: table", parallelism=1, max_parallelism=128, kind=""),
         ),
         graph_fingerprint="f00d",
         attempt_id="attempt-1",

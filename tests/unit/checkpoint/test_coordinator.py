@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from flinkish.checkpoint.checkpoint_settings import CheckpointSettings, JobEnd, Retention
 from flinkish.checkpoint.coordinator import CheckpointCoordinator, Trigger
 from flinkish.checkpoint.failure_reason import FailureReason
 from flinkish.checkpoint.manifest import CheckpointKind
 from flinkish.checkpoint.pending import AckResult, Subtask
-from flinkish.checkpoint.settings import CheckpointSettings, JobEnd, Retention
 from flinkish.checkpoint.statistics import CheckpointStatus
 from flinkish.checkpoint.storage import StoredCheckpoint
 from flinkish.common.clock import ManualClock

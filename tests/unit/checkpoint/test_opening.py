@@ -147,7 +147,7 @@ def test_another_parallelism_fits(checkpoint: StoredCheckpoint) -> None:
 
 
 def test_a_new_operator_fits(checkpoint: StoredCheckpoint) -> None:
-    new = OperatorShape(uid=OperatorUid("new"), name="new", parallelism=1, max_parallelism=128)
+    new = OperatorShape(uid=OperatorUid("new"), name="new", parallelism=1, max_parallelism=128, kind="keyed")
     assert check_operators(checkpoint.manifest, {**shapes(), new.uid: new}, allow_unclaimed=False, where="here") == ()
 
 

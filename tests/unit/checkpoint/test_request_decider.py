@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from flinkish.checkpoint.checkpoint_settings import CheckpointSettings
 from flinkish.checkpoint.manifest import CheckpointKind
 from flinkish.checkpoint.request_decider import Admission, Request, Start, Wait, admit, choose
-from flinkish.checkpoint.settings import CheckpointSettings
 
 SETTINGS = CheckpointSettings(interval=1_000)
 PERIODIC, REQUESTED, SAVEPOINT, FINAL = (

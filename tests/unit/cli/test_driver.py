@@ -11,7 +11,7 @@ import pytest
 from flinkish.cli import driver
 from flinkish.common.config_file import PROPERTIES_VARIABLE
 from flinkish.common.errors import InvalidProgramError
-from flinkish.server.session import wire
+from flinkish.server.session import driver_protocol
 
 
 def zipped(path: Path, **files: str) -> Path:
@@ -35,10 +35,10 @@ def test_an_error_of_flinkish_is_told_without_its_own_frames(
 ) -> None:
     script = "from flinkish.common import Configuration\nConfiguration().set_string(1, 'x')\n"
     if packed:
-        program = wire.Program(file=str(zipped(tmp_path / "all.zip", **{"sub/job.py": script})), entry_class="sub.job")
+        program = driver_protocol.Program(file=str(zipped(tmp_path / "all.zip", **{"sub/job.py": script})), entry_class="sub.job")
     else:
         (tmp_path / "job.py").write_text(script)
-        program = wire.Program(file=str(tmp_path / "job.py"))
+        program = driver_protocol.Program(file=str(tmp_path / "job.py"))
     monkeypatch.setenv(PROPERTIES_VARIABLE, f"-Dexecution.full-traceback={str(full).lower()}")
     monkeypatch.setattr(sys, "argv", sys.argv)
     monkeypatch.setattr(sys, "path", [*sys.path])

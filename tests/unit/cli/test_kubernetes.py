@@ -16,7 +16,7 @@ from flinkish.common.config_file import load_configuration
 from flinkish.common.errors import FlinkishError
 from flinkish.engine.spark.submission import parse_command_line
 from flinkish.server.rest.trust import OPEN_PATHS
-from flinkish.server.settings import server_settings
+from flinkish.server.server_settings import server_settings
 
 _FOLDER = Path(__file__).resolve().parents[3] / "conf" / "kubernetes"
 _TEMPLATE = _FOLDER / "flinkish.yaml"

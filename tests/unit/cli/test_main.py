@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import os
 import shlex
-import subprocess
 import sys
 import types
 from collections.abc import Iterator
@@ -283,15 +282,6 @@ def test_a_savepoint_and_state_to_leave_behind_are_given_as_with_flink(job: Path
         "execution.state-recovery.path": "/savepoints/1",
         "execution.state-recovery.ignore-unclaimed-state": "true",
     }
-
-
-def test_package_writes_a_zip_that_flinkish_can_be_imported_from(tmp_path: Path) -> None:
-    target = tmp_path / "folder" / "flinkish.zip"
-    assert invoke("package", target).output == f"Packed flinkish into {target}\n"
-    code = "import flinkish, flinkish.datastream; print(flinkish.__file__)"
-    environment = {**os.environ, "PYTHONPATH": str(target)}
-    run = subprocess.run([sys.executable, "-c", code], env=environment, cwd=tmp_path, capture_output=True, text=True, check=False)
-    assert run.stdout.strip() == f"{target}/flinkish/__init__.py"
 
 
 def test_a_folder_that_cannot_be_written_is_named_by_package(tmp_path: Path) -> None:

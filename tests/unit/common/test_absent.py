@@ -12,7 +12,6 @@ import json
 import pickle
 import pydoc
 import re
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -192,33 +191,6 @@ def test_probes_of_python_and_pytest_get_a_plain_attribute_error() -> None:
         pulsar.__wrapped__  # type: ignore[attr-defined]  # noqa: B018
     assert not isinstance(caught.value, UnsupportedError)
     assert inspect.unwrap(pulsar) is pulsar  # type: ignore[arg-type]
-
-
-def test_pytest_collects_a_file_that_imports_modules_with_absent_names(tmp_path: Path) -> None:
-    (tmp_path / "test_program.py").write_text(
-        "import pytest\n"
-        "import flinkish.table\n"
-        "from flinkish.datastream.connectors import jdbc, pulsar\n"
-        "\n"
-        "try:\n"
-        "    from flinkish.datastream.connectors.pulsar import PulsarSource\n"
-        "except ImportError:\n"
-        "    PulsarSource = None\n"
-        "udf = pytest.importorskip('flinkish.table.udf')\n"
-        "\n"
-        "def test_it():\n"
-        "    raise AssertionError\n"
-    )
-
-    run = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--doctest-modules", "-c", "/dev/null", tmp_path],
-        capture_output=True,
-        text=True,
-        cwd=tmp_path,
-    )
-
-    assert "2 skipped" in run.stdout, run.stdout + run.stderr
-    assert "error" not in run.stdout
 
 
 @pytest.mark.parametrize(

@@ -40,14 +40,14 @@ def test_a_malformed_value_is_told_with_key_value_expected_form_and_place() -> N
 
 @pytest.mark.parametrize("wrong", [5, None, True, 1.5])
 def test_set_string_takes_only_text(wrong: Any) -> None:
-    with pytest.raises(InvalidArgumentError, match=r"set_string\('k', ...\) expects a str"):
+    with pytest.raises(InvalidArgumentError, match=r"value of set_string\('k'\) must be a str"):
         Configuration().set_string("k", wrong)
 
 
 def test_setters_of_other_types_check_too() -> None:
-    with pytest.raises(InvalidArgumentError, match="expects an int"):
+    with pytest.raises(InvalidArgumentError, match="must be an int"):
         Configuration().set_integer("k", True)
-    with pytest.raises(InvalidArgumentError, match="expects a bool"):
+    with pytest.raises(InvalidArgumentError, match="must be a bool"):
         Configuration().set_boolean("k", 1)  # type: ignore[arg-type]
     with pytest.raises(InvalidArgumentError, match="expects a number"):
         Configuration().set_float("k", "1")  # type: ignore[arg-type]

@@ -5,8 +5,6 @@ from __future__ import annotations
 import doctest
 import importlib
 import pkgutil
-import subprocess
-import sys
 
 import pytest
 
@@ -23,10 +21,3 @@ MODULES = [
 @pytest.mark.parametrize("name", MODULES)
 def test_the_examples_of_a_module_run(name: str) -> None:
     assert doctest.testmod(importlib.import_module(name)).failed == 0
-
-
-def test_importing_the_common_names_needs_neither_spark_nor_pandas() -> None:
-    heavy = {"pyspark", "pandas", "numpy", "pyarrow"}
-    code = f"import sys, flinkish.common, flinkish.metrics; print(sorted({heavy} & set(sys.modules)))"
-    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert result.stdout.strip() == "[]"

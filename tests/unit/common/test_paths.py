@@ -12,9 +12,9 @@ from flinkish.common.errors import ConfigurationError, InvalidProgramError, Unsu
 from flinkish.common.paths import Location, as_flink_shows, location
 from flinkish.datastream import StreamExecutionEnvironment
 from flinkish.datastream.connectors.file_system.paths import local_path as file_path
-from flinkish.engine.spark.settings import local_path as jar_path
+from flinkish.engine.dependencies import _local as dependency
+from flinkish.engine.spark.spark_settings import local_path as jar_path
 from flinkish.engine.support import _check_jars
-from flinkish.runtime.dependencies import _local as dependency
 
 
 @pytest.mark.parametrize(

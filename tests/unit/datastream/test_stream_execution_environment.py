@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 import threading
 from pathlib import Path
@@ -519,16 +518,3 @@ def test_sources_of_flink_1_are_there(env: StreamExecutionEnvironment, tmp_path:
     assert env.generate_sequence(1, 5).get_type() == Types.LONG()
     socket = last(env.socket_text_stream("localhost", 9999))
     assert (socket.output_type, socket.parallelism, socket.can_be_parallel) == (Types.STRING(), 1, False)
-
-
-# Imports.
-
-
-def test_importing_the_api_and_building_a_job_does_not_import_spark() -> None:
-    program = (
-        "import sys; from flinkish.datastream import StreamExecutionEnvironment as E;"
-        "e = E.get_execution_environment(); e.from_collection([1]).key_by(abs).sum().print();"
-        "assert not [m for m in sys.modules if m.split('.')[0] in ('pyspark', 'py4j', 'pandas')], 'imported'"
-    )
-
-    subprocess.run([sys.executable, "-c", program], check=True, timeout=60)

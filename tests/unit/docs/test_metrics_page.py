@@ -8,7 +8,7 @@ from pathlib import Path
 
 from docs.metrics_page import SCOPES, markdown
 from flinkish.metrics.catalog import CATALOG, Kind, Scope, find
-from flinkish.metrics.reporters.settings import COMMON, OWN
+from flinkish.metrics.reporters.reporter_settings import COMMON, OWN
 
 DASHBOARD = Path(__file__).parents[3] / "conf" / "grafana" / "flinkish.json"
 _PREFIXES = sorted(Scope, key=lambda scope: -len(scope.value))
@@ -36,7 +36,7 @@ def _expressions() -> list[str]:
 
 
 def test_the_dashboard_shows_only_metrics_that_prometheus_gets() -> None:
-    """The text of the reporter is made of the same catalog; tests/unit/server/test_reporting.py compares that with a scrape."""
+    """The text of the reporter is made of the same catalog; test_reporting.py compares that with a scrape."""
     names = {name for expression in _expressions() for name in re.findall(r"flink_[a-zA-Z_]+", expression)}
     assert len(names) > 15
     for name in names:

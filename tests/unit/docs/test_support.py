@@ -68,7 +68,7 @@ def says_unsupported(name: Name) -> bool:
     keys = (*reason_keys(name.module, name.owner, name.name), name.owner)
     ours = find(name.module, name.qualified)
     if not callable(ours) or not any(REASONS[key].kind in (Kind.UNSUPPORTED, Kind.LATER) for key in keys if key in REASONS):
-        return hasattr(ours, "__not_supported__")
+        return False
     try:
         ours(*[None for parameter in inspect.signature(ours).parameters.values() if parameter.default is parameter.empty])
     except UnsupportedError:

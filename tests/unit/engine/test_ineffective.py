@@ -38,6 +38,11 @@ def test_nothing_is_told_of_defaults_of_settings_with_effect_and_of_sparks() -> 
             {"metrics.scope.jm": "<host>", "metrics.fetcher.update-interval": "1 s"},
             "metrics.fetcher.update-interval, metrics.scope.jm: these have no effect: the names of metrics are Flink's defaults",
         ),
+        (
+            {"pipeline.jars": "file:///opt/delta-spark_2.13.jar;file:///opt/flink-sql-connector-kafka-4.0.0-2.0.jar"},
+            "pipeline.jars: flink-sql-connector-kafka-4.0.0-2.0.jar has no effect: connectors and formats of flinkish need",
+        ),
+        ({"pipeline.classpaths": "file:///opt/flink-avro.jar"}, "pipeline.classpaths: flink-avro.jar has no effect"),
         ({"taskmanager.memory.process.size": "1g"}, "taskmanager.memory.process.size: this has no effect"),
         (
             {"execution.engine": "local", "spark.master": "spark://host:7077"},

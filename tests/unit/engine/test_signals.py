@@ -13,7 +13,7 @@ import pytest
 from flinkish.common import JobID
 from flinkish.common.clock import ManualClock
 from flinkish.engine.job_client import EmbeddedJobClient
-from flinkish.engine.jobs import JobList
+from flinkish.engine.job_list import JobList
 from flinkish.engine.signals import SignalWatch
 
 

@@ -16,7 +16,7 @@ from typing import Any, cast
 
 import msgspec
 
-from flinkish.checkpoint.settings import CheckpointSettings
+from flinkish.checkpoint.checkpoint_settings import CheckpointSettings
 from flinkish.checkpoint.storage import StoredCheckpoint
 from flinkish.common.clock import ManualClock
 from flinkish.common.configuration import Configuration
@@ -412,7 +412,7 @@ class FakeTasks:
 
     def _read(self, reader: ReaderCommand, drain: bool) -> tuple[list[Any], ReaderReport]:
         if reader.finished:
-            return [], ReaderReport(splits=(), records=0, more_available=False, finished=True, wants_split=False)
+            return [], ReaderReport(finished=True)
         values: list[Any] = list(reader.records)
         credit = reader.credit
         left: list[SplitState] = []

@@ -8,8 +8,8 @@ from flinkish.common.clock import ManualClock
 from flinkish.common.configuration import Configuration
 from flinkish.common.watermark_strategy import WatermarkAlignment
 from flinkish.jobmaster.alignment import AlignmentGroups
+from flinkish.jobmaster.enumerator_coordinator import EnumeratorCoordinator
 from flinkish.jobmaster.program_parts import SourceNode
-from flinkish.jobmaster.source_coordinator import EnumeratorCoordinator
 from flinkish.runtime.protocol import ReaderReport, SplitState
 
 from .support import SOURCE, Numbers

@@ -56,9 +56,9 @@ def test_a_checkpoint_with_what_no_sink_commits_is_refused_unless_it_may_be_left
     """A sink that commits was replaced by one that does not, under the same uid."""
     manifest = dataclasses.replace(checkpoint(LINEAGE), committables=(committable("one", "a"),))
     with pytest.raises(ForeignCheckpointError, match=r"data that the sinks one prepared and that this program does not commit"):
-        committers(one=Notes(committing=False)).restore(manifest, LINEAGE, trusted=True)
+        committers(one=Notes(committing=False)).restore(manifest, LINEAGE, JOB_ID, trusted=True)
     configuration = Configuration().set_string("execution.state-recovery.ignore-unclaimed-state", "true")
-    Committers([], configuration).restore(manifest, LINEAGE, trusted=True)
+    Committers([], configuration).restore(manifest, LINEAGE, JOB_ID, trusted=True)
     assert "which commit nothing" in caplog.text
 
 
@@ -86,10 +86,10 @@ def checkpoint(lineage: LineageId, extra: dict[str, bytes] | None = None) -> Man
 def test_sinks_learn_what_checkpoint_they_go_on_from_before_it_is_committed_again() -> None:
     one, two = Notes(), Notes()
     sinks = committers(one=one, two=two)
-    sinks.restore(checkpoint(LineageId("other")), LINEAGE, trusted=True)
+    sinks.restore(checkpoint(LineageId("other")), LINEAGE, JOB_ID, trusted=True)
     assert one.restored == two.restored == [(3, "other", False)]
     assert (one.commits, one.lineages) == ([(3, ["a"])], {"other"})
-    sinks.restore(checkpoint(LINEAGE), LINEAGE, trusted=True)
+    sinks.restore(checkpoint(LINEAGE), LINEAGE, JOB_ID, trusted=True)
     assert one.restored[-1] == (3, LINEAGE, True)
 
 
@@ -97,10 +97,10 @@ def test_a_sink_that_refuses_the_checkpoint_is_named_and_nothing_is_committed() 
     one, two = Notes(), Notes()
     two.refuse = ForeignCheckpointError("the sink is ahead")
     with pytest.raises(ForeignCheckpointError, match=r"sink 'two' \(uid two\): the sink is ahead"):
-        committers(one=one, two=two).restore(checkpoint(LINEAGE), LINEAGE, trusted=True)
+        committers(one=one, two=two).restore(checkpoint(LINEAGE), LINEAGE, JOB_ID, trusted=True)
     two.refuse = OSError("no such host")
     with pytest.raises(SinkError, match="going on from checkpoint 3 failed: OSError: no such host"):
-        committers(one=one, two=two).restore(checkpoint(LINEAGE), LINEAGE, trusted=True)
+        committers(one=one, two=two).restore(checkpoint(LINEAGE), LINEAGE, JOB_ID, trusted=True)
     assert one.commits == []
 
 
@@ -110,8 +110,8 @@ def test_a_committer_gets_back_what_it_kept_if_the_checkpoint_is_trusted() -> No
     assert sinks.snapshot() == {}
     one.state = b"kept"
     extra = sinks.snapshot()
-    sinks.restore(checkpoint(LINEAGE, extra), LINEAGE, trusted=True)
-    sinks.restore(checkpoint(LINEAGE, extra), LINEAGE, trusted=False)
+    sinks.restore(checkpoint(LINEAGE, extra), LINEAGE, JOB_ID, trusted=True)
+    sinks.restore(checkpoint(LINEAGE, extra), LINEAGE, JOB_ID, trusted=False)
     assert (one.restored_states, two.restored_states) == ([b"kept", None], [None, None])
 
 
@@ -131,7 +131,7 @@ def test_the_running_commit_is_named_also_when_it_is_repeated_at_a_restore() -> 
     seen: list[str | None] = []
     made = committers(one=Slow())
 
-    made.restore(checkpoint(LINEAGE), LINEAGE, trusted=True)
+    made.restore(checkpoint(LINEAGE), LINEAGE, JOB_ID, trusted=True)
 
     assert seen == [f"committing checkpoint {checkpoint(LINEAGE).checkpoint_id} to sink 'one' (uid one)"]
     assert made.committing is None

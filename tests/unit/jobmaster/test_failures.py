@@ -12,7 +12,7 @@ from flinkish.common.errors import (
     StaleGenerationError,
 )
 from flinkish.jobmaster import failures
-from flinkish.jobmaster.wakeup import Bell
+from flinkish.jobmaster.wakeup import Wakeup
 
 from .support import SINK, VERTEX, command, failed_report
 
@@ -61,24 +61,24 @@ def test_the_jobs_error_holds_the_users_text_once() -> None:
 
 
 class TestBell:
-    def test_a_ring_before_the_wait_ends_it_at_once(self) -> None:
-        bell = Bell(ManualClock())
-        since = bell.rings
-        bell.ring()
-        bell.wait(since, None)
+    def test_a_signal_before_the_wait_ends_it_at_once(self) -> None:
+        wakeup = Wakeup(ManualClock())
+        since = wakeup.signals
+        wakeup.signal()
+        wakeup.wait(since, None)
 
-    def test_a_ring_from_another_thread_ends_the_wait(self) -> None:
-        bell = Bell(ManualClock())
-        since = bell.rings
-        threading.Thread(target=bell.ring).start()
-        bell.wait(since, None)
-        assert bell.rings == since + 1
+    def test_a_signal_from_another_thread_ends_the_wait(self) -> None:
+        wakeup = Wakeup(ManualClock())
+        since = wakeup.signals
+        threading.Thread(target=wakeup.signal).start()
+        wakeup.wait(since, None)
+        assert wakeup.signals == since + 1
 
     def test_what_was_posted_is_taken_once_and_in_order(self) -> None:
-        bell, called = Bell(ManualClock()), []
+        wakeup, called = Wakeup(ManualClock()), []
         for number in range(3):
-            bell.post(lambda number=number: called.append(number))
-        for call in bell.take_posted():
+            wakeup.post(lambda number=number: called.append(number))
+        for call in wakeup.take_posted():
             call()
         assert called == [0, 1, 2]
-        assert bell.take_posted() == []
+        assert wakeup.take_posted() == []

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from flinkish.checkpoint.manifest import CheckpointKind
@@ -20,8 +22,11 @@ from flinkish.common.errors import (
 from flinkish.common.job_status import JobStatus
 from flinkish.datastream.connectors.base import END_OF_INPUT_CHECKPOINT
 from flinkish.jobmaster.delivery import PrintError
+from flinkish.jobmaster.exception_history import EarlierRestarts, FailureRecord
 from flinkish.jobmaster.execution_graph import ExecutionState
 from flinkish.jobmaster.restart_strategies import FixedDelay
+from flinkish.program.driver_objects import NeedsDataFrames
+from flinkish.program.row_folders import row_folder
 from flinkish.runtime.protocol import EpochCommand, EpochReport
 
 from ..checkpoint.support import FakeStorage
@@ -176,6 +181,19 @@ class TestFailures:
         assert [program.attempt_id for program in job.engine.programs] == ["0" * 31 + "1", "0" * 31 + "2"]
         assert [command.attempt_number for command in job.epochs] == [0, 1, 1]
         assert (1_000_010, 1_000) in job.clock.waits
+
+    def test_restarts_before_this_process_count(self) -> None:
+        lost = 600_000
+        line = "the job's driver was lost"
+        failure = FailureRecord(timestamp=lost, error="JobExecutionError", text=line, line=line, series_began=500_000)
+        job = Job(Numbers((0, 5)), restart=ONCE, environment={"earlier": EarlierRestarts(count=2, last_failure=failure)})
+        job.fail_epoch(0)
+        job.run()
+        assert job.master.figures().restarts == 3
+        records, count = job.master.exceptions.records()
+        assert count == 3
+        assert [record.series_began for record in records] == [500_000, 500_000]
+        assert records[1] is failure
 
     def test_a_restart_goes_back_to_the_last_completed_checkpoint(self) -> None:
         source = Numbers((0, 100))
@@ -350,7 +368,7 @@ class TestFailures:
         def handle() -> None:
             raise SourceError("source 'Numbers': a handler of call_async failed")
 
-        job.on_epoch(0, lambda: job.master._bell.post(handle))
+        job.on_epoch(0, lambda: job.master._wakeup.post(handle))
         job.run()
         assert "a handler of call_async failed" in str(job.error)
         assert len(job.epochs) == 1
@@ -544,6 +562,26 @@ class TestSavepoints:
         assert [s.manifest.kind for s in job.storage.savepoints] == [CheckpointKind.SAVEPOINT]
         assert job.sink.commits == [(2, texts(range(50)))]
         assert job.results == list(range(50))
+
+    @pytest.mark.parametrize("savepoint", [True, False])
+    def test_rows_of_data_frames_stay_after_the_end_if_a_savepoint_of_any_attempt_may_need_them(
+        self, savepoint: bool, tmp_path: Path
+    ) -> None:
+        class Frames(Notes, NeedsDataFrames):
+            pass
+
+        configuration = Configuration.from_dict({"execution.checkpointing.dir": str(tmp_path)})
+        sink = row_folder(configuration, JOB_ID) / "sinks" / "a"
+        sink.mkdir(parents=True)
+        (sink / "rows.parquet").touch()
+        job = Job(Numbers((0, 50)), Frames(), interval=60_000, configuration=configuration)
+        if savepoint:
+            job.on_epoch(1, lambda: job.master.checkpoints.trigger_savepoint("/savepoints"))
+        job.on_epoch(4, lambda: job.master.cancel(suspend=True))
+        job.run()
+        # Another process goes on with the job, and ends it.
+        Job(Numbers((0, 5)), Frames(), interval=60_000, configuration=configuration).run()
+        assert (sink / "rows.parquet").exists() is savepoint
 
     def test_a_job_without_checkpoints_takes_savepoints_too(self) -> None:
         job = Job(Numbers((0, 50)))

@@ -161,5 +161,4 @@ class TestFit:
         assert numbers.kind == "a source with splits of the class NumbersSplit"
         with pytest.raises(ForeignCheckpointError, match=r"of a function .* a source with splits of the class NumbersSplit"):
             recovery.check_fits(with_kind("a function"), GRAPH, allow_unclaimed=True)
-        for kind in (numbers.kind, ""):  # checkpoints of earlier versions know of no kinds
-            recovery.check_fits(with_kind(kind), GRAPH, allow_unclaimed=True)
+        recovery.check_fits(with_kind(numbers.kind), GRAPH, allow_unclaimed=True)

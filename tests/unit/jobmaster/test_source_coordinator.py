@@ -14,9 +14,10 @@ from flinkish.common.configuration import Configuration
 from flinkish.common.errors import ForeignCheckpointError, SourceError
 from flinkish.jobmaster.admission import AdmissionSettings
 from flinkish.jobmaster.async_calls import AsyncCalls
+from flinkish.jobmaster.driver_coordinator import DriverSourceCoordinator
+from flinkish.jobmaster.enumerator_coordinator import EnumeratorCoordinator
 from flinkish.jobmaster.program_parts import SourceNode
-from flinkish.jobmaster.source_coordinator import DriverSourceCoordinator, EnumeratorCoordinator
-from flinkish.jobmaster.wakeup import Bell
+from flinkish.jobmaster.wakeup import Wakeup
 from flinkish.runtime.protocol import ReaderReport, SplitState
 
 from .support import SOURCE, Line, Numbers, NumbersSplit
@@ -188,16 +189,16 @@ class Gathered:
     """What was posted; the test takes it one by one."""
 
     def __init__(self) -> None:
-        self.bell = Bell(ManualClock())
+        self.wakeup = Wakeup(ManualClock())
         self.there = threading.Semaphore(0)
 
     def post(self, call: Callable[[], None]) -> None:
-        self.bell.post(call)
+        self.wakeup.post(call)
         self.there.release()
 
     def run_next(self) -> None:
         assert self.there.acquire(timeout=DEADLINE_S), "nothing was posted"
-        for call in self.bell.take_posted():
+        for call in self.wakeup.take_posted():
             call()
 
 

@@ -13,16 +13,18 @@ from flinkish.common.conversion import converter
 from flinkish.common.errors import InvalidProgramError, TypeMismatchError
 from flinkish.common.ids import OperatorUid
 from flinkish.common.typeinfo import Types
-from flinkish.common.types import Row, RowKind
+from flinkish.common.types import Row, RowColumns, RowKind
 from flinkish.graph.execution_plan import ExecutionPlan
 from flinkish.graph.job_graph import EdgeId, JobEdge, JobGraph, JobVertex, VertexId
 from flinkish.graph.stream_graph import NodeId, StreamNode
 from flinkish.program.operators import OperatorConfig
 from flinkish.program.transformations import ChainingStrategy, Partitioner, Partitioning
-from flinkish.runtime import channels
-from flinkish.runtime.channels import EdgeWriter, decode, edge_writer, senders_of, targets_of
+from flinkish.runtime.channels import EdgeWriter, senders_of, targets_of
 from flinkish.runtime.elements import EndOfInput, Records, Watermark
-from flinkish.runtime.key_groups import as_key, key_group, subtask_of_group
+from flinkish.runtime.frames import decode
+from flinkish.runtime.key_groups import key_group, subtask_of_group
+from flinkish.runtime.keys import as_key
+from flinkish.runtime.partitioners import edge_writer
 
 
 def vertex(number: int, parallelism: int) -> JobVertex:
@@ -417,6 +419,59 @@ def test_a_run_goes_the_way_of_its_records(partitioning: Partitioning) -> None:
     assert _content(runs) == _content(singles)
 
 
+IN_64_BITS = [0, 1, -1, -2, 127, -(2**31), 2**32, 2**61 - 2, 1 - 2**61, 2**61 - 1, 2**61, -(2**61), 2**63 - 1, -(2**63)]
+
+
+@pytest.mark.parametrize(
+    "integers",
+    [IN_64_BITS[:9], IN_64_BITS, [*IN_64_BITS, 2**63, -(2**70)], [5, True, 2.5, "a"]],
+    ids=["own", "64", "more", "mixed"],
+)
+def test_a_long_run_of_integers_goes_to_the_subtasks_of_their_key_groups(integers: list[Any]) -> None:
+    made = writer(Partitioning.HASH, key_selector=lambda value: value)
+    values = [*range(-1_000, 1_000), *integers] * 2
+    made.emit_run(values)
+    found = sent(made)
+    wanted = {slot: [v for v in values if subtask_of_group(key_group(v, 128), 128, 3) == slot] for slot in range(3)}
+    assert found == wanted
+    assert {slot: [*map(type, those)] for slot, those in found.items()} == {
+        slot: [*map(type, those)] for slot, those in wanted.items()
+    }
+
+
+def test_keys_of_a_run_are_as_they_were_when_their_records_came() -> None:
+    made = writer(Partitioning.HASH, receivers=1, key_selector=lambda value: value if value[0] % 3 else value[0])
+    shared = [0]
+
+    def values() -> Iterator[list[int]]:
+        for number in range(3_000):
+            shared[0] = number
+            yield shared
+
+    made.emit_run(values())
+    found = received(made)
+    assert [value for value, _, _ in found] == [[number] for number in range(3_000)]
+    assert [key for _, _, key in found] == [as_key([number]) if number % 3 else number for number in range(3_000)]
+
+
+@pytest.mark.parametrize("records", [10, 3_000])
+@pytest.mark.parametrize("name", ["shop", "count", "price"])
+def test_rows_that_come_as_columns_arrive_as_rows_that_come_one_by_one(records: int, name: str) -> None:
+    runs, singles = (writer(Partitioning.HASH, key_selector=lambda row: row[name]) for _ in range(2))
+    counts = [None if number % 7 == 3 else number - 1_000 for number in range(records)]
+    rows = RowColumns(SHOPS.field_names, [[str(number % 50) for number in range(records)], counts, [0.5] * records])
+    for made in (runs, singles):
+        made.take_over()
+        assert made.convert(SHOPS)
+        made.emit(Row(shop="a", count=1, price=1.0), 5)
+    runs.emit_run(rows)
+    for row in rows:
+        singles.emit(row, None)
+    for made in (runs, singles):
+        made.emit(Row(shop="a", count=1, price=1.0), 6)
+    assert _content(runs) == _content(singles)
+
+
 def _content(made: EdgeWriter) -> list[list[tuple[Any, Any]]]:
     frames = made.frames()
     found = []
@@ -428,7 +483,7 @@ def _content(made: EdgeWriter) -> list[list[tuple[Any, Any]]]:
 
 @pytest.mark.parametrize("size", [900, 1_000, 1_001, 5_000])
 def test_a_large_record_goes_in_several_frames_and_comes_as_one(monkeypatch: pytest.MonkeyPatch, size: int) -> None:
-    monkeypatch.setattr(channels, "_PIECE_BYTES", 1_000)
+    monkeypatch.setattr("flinkish.runtime.frames._PIECE_BYTES", 1_000)
     edge, execution_plan = plan(Partitioner(partitioning=Partitioning.GLOBAL), 1, 1)
     writer = edge_writer(edge, execution_plan, 0)
     writer.begin_epoch(0)
@@ -444,7 +499,7 @@ def test_a_large_record_goes_in_several_frames_and_comes_as_one(monkeypatch: pyt
 
 
 def test_numbers_that_are_equal_are_one_key_whichever_comes_first(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(channels, "_LOCATED_KEYS", 2)  # so that each of them is new again and again
+    monkeypatch.setattr("flinkish.runtime.partitioners._LOCATED_KEYS", 2)  # so that each of them is new again and again
     made = writer(Partitioning.HASH, key_selector=lambda value: value)
     values = [1, 1.0, True, -1, -1.0, 2**61, float(2**61), 0.5, "a", b"a", None, -0.0, 0, False, float("nan"), [1], "\ud800"]
     for value in [*values, *reversed(values)]:

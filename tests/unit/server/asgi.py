@@ -13,11 +13,11 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from flinkish.common import Configuration
 from flinkish.common.clock import SystemClock
-from flinkish.server.jobs import ServedJobs
 from flinkish.server.operations import Operations
+from flinkish.server.served_jobs import ServedJobs
+from flinkish.server.server_settings import server_settings
 from flinkish.server.session.app import make_session_app
 from flinkish.server.session.handlers import SessionState
-from flinkish.server.settings import server_settings
 from flinkish.server.state import ServerState
 
 

@@ -15,13 +15,13 @@ from flinkish.common.clock import SystemClock
 from flinkish.datastream import StreamExecutionEnvironment
 from flinkish.datastream.connectors.discard import DiscardingSink
 from flinkish.datastream.connectors.number_seq import NumberSequenceSource
-from flinkish.engine.jobs import RUNNING_JOBS
+from flinkish.engine.job_list import RUNNING_JOBS
 from flinkish.server.endpoint import Endpoint
-from flinkish.server.jobs import ServedJobs
 from flinkish.server.operations import Operations
 from flinkish.server.protocol import Limits
 from flinkish.server.rest.app import make_app
-from flinkish.server.settings import ServerSettings, server_settings
+from flinkish.server.served_jobs import ServedJobs
+from flinkish.server.server_settings import ServerSettings, server_settings
 from flinkish.server.state import ServerState
 from tests.kit.http import ask
 

@@ -8,7 +8,7 @@ import pytest
 
 from flinkish.common import Configuration
 from flinkish.server import application
-from flinkish.server.settings import server_settings
+from flinkish.server.server_settings import server_settings
 
 FIRST = {"rest.port": "0", "web.refresh-interval": "5 s"}
 

@@ -22,7 +22,7 @@ from flinkish.server.answers.wire import encode
 from flinkish.server.rest import job_handlers
 from flinkish.server.rest.calls import Call, JobCall
 from flinkish.server.samples import job_samples
-from flinkish.server.views.job_view import JobView, look_at, rest_id
+from flinkish.server.views.job_view import JobView, look_at, operator_id, rest_id
 from flinkish.server.views.jobs import accumulators
 from flinkish.testing import JobHarness
 
@@ -104,11 +104,7 @@ def test_the_values_of_users_keys_are_variables_of_samples_and_part_of_names_in_
     [vertex] = view.vertices.values()
     # Of two operators with one name, which have their uids in the names of the job's metrics.
     [found] = [
-        {
-            sample.name: sample
-            for sample in job_samples(view, "h")
-            if sample.labels.get("operator_id") == metrics.operator_id(node)
-        }
+        {sample.name: sample for sample in job_samples(view, "h") if sample.labels.get("operator_id") == operator_id(node)}
         for node in vertex.operators
         if node.uid == "one"
     ]
@@ -146,7 +142,7 @@ def test_latencies_have_flinks_names_in_rest(view: JobView) -> None:
     key = LatencyKey(source=vertex, source_subtask=None, vertex=vertex, subtask=0)
     figures = replace(view.figures, latencies={key: histogram([5.0], 1)})
     found = metrics.latency_metrics(replace(view, figures=figures))
-    source, *others = (metrics.operator_id(node) for vertex in view.vertices.values() for node in vertex.operators)
+    source, *others = (operator_id(node) for vertex in view.vertices.values() for node in vertex.operators)
     prefix = f"latency.source_id.{source}.operator_id"
     parts = ("count", "min", "max", "mean", "stddev", "median", "p75", "p95", "p98", "p99", "p999")
     assert found.keys() == {f"{prefix}.{each}.operator_subtask_index.0.latency_{part}" for each in others for part in parts}

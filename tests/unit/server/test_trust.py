@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import importlib
-import logging
 import pkgutil
 
 import pytest
@@ -13,12 +12,11 @@ from starlette.types import ASGIApp
 import flinkish.server
 from flinkish.common import Configuration
 from flinkish.common.errors import ConfigurationError
-from flinkish.server import settings as settings_module
-from flinkish.server.endpoint import Endpoint
+from flinkish.server import server_settings as settings_module
 from flinkish.server.rest.app import make_app
 from flinkish.server.rest.routes import ROUTES, JobRoute, ServerRoute
+from flinkish.server.server_settings import server_settings
 from flinkish.server.session.routes import SESSION_ROUTES, SessionRoute
-from flinkish.server.settings import server_settings
 from tests.unit.server.asgi import ask, make_state, untouchable_session
 from tests.unit.server.support import UNKNOWN
 
@@ -217,17 +215,3 @@ def test_a_token_on_the_command_line_is_refused_and_not_shown(monkeypatch: pytes
     with pytest.raises(ConfigurationError, match="on the command line") as caught:
         server_settings(Configuration.from_dict({"rest.port": "0", "security.rest.token": TOKEN}))
     assert TOKEN not in str(caught.value)
-
-
-def test_an_address_that_others_reach_by_plain_http_is_warned_of(caplog: pytest.LogCaptureFixture) -> None:
-    def warned(**given: str) -> bool:
-        caplog.clear()
-        endpoint = Endpoint(make_state(**given).settings)
-        with caplog.at_level(logging.WARNING, logger="flinkish.server"):
-            endpoint.listen()
-        endpoint.close()
-        return "plain HTTP" in caplog.text
-
-    assert warned(**{"rest.bind-address": "0.0.0.0", "security.rest.token": TOKEN})
-    assert not warned(**{"rest.bind-address": "127.0.0.1", "security.rest.token": TOKEN})
-    assert TOKEN not in caplog.text

@@ -4,32 +4,20 @@ from __future__ import annotations
 
 import datetime
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 import pyarrow as pa
 
 from flinkish.common.errors import InvalidProgramError, SourceError
+from flinkish.common.kinds import fields_of
 from flinkish.common.typeinfo import DecimalTypeInfo, TypeInformation, Types
-from flinkish.datastream.connectors._arrow import fields_of, is_list, is_widened, reading_type, widened
+from flinkish.datastream.connectors._arrow import arrow_type, is_list, is_widened, reading_type, widened
+from flinkish.datastream.connectors._spark_types import SIMPLE
 from flinkish.datastream.connectors.delta.log import Metadata
 
 _DECIMAL: Final = re.compile(r"decimal\(\s*(\d+)\s*,\s*(-?\d+)\s*\)")
-_SIMPLE: Final[dict[str, tuple[pa.DataType, Callable[[], TypeInformation]]]] = {
-    "string": (pa.string(), Types.STRING),
-    "long": (pa.int64(), Types.LONG),
-    "integer": (pa.int32(), Types.INT),
-    "short": (pa.int16(), Types.SHORT),
-    "byte": (pa.int8(), Types.BYTE),
-    "float": (pa.float32(), Types.FLOAT),
-    "double": (pa.float64(), Types.DOUBLE),
-    "boolean": (pa.bool_(), Types.BOOLEAN),
-    "binary": (pa.binary(), lambda: Types.PRIMITIVE_ARRAY(Types.BYTE())),
-    "date": (pa.date32(), Types.SQL_DATE),
-    "timestamp": (pa.timestamp("us", "UTC"), Types.INSTANT),
-    "timestamp_ntz": (pa.timestamp("us"), Types.SQL_TIMESTAMP),
-}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,8 +73,8 @@ def columns_of(
 def type_of(part: Any, what: str) -> TypeInformation:
     """Return the type of flinkish for a type of Delta. Raises InvalidProgramError, which names the column, if there is none."""
     if isinstance(part, str):
-        if part in _SIMPLE:
-            return _SIMPLE[part][1]()
+        if part in SIMPLE:
+            return SIMPLE[part][0]()
         decimal = _DECIMAL.fullmatch(part)
         if decimal:
             return DecimalTypeInfo(int(decimal[1]), int(decimal[2]))
@@ -108,20 +96,7 @@ def type_of(part: Any, what: str) -> TypeInformation:
 
 def arrow_of(part: Any) -> pa.DataType:
     """Return the Arrow type for a type of Delta, with logical names; raises ValueError if there is none."""
-    if isinstance(part, str):
-        if part in _SIMPLE:
-            return _SIMPLE[part][0]
-        decimal = _DECIMAL.fullmatch(part)
-        if decimal is None:
-            raise ValueError(f"Delta's type {part} is not known")
-        return pa.decimal128(int(decimal[1]), int(decimal[2]))
-    match part["type"]:
-        case "array":
-            return pa.list_(arrow_of(part["elementType"]))
-        case "map":
-            return pa.map_(arrow_of(part["keyType"]), arrow_of(part["valueType"]))
-        case _:
-            return pa.struct([pa.field(field["name"], arrow_of(field["type"])) for field in part["fields"]])
+    return arrow_type(type_of(part, "a column"), "a column", zoned=False)
 
 
 def shown(part: Any) -> str:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import hashlib
 import logging
 import os
-from collections.abc import Iterable, Sequence
-from contextlib import suppress
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Final
 
@@ -27,8 +27,8 @@ from flinkish.datastream.connectors.delta.staging import (
     is_staged_path,
     merge,
     read_staged,
-    remove_leftovers,
     remove_staged,
+    staging_folder,
     writer_properties,
 )
 from flinkish.datastream.connectors.delta.table import DeltaWrites, Partition, add_columns, check_table, open_table, sink_error
@@ -104,8 +104,10 @@ class DeltaCommitter(Committer[DeltaCommittable]):
         self._writes = writes
         self._overwrite = writes.overwrite
         self._uncompacted = 0
-        #: Lineage and uid of the sink whose earlier attempts may have left staged files.
-        self._leftovers: tuple[str, str] | None = None
+        #: The folder of staged files, until the restored checkpoint is committed.
+        self._staging: str | None = None
+        #: Staged files of earlier attempts that the restored checkpoint does not name.
+        self._leftovers: Sequence[str] = ()
         self._last: tuple[str, int] | None = None
         self._origins: tuple[str, ...] = ()
         #: The transaction in the table after the last commit, by application; None or absent = none.
@@ -137,7 +139,7 @@ class DeltaCommitter(Committer[DeltaCommittable]):
             self._origins, self._uncompacted = state.origins, state.uncompacted
             if state.table == self._path:
                 self._last, self._written, self._seen = state.last, state.version, state.version
-        self._leftovers = checkpoint.job_lineage, checkpoint.sink_uid
+        self._staging = staging_folder(checkpoint.job_lineage, checkpoint.sink_uid)
         if not checkpoint.own:
             self._origins = (*self._origins, application)
         # Rows committed before the checkpoint must remain.
@@ -211,17 +213,19 @@ class DeltaCommitter(Committer[DeltaCommittable]):
     def commit(self, checkpoint_id: int, requests: Sequence[CommitRequest[DeltaCommittable]]) -> None:
         if requests:
             self._commit(checkpoint_id, requests)
-        if self._leftovers is not None:
+        if self._staging is not None:
             # All staged files that the checkpoint names are committed now, and this attempt's writers have not begun.
-            remove_leftovers(self._files, *self._leftovers)
-            self._leftovers = None
+            self._leftovers = self._files.files_below(self._staging)
+            self._staging = None
 
     def _commit(self, checkpoint_id: int, requests: Sequence[CommitRequest[DeltaCommittable]]) -> None:
         requests = sorted(requests, key=lambda request: request.committable.order)
         schema, staged = requests[0].committable.schema, requests[0].committable.staged
         if any(request.committable.staged != staged for request in requests):
-            raise SinkError(
-                f"DeltaSink cannot commit {checkpoint_name(checkpoint_id)} to {self._path}: only some of the rows are staged"
+            raise SinkChangedError(
+                f"DeltaSink cannot commit {checkpoint_name(checkpoint_id)} to {self._path}: only some of the rows are staged, as "
+                "features of the table were changed while the job ran",
+                hint="start the job from an older checkpoint.",
             )
         files = [file for request in requests for file in request.committable.files]
         application = _application(requests[0].lineage, requests[0].sink_uid)
@@ -235,8 +239,11 @@ class DeltaCommitter(Committer[DeltaCommittable]):
             if found is not None:
                 self._check_restores(found)
             table = self._create(schema) if found is None else found
-            if self._writes.add_columns and add_columns(table, schema, self._path):
-                continue
+            if self._writes.add_columns:
+                with _changed_table():
+                    added = add_columns(table, schema, self._path)
+                if added:
+                    continue
             # Read by the handle that commits, so that a later commit by another driver is a conflict.
             committed = table.transaction_version(application)
             if committed == checkpoint_id:
@@ -257,7 +264,8 @@ class DeltaCommitter(Committer[DeltaCommittable]):
             if not files and not replace:
                 self._make_durable(table)
                 return
-            check_table(table, schema, self._writes, self._path, staged=staged)
+            with _changed_table():
+                check_table(table, schema, self._writes, self._path, staged=staged)
             self._check_files(requests)
             # Commits of others may come in between; a RESTORE in between is a conflict.
             written = table.version() + 1
@@ -297,8 +305,9 @@ class DeltaCommitter(Committer[DeltaCommittable]):
                 f"DeltaSink cannot commit checkpoint {checkpoint_id} to {self._path}: {_COMMIT_TRIES} tries met other commits"
             )
         self._make_durable(table, staged=staged)
-        if staged:
-            remove_staged(self._files, [file.path for file in files])
+        # A savepoint may name the leftovers. From this commit on, the table is ahead of it, so nothing can start from it.
+        remove_staged(self._files, [*(file.path for file in files if staged), *self._leftovers])
+        self._leftovers = ()
         self._last = (application, checkpoint_id)
         self._stands |= dict.fromkeys((application, *origins), max(committed or 0, checkpoint_id))
         self._written, self._seen = written, max(written, self._seen)
@@ -318,7 +327,7 @@ class DeltaCommitter(Committer[DeltaCommittable]):
         table.update_incremental()
 
     def _compact(self, table: DeltaTable) -> None:
-        """Merge small files if enough commits were made; if another writer interferes, try again after the next commit."""
+        """Merge small files if enough commits were made. What was committed does not depend on it, so errors are logged."""
         if self._writes.compaction is None:
             return
         self._uncompacted += 1
@@ -326,29 +335,36 @@ class DeltaCommitter(Committer[DeltaCommittable]):
         if self._uncompacted < every:
             return
         try:
-            table.update_incremental()
-            table.optimize.compact(
-                target_size=size,
-                writer_properties=writer_properties(self._writes.compression),
-                post_commithook_properties=self._hooks,
-            )
+            with panics_as_errors():
+                table.update_incremental()
+                table.optimize.compact(
+                    target_size=size,
+                    writer_properties=writer_properties(self._writes.compression),
+                    post_commithook_properties=self._hooks,
+                )
         except CommitFailedError as error:
+            # Another writer has interfered: the next commit tries again.
             _log.info("The files of %s were not merged after this commit: %s", self._path, one_line(error))
             return
         except (DeltaError, OSError) as error:
-            raise sink_error(f"DeltaSink cannot merge the files of {self._path}", error) from None
+            # Such as partitions of another writer for whose names deltalake has no folder.
+            _log.warning(
+                "DeltaSink cannot merge the files of %s; it tries again after %d commits: %s", self._path, every, one_line(error)
+            )
+            self._uncompacted = 0
+            return
         self._uncompacted = 0
         self._make_durable(table, staged=True)
 
     def _check_same(self, table: DeltaTable, application: str, checkpoint_id: int, files: Sequence[DeltaFile]) -> None:
-        """Raise SinkError if another job has committed other files under this lineage and checkpoint id.
+        """Raise SinkChangedError if another job has committed other files under this lineage and checkpoint id.
 
         At the end of the input of a job without checkpoints, the earlier commit may be our own, by an attempt that computed the
         same rows.
         """
         found = table.transaction_version(f"{application}/files")
         if checkpoint_id != END_OF_INPUT_CHECKPOINT and found is not None and found != _digest(files):
-            raise SinkError(
+            raise SinkChangedError(
                 f"DeltaSink cannot commit {checkpoint_name(checkpoint_id)} to {self._path}: another job has committed other "
                 "rows under the same id",
                 hint="it goes on from a copy of this job's checkpoint folder; let one of them start from a savepoint instead.",
@@ -398,19 +414,19 @@ class DeltaCommitter(Committer[DeltaCommittable]):
                     size = self._files.size(file.path)
                 except FileNotFoundError as error:
                     if request.committable.table != self._path:
-                        raise SinkError(
+                        raise SinkChangedError(
                             f"DeltaSink into {self._path}: the checkpoint holds {request.committable.table}/{file.path}, "
                             "which was not committed to that table yet",
                             hint="start once with the table it was written for, or from a savepoint that stopped its job.",
                         ) from error
-                    raise SinkError(
+                    raise SinkChangedError(
                         f"DeltaSink: {path} is gone before it was committed",
                         hint="VACUUM removes it if its retention is shorter than the time between two checkpoints.",
                     ) from error
                 except OSError as error:
                     raise SinkError(f"DeltaSink cannot read {path}: {error.strerror or error}") from error
                 if size != file.size:
-                    raise SinkError(f"DeltaSink: {path} has {size} bytes; {file.size} were written")
+                    raise SinkChangedError(f"DeltaSink: {path} has {size} bytes; {file.size} were written")
 
     def _add_action(self, file: DeltaFile) -> AddAction:
         values = dict(zip(self._writes.partition_by, file.partition, strict=True))
@@ -459,6 +475,15 @@ class DeltaCommitter(Committer[DeltaCommittable]):
         if summarized and self._synced >= 0 and _removes_old_entries(table):
             DeltaTable(self._path).cleanup_metadata()
         self._synced = newest
+
+
+@contextmanager
+def _changed_table() -> Iterator[None]:
+    """End the job if its rows do not fit the table: they fitted when they were written, so somebody has changed it since."""
+    try:
+        yield
+    except SinkError as error:
+        raise SinkChangedError(str(error)) from error
 
 
 def _removes_old_entries(table: DeltaTable) -> bool:

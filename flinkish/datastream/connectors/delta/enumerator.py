@@ -333,7 +333,7 @@ class DeltaEnumerator(SplitEnumerator[DeltaSplit, DeltaEnumeratorState]):
         settings, table = self._settings, self._log.table
         if metadata.id != settings.table_id:
             raise SourceChangedError(
-                f"DeltaSource: version {version} of {table} is that of another table (id {metadata.id}, not {settings.table_id})",
+                f"DeltaSource: version {version} of {table} belongs to another table (id {metadata.id}, not {settings.table_id})",
                 hint="the table was replaced; start the job without a checkpoint.",
             )
         is_snapshot = self._state.snapshot and version == self._state.version

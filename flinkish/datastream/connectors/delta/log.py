@@ -129,7 +129,7 @@ class DeltaLog:
         if newest is None:
             raise SourceError(
                 f"{self._who}: there is no Delta table at {self.table}",
-                hint="is the path right? It is that of the folder with _delta_log.",
+                hint="is the path right? It must be the folder that contains _delta_log.",
             )
         return newest
 
@@ -180,10 +180,6 @@ class DeltaLog:
         """Return the commitInfo of a version; empty if it has none or was cleaned up. Raises SourceError if it cannot be read."""
         actions, _ = self._read(version) or ([], 0)
         return next((action["commitInfo"] for action in actions if action.get("commitInfo") is not None), {})
-
-    def removed_from_log(self, version: int) -> bool:
-        """Return whether a version that is missing existed before: its log entry was cleaned up."""
-        return any(other > version for other in self._commits())
 
     def snapshot(self, version: int) -> Snapshot:
         """Return the files of a version. Raises SourceError if it no longer exists or cannot be read."""

@@ -316,7 +316,7 @@ class _FileReader:
         return [make_row(names, list(row), kind) for row, kind in zip(zip(*columns, strict=True), kinds, strict=True)]
 
     def _records_one_by_one(self, batch: pa.RecordBatch, skip: int, first: int, before: int) -> list[Any]:
-        """Return the records of a batch in which some values do not fit their types, with what to emit instead of bad rows."""
+        """Return the records of a batch in which some values do not fit their types; for a bad row, what to emit in its place."""
         records: list[Any] = []
         positions: list[int] = []
         for index in range(skip, batch.num_rows):

@@ -16,13 +16,15 @@ from typing import Any, Final
 
 import pyarrow as pa
 
+from flinkish.common.arguments import instance_of, int_of, names_of
 from flinkish.common.configuration import Configuration
 from flinkish.common.delta_calls import panics_as_errors, unusable_name
 from flinkish.common.errors import InvalidArgumentError, InvalidProgramError, SinkError
 from flinkish.common.files.schemes import is_reference
 from flinkish.common.ids import random_id
+from flinkish.common.kinds import fields_of
 from flinkish.common.typeinfo import TypeInformation
-from flinkish.datastream.connectors._arrow import fields_of, stored_key, values_of
+from flinkish.datastream.connectors._arrow import stored_key, values_of
 from flinkish.datastream.connectors.delta.committer import DeltaCommittable, DeltaCommitter
 from flinkish.datastream.connectors.delta.files import files_of, table_location
 from flinkish.datastream.connectors.delta.staging import DELETED
@@ -89,19 +91,17 @@ class DeltaSink(Sink[Any, DeltaCommittable]):
         compact_every: int | None = None,
         target_file_size: int = _TARGET_FILE_SIZE,
     ) -> None:
-        if isinstance(partition_by, str) or not all(isinstance(name, str) for name in partition_by):
-            raise InvalidArgumentError(f"partition_by of DeltaSink must be a list of column names; got {partition_by!r}")
-        if field_names is not None and (isinstance(field_names, str) or not all(isinstance(name, str) for name in field_names)):
-            raise InvalidArgumentError(f"field_names of DeltaSink must be a list of names; got {field_names!r}")
-        if isinstance(upsert_keys, str) or not all(isinstance(name, str) for name in upsert_keys):
-            raise InvalidArgumentError(f"upsert_keys of DeltaSink must be a list of column names; got {upsert_keys!r}")
+        names_of("partition_by of DeltaSink", partition_by)
+        if field_names is not None:
+            names_of("field_names of DeltaSink", field_names)
+        names_of("upsert_keys of DeltaSink", upsert_keys)
         if upsert_keys and overwrite:
             raise InvalidArgumentError("DeltaSink takes either upsert_keys, which merges rows, or overwrite; got both")
         for name, number in (("compact_every", compact_every), ("target_file_size", target_file_size)):
-            if number is not None and (not isinstance(number, int) or isinstance(number, bool) or number < 1):
-                raise InvalidArgumentError(f"{name} of DeltaSink must be an int of at least 1; got {number!r}")
-        if row_type is not None and not isinstance(row_type, TypeInformation):
-            raise InvalidArgumentError(f"row_type of DeltaSink must be a TypeInformation; got {row_type!r}")
+            if number is not None:
+                int_of(f"{name} of DeltaSink", number, minimum=1)
+        if row_type is not None:
+            instance_of("row_type of DeltaSink", row_type, TypeInformation)
         if compression not in COMPRESSIONS:
             raise InvalidArgumentError(f"compression must be one of {', '.join(COMPRESSIONS)}; got {compression!r}")
         properties = {} if table_properties is None else table_properties
@@ -142,8 +142,9 @@ class DeltaSink(Sink[Any, DeltaCommittable]):
         return DeltaSinkBuilder(path)
 
     def create_writer(self, context: SinkWriterContext) -> SinkWriter[Any, DeltaCommittable]:
-        layout = self._layout(context.input_type)
-        if self._is_staged():
+        staged = self._is_staged()
+        layout = self._layout(context.input_type, by_deltalake=staged or self._writes.compaction is not None)
+        if staged:
             return StagingWriter(self._path, layout, self._writes.keys, context, random_id)
         return DeltaWriter(self._path, layout, self._writes.compression, context, random_id)
 
@@ -191,7 +192,7 @@ class DeltaSink(Sink[Any, DeltaCommittable]):
         else:
             check_table(table, layout.schema_json, self._writes, self._path, staged=self._is_staged())
 
-    def _layout(self, input_type: TypeInformation) -> TableLayout:
+    def _layout(self, input_type: TypeInformation, *, by_deltalake: bool = False) -> TableLayout:
         row_type = input_type if self._row_type is None else self._row_type
         fields = fields_of(row_type)
         if fields is None:
@@ -207,7 +208,14 @@ class DeltaSink(Sink[Any, DeltaCommittable]):
                     f"of {len(names)} fields: {row_type!r}"
                 )
             names = self._field_names
-        layout = TableLayout(names, types, self._writes.partition_by, self._path, by_position=self._field_names is not None)
+        layout = TableLayout(
+            names,
+            types,
+            self._writes.partition_by,
+            self._path,
+            by_position=self._field_names is not None,
+            by_deltalake=by_deltalake,
+        )
         self._check_keys(layout)
         return layout
 

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, Literal
 
+from flinkish.common.arguments import bool_of, int_of
 from flinkish.common.errors import (
     ForeignCheckpointError,
     InvalidArgumentError,
@@ -16,9 +17,9 @@ from flinkish.common.errors import (
     SourceChangedError,
     SourceError,
 )
-from flinkish.common.time import AmountOfTime, Instant, milliseconds_of
+from flinkish.common.kinds import plain_type
+from flinkish.common.time import AmountOfTime, Instant, datetime_of, milliseconds_of
 from flinkish.common.typeinfo import RowTypeInfo, TypeInformation, Types
-from flinkish.datastream.connectors._arrow import unwrap
 from flinkish.datastream.connectors.delta.columns import columns_of, partition_value, physical_name
 from flinkish.datastream.connectors.delta.enumerator import (
     DeltaEnumerator,
@@ -165,7 +166,7 @@ class DeltaSourceBuilder:
 
     def row_type(self, row_type: TypeInformation) -> DeltaSourceBuilder:
         """Read the columns of a ROW_NAMED as its types, such as wider ones, or SQL_TIMESTAMP for a timestamp (in UTC)."""
-        if not isinstance(unwrap(row_type), RowTypeInfo):
+        if not isinstance(plain_type(row_type), RowTypeInfo):
             raise InvalidArgumentError(f"row_type takes a Types.ROW_NAMED; got {row_type!r}")
         return self._with(row_type=row_type)
 
@@ -186,7 +187,7 @@ class DeltaSourceBuilder:
 
     def version_as_of(self, snapshot_version: int) -> DeltaSourceBuilder:
         """Read the table as of a version; a continuous source continues with the version after it."""
-        return self._with(version_as_of=_version(snapshot_version, "version_as_of"))
+        return self._with(version_as_of=int_of("version_as_of", snapshot_version, minimum=0))
 
     def timestamp_as_of(self, snapshot_timestamp: str | int | datetime.datetime) -> DeltaSourceBuilder:
         """Read the table as of a time: ISO text or datetime (UTC if it has no zone), or milliseconds since 1970-01-01 UTC."""
@@ -199,7 +200,7 @@ class DeltaSourceBuilder:
         """
         if starting_version == "latest":
             return self._with(starting_version="latest")
-        return self._with(starting_version=_version(starting_version, 'starting_version ("latest" or a number)'))
+        return self._with(starting_version=int_of('starting_version (if it is not "latest")', starting_version, minimum=0))
 
     def starting_timestamp(self, starting_timestamp: str | int | datetime.datetime) -> DeltaSourceBuilder:
         """Read the changes from the first version at or after a time; see `timestamp_as_of` and `starting_version`."""
@@ -207,7 +208,7 @@ class DeltaSourceBuilder:
 
     def ending_version(self, ending_version: int) -> DeltaSourceBuilder:
         """Set the last version that a bounded source with `starting_version` reads; the newest one by default."""
-        return self._with(ending_version=_version(ending_version, "ending_version"))
+        return self._with(ending_version=int_of("ending_version", ending_version, minimum=0))
 
     def update_check_interval_millis(self, update_check_interval: int | AmountOfTime) -> DeltaSourceBuilder:
         """Set the time between two searches for new versions (int: ms); 5,000 by default."""
@@ -232,18 +233,18 @@ class DeltaSourceBuilder:
 
     def ignore_deletes(self, ignore_deletes: bool = True) -> DeltaSourceBuilder:
         """Ignore versions that only deleted rows; emitted rows are not retracted. Without this, such a version fails the job."""
-        return self._with(ignore_deletes=_flag(ignore_deletes, "ignore_deletes"))
+        return self._with(ignore_deletes=bool_of("ignore_deletes", ignore_deletes))
 
     def ignore_changes(self, ignore_changes: bool = True) -> DeltaSourceBuilder:
         """Continue when a version changed or deleted rows, and read the files rewritten by it.
 
         Unchanged rows of these files are emitted again, so the operators after the source must tolerate repeated rows.
         """
-        return self._with(ignore_changes=_flag(ignore_changes, "ignore_changes"))
+        return self._with(ignore_changes=bool_of("ignore_changes", ignore_changes))
 
     def skip_change_commits(self, skip_change_commits: bool = True) -> DeltaSourceBuilder:
         """Skip versions that changed or deleted rows, including the rows that they added."""
-        return self._with(skip_change_commits=_flag(skip_change_commits, "skip_change_commits"))
+        return self._with(skip_change_commits=bool_of("skip_change_commits", skip_change_commits))
 
     def _with(self, **changes: Any) -> DeltaSourceBuilder:
         self._options = replace(self._options, **changes)
@@ -352,18 +353,6 @@ class DeltaSourceBuilder:
         return -1, None
 
 
-def _version(value: Any, what: str) -> int:
-    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
-        raise InvalidArgumentError(f"{what} takes the number of a version; got {value!r}")
-    return value
-
-
-def _flag(value: Any, what: str) -> bool:
-    if not isinstance(value, bool):
-        raise InvalidArgumentError(f"{what} takes True or False; got {value!r}")
-    return value
-
-
 def _milliseconds(value: Any, what: str) -> int:
     if isinstance(value, str):
         try:
@@ -435,7 +424,7 @@ def _typed(value: Any, part: str, name: str) -> Any:
     """Convert a value of a condition to the type of the column."""
     accepted = _CLASSES.get(part, decimal.Decimal)
     if part == "timestamp" and isinstance(value, Instant):  # the type of the column's values in records
-        return datetime.datetime.fromtimestamp(value.seconds, datetime.UTC).replace(microsecond=value.nanos // 1000)
+        return datetime_of(value)
     if type(value) is not accepted and not (accepted is float and type(value) is int):
         raise InvalidArgumentError(
             f"filter_partitions: {name!r} is {part}; got {value!r} of type {type(value).__name__}",

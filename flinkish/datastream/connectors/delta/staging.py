@@ -116,14 +116,9 @@ def append(
 
 
 def remove_staged(files: TableFiles, paths: Iterable[str]) -> None:
-    """Remove staged files whose rows are in the table."""
+    """Remove staged files that no checkpoint needs any more."""
     for path in paths:
         files.remove(path)
-
-
-def remove_leftovers(files: TableFiles, lineage: str, sink_uid: str) -> None:
-    """Remove the files that earlier attempts staged; no checkpoint refers to them any more."""
-    remove_staged(files, files.files_below(staging_folder(lineage, sink_uid)))
 
 
 def _quoted(name: str) -> str:

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
+from urllib.parse import quote
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -18,7 +19,7 @@ from deltalake import DeltaTable, Schema
 from deltalake.exceptions import DeltaError, TableNotFoundError
 
 from flinkish.common.delta_calls import one_line, panics_as_errors
-from flinkish.common.errors import InvalidProgramError, SinkError, TypeMismatchError
+from flinkish.common.errors import InvalidProgramError, RecordRefusedError, SinkError, TypeMismatchError
 from flinkish.common.files.schemes import is_reference
 from flinkish.common.files.store_settings import storage_options
 from flinkish.common.time import Instant
@@ -27,8 +28,13 @@ from flinkish.datastream.connectors._arrow import RowsToArrow
 from flinkish.datastream.connectors.delta.columns import shown
 from flinkish.datastream.connectors.delta.files import LOG
 from flinkish.datastream.connectors.delta.log import DeltaLog, has_variants
+from flinkish.program.refused_records import REFUSED_HINT
 
 _NULL_PARTITION: Final = "__HIVE_DEFAULT_PARTITION__"
+#: Maximum number of bytes in the name of a folder. deltalake puts the whole value there, unlike `partition_folder`.
+_LONGEST_NAME: Final = 255
+#: Maximum number of characters of a value in an error.
+_SHOWN: Final = 100
 #: Features of newer protocols that allow appending plain files.
 _HARMLESS_FEATURES: Final = frozenset(
     {"appendOnly", "invariants", "changeDataFeed", "deletionVectors", "v2Checkpoint", "vacuumProtocolCheck"}
@@ -74,8 +80,12 @@ class TableLayout:
         path: str,
         *,
         by_position: bool = False,
+        by_deltalake: bool = False,
     ) -> None:
-        """Raise InvalidProgramError if a table cannot have these columns."""
+        """Raise InvalidProgramError if a table cannot have these columns.
+
+        `by_deltalake`: whether deltalake writes files of the table, in folders that it names.
+        """
         what = f"DeltaSink into {path}"
         # Delta ignores case when it compares column names.
         repeated = sorted({name for name in names if [other.lower() for other in names].count(name.lower()) > 1})
@@ -107,6 +117,27 @@ class TableLayout:
         self.all_rows = full
         self.partition_indexes = [names.index(name) for name in partition_by]
         self.partition_converters = [_partition_converter(names[i], types[i], what) for i in self.partition_indexes]
+        texts = [i for i in self.partition_indexes if pa.types.is_string(full.schema.field(i).type)]
+        self._folders_of_texts = [(i, names[i]) for i in texts] if by_deltalake else []
+        self._what = what
+
+    def check_folders(self, values: Sequence[Any]) -> None:
+        """Raise RecordRefusedError for values of a row for whose partition deltalake could not name a folder at the commit."""
+        for index, name in self._folders_of_texts:
+            value = values[index]
+            if value.__class__ is not str:
+                continue
+            why = None
+            if value == _NULL_PARTITION:
+                why = "deltalake reads as null"
+            elif len(f"{name}={quote(value, safe='', errors='replace')}") > _LONGEST_NAME:
+                why = "is too long for the name of a folder"
+            if why is not None:
+                shown = repr(value if len(value) <= _SHOWN else f"{value[:_SHOWN]}...")
+                raise RecordRefusedError(
+                    f"{self._what}: partition column {name!r} is {shown}, which {why}",
+                    hint=f"change such rows before the sink, or {REFUSED_HINT}",
+                )
 
 
 def _partition_converter(name: str, type_info: TypeInformation, what: str) -> Callable[[Any], str | None]:

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import pyarrow as pa
 
-from flinkish.common.errors import SinkError
+from flinkish.common.errors import RecordRefusedError, SinkError
 from flinkish.common.ids import IdSource
 from flinkish.common.types import Row, RowKind, make_row
 from flinkish.datastream.connectors._row_buffer import RowBuffer, bytes_state
@@ -18,6 +18,7 @@ from flinkish.datastream.connectors.delta.files import files_of
 from flinkish.datastream.connectors.delta.staging import DELETED, staging_folder
 from flinkish.datastream.connectors.delta.table import Partition, TableLayout, partition_folder, statistics
 from flinkish.datastream.connectors.file_system.writer_factories import decode_batch, encode_batch
+from flinkish.program.refused_records import REFUSED_HINT
 from flinkish.program.sinks import SinkWriter, SinkWriterContext, WriteContext
 
 
@@ -51,6 +52,7 @@ class DeltaWriter(SinkWriter[Any, DeltaCommittable]):
         key = tuple([values[i] for i in self._layout.partition_indexes])
         rows = self._partitions.get(key)
         if rows is None:
+            self._layout.check_folders(values)
             partition = tuple([convert(part) for convert, part in zip(self._layout.partition_converters, key, strict=True)])
             rows = self._partitions[key] = self._buffer.group(partition)
         rows.append(values)
@@ -140,7 +142,9 @@ class StagingWriter(DeltaWriter):
 
     def write(self, value: Any, context: WriteContext) -> None:
         if not self._keys:
-            self._buffer.group(()).append((self._values(value), False))
+            values = self._values(value)
+            self._layout.check_folders(values)
+            self._buffer.group(()).append((values, False))
             return
         deleted = False
         if isinstance(value, Row) and value.get_row_kind() is not RowKind.INSERT:
@@ -149,10 +153,11 @@ class StagingWriter(DeltaWriter):
         values = self._values(value)
         key = tuple([values[index] for index in self._key_indexes])
         if None in key:
-            raise SinkError(
+            raise RecordRefusedError(
                 f"DeltaSink into {self._path}: a row has no key ({', '.join(self._keys)}): {value!r}",
-                hint="filter such rows out before the sink; null is equal to nothing.",
+                hint=f"null is equal to nothing. Filter such rows out before the sink, or {REFUSED_HINT}",
             )
+        self._layout.check_folders(values)
         # A row that comes again goes to the end.
         self._latest.pop(key, None)
         self._latest[key] = values, deleted

@@ -72,23 +72,17 @@ def arrow_record(schema: AvroSchema) -> ArrowRecord:
     parsed = schema.parsed
     if not isinstance(parsed, dict) or parsed.get("type") not in ("record", "error"):
         raise InvalidProgramError(f"Parquet files hold records; the Avro schema is {schema}")
-    builder = _Builder()
-    builder.define(parsed)
+    builder = _Builder(schema)
     fields = tuple((field["name"], builder.part(field["type"], field["name"])) for field in parsed["fields"])
-    with_values = with_default_values(parsed)
-    defaults = {field["name"]: field["default"] for field in with_values["fields"] if "default" in field}
+    defaults = {field["name"]: field["default"] for field in with_default_values(schema)["fields"] if "default" in field}
     return ArrowRecord(fields, defaults)
 
 
 class _Builder:
-    def __init__(self) -> None:
-        self._named: dict[str, Any] = {}
-        self._open: list[str] = []
-
-    def define(self, schema: Any) -> None:
-        """Record a named type whose parts are being converted."""
-        self._named[schema["name"]] = schema
-        self._open.append(schema["name"])
+    def __init__(self, schema: AvroSchema) -> None:
+        self._named = schema.named
+        #: The records whose parts are being converted.
+        self._open = [schema.parsed["name"]]
 
     def part(self, schema: Any, path: str) -> ArrowPart:
         if isinstance(schema, list):
@@ -102,14 +96,12 @@ class _Builder:
             case "record" | "error":
                 return self._record(schema, path)
             case "enum":
-                self._named[schema["name"]] = schema
                 return ArrowPart(pa.string())
             case "array":
                 return _array(self.part(schema["items"], f"{path}[]"))
             case "map":
                 return _map(self.part(schema["values"], f"{path}{{}}"))
             case "fixed":
-                self._named[schema["name"]] = schema
                 plain = ArrowPart(pa.binary(schema["size"]))
             case _:
                 plain = self.part(kind, path)
@@ -124,7 +116,7 @@ class _Builder:
     def _record(self, schema: Any, path: str) -> ArrowPart:
         if schema["name"] in self._open:
             raise InvalidProgramError(f"field {path!r}: Parquet files cannot hold the record {schema['name']!r} within itself")
-        self.define(schema)
+        self._open.append(schema["name"])
         fields = [(field["name"], self.part(field["type"], f"{path}.{field['name']}")) for field in schema["fields"]]
         self._open.pop()
         struct = pa.struct([pa.field(name, part.type, nullable=part.nullable) for name, part in fields])
@@ -197,7 +189,7 @@ def _is_of(branch: Any, value: Any) -> bool:
 
 def _array(item: ArrowPart) -> ArrowPart:
     field = pa.field("element", item.type, nullable=item.nullable)
-    return ArrowPart(pa.list_(field), _of_items(item.to_arrow), _of_items(item.from_arrow))
+    return ArrowPart(pa.list_(field), of_items(item.to_arrow), of_items(item.from_arrow))
 
 
 def _map(item: ArrowPart) -> ArrowPart:
@@ -213,7 +205,8 @@ def _same(value: Any) -> Any:
     return value
 
 
-def _of_items(convert: Convert | None) -> Convert | None:
+def of_items(convert: Convert | None) -> Convert | None:
+    """Return the function that converts a list of values, some of which may be None; None if there is nothing to convert."""
     if convert is None:
         return None
     return lambda values: [None if value is None else convert(value) for value in values]

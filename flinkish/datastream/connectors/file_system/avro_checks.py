@@ -19,6 +19,7 @@ from typing import Any, Final
 import fastavro
 
 from flinkish.common.limits import INT_MAX, INT_MIN, to_float32
+from flinkish.datastream.connectors.file_system.avro_schema import AvroSchema
 
 #: Function that raises ValueError for a value that does not fit a schema.
 Check = Callable[[Any], None]
@@ -27,23 +28,21 @@ Check = Callable[[Any], None]
 _NAMED: Final = "__named_schemas"
 
 
-def check_of(schema: Any) -> Check | None:
-    """Return the check, for a parsed schema, of values that fastavro does not check; None if there is nothing to check."""
-    return _Checks().of(schema)
+def check_of(schema: AvroSchema) -> Check | None:
+    """Return the check of values that fastavro does not check; None if there is nothing to check."""
+    return _Checks(schema.named).of(schema.parsed)
 
 
 class _Checks:
-    def __init__(self) -> None:
-        self._named: dict[str, Any] = {}
+    def __init__(self, named: dict[str, Any]) -> None:
+        self._named = named
         #: Checks of records, which may contain themselves.
         self._records: dict[str, list[tuple[str, Check]]] = {}
 
     def of(self, schema: Any) -> Check | None:
         if isinstance(schema, list):
             return self._union(schema)
-        if isinstance(schema, dict) and "name" in schema:
-            self._named[schema["name"]] = schema
-        elif isinstance(schema, str):
+        if isinstance(schema, str):
             schema = self._named.get(schema, schema)
         logical, kind = (schema.get("logicalType"), schema["type"]) if isinstance(schema, dict) else (None, schema)
         match kind:
@@ -184,11 +183,9 @@ def _values_check(check: Check | None) -> Check | None:
     return check_values
 
 
-def with_default_values(parsed: Any) -> Any:
-    """Return a parsed schema, for reading only, whose defaults are values as fastavro reads them."""
-    if not has_defaults(parsed):
-        return parsed
-    return _Defaults(parsed.get(_NAMED, {})).copied(parsed)
+def with_default_values(schema: AvroSchema) -> Any:
+    """Return the parsed schema, for reading only, whose defaults are values as fastavro reads them."""
+    return _Defaults(schema.named).copied(schema.parsed) if has_defaults(schema.parsed) else schema.parsed
 
 
 def has_defaults(schema: Any, kinds: tuple[type, ...] = (object,)) -> bool:
@@ -260,18 +257,17 @@ class _Defaults:
                 return default
 
 
-def meaning_differs(written: Any, declared: Any) -> str | None:
+def meaning_differs(written: AvroSchema, declared: AvroSchema) -> str | None:
     """Return where values of a file have another meaning than declared, such as a number and a time; None if nowhere.
 
-    Both are parsed schemas, which fastavro can resolve.
+    fastavro must be able to resolve one schema to the other.
     """
-    return _Meanings(written, declared).differs(written, declared, "")
+    return _Meanings(written.named, declared.named).differs(written.parsed, declared.parsed, "")
 
 
 class _Meanings:
-    def __init__(self, written: Any, declared: Any) -> None:
-        self._written = written.get(_NAMED, {}) if isinstance(written, dict) else {}
-        self._declared = declared.get(_NAMED, {}) if isinstance(declared, dict) else {}
+    def __init__(self, written: dict[str, Any], declared: dict[str, Any]) -> None:
+        self._written, self._declared = written, declared
         self._seen: set[str] = set()
 
     def differs(self, written: Any, declared: Any, path: str) -> str | None:

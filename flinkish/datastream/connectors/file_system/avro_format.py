@@ -18,7 +18,7 @@ from flinkish.datastream.connectors.file_system.avro_checks import has_defaults,
 from flinkish.datastream.connectors.file_system.avro_schema import AvroSchema, GenericRecordAvroTypeInfo, avro_schema
 from flinkish.datastream.connectors.file_system.file_format import SplitReader, open_checked
 from flinkish.datastream.connectors.file_system.formats import BulkFormat
-from flinkish.datastream.connectors.file_system.paths import DECOMPRESSION_ERRORS
+from flinkish.datastream.connectors.file_system.paths import DamagedFileError
 from flinkish.datastream.connectors.file_system.splits import FileSourceSplit
 from flinkish.datastream.connectors.record_errors import RecordErrors
 
@@ -39,17 +39,11 @@ class AvroFormat(BulkFormat):
     """
 
     unit = "block at byte"
+    splittable = True
+    split_by_default = True
 
     def __init__(self, schema: AvroSchema | None = None) -> None:
         self.schema = None if schema is None else avro_schema(schema, "the Avro format")
-
-    @property
-    def splittable(self) -> bool:
-        return True
-
-    @property
-    def split_by_default(self) -> bool:
-        return True
 
     def produced_type(self) -> TypeInformation | None:
         return None if self.schema is None else GenericRecordAvroTypeInfo(self.schema)
@@ -70,14 +64,8 @@ class _AvroReader(SplitReader):
         self._end = None if split.length is None else split.offset + split.length
         self._shares = False
         self._file = open_checked(split)
-        self._difference: str | None = None
         try:
             self._blocks = self._read_header()
-            if self._difference is not None:
-                raise SourceError(
-                    f"FileSource: the records of {self._path} cannot be read as the declared schema: {self._difference}",
-                    hint="declare the logical type that the file has, and convert it in a map().",
-                )
             header_end = self._file.tell()
             self._file.seek(header_end - _SYNC_SIZE)
             self._marker = self._file.read(_SYNC_SIZE)
@@ -109,15 +97,20 @@ class _AvroReader(SplitReader):
             if self._schema is None or json.loads(own.metadata["avro.schema"]) == self._schema.definition:
                 return own
             self._file.seek(0)
-            parsed = self._schema.parsed
-            self._difference = meaning_differs(AvroSchema(own.metadata["avro.schema"]).parsed, parsed)
+            difference = meaning_differs(AvroSchema(own.metadata["avro.schema"]), self._schema)
             # Defaults that are lists or dicts are the same object in all records.
-            self._shares = has_defaults(parsed, (list, dict))
-            return fastavro.block_reader(self._file, with_default_values(parsed))
-        except DECOMPRESSION_ERRORS as error:
-            raise self._undecompressed(error) from error
+            self._shares = has_defaults(self._schema.parsed, (list, dict))
+            blocks = fastavro.block_reader(self._file, with_default_values(self._schema))
+        except DamagedFileError:
+            raise
         except Exception as error:
             raise SourceError(f"FileSource: {self._path} is not an Avro file, or it is damaged: {error}") from error
+        if difference is not None:
+            raise SourceError(
+                f"FileSource: the records of {self._path} cannot be read as the declared schema: {difference}",
+                hint="declare the logical type that the file has, and convert it in a map().",
+            )
+        return blocks
 
     def _owns(self, block: int) -> bool:
         return self._end is None or block - _SYNC_SIZE < self._end
@@ -127,7 +120,7 @@ class _AvroReader(SplitReader):
         self._file.seek(start)
         tail = b""
         position = start
-        while chunk := self._read(_CHUNK):
+        while chunk := self._file.read(_CHUNK):
             data = tail + chunk
             found = data.find(self._marker)
             if found >= 0:
@@ -138,12 +131,6 @@ class _AvroReader(SplitReader):
                 return None
             tail = data[-(_SYNC_SIZE - 1) :]
         return None
-
-    def _read(self, size: int) -> bytes:
-        try:
-            return self._file.read(size)
-        except DECOMPRESSION_ERRORS as error:
-            raise self._undecompressed(error) from error
 
     def _load(self) -> bool:
         """Decode the next block; return whether there is one. A damaged block gives no records but those of the error policy."""
@@ -165,13 +152,13 @@ class _AvroReader(SplitReader):
                 f"the file has {json.dumps(self._blocks.writer_schema, default=str)}, declared is {self._schema}",
                 hint="fields that the file lacks need a default in the declared schema; types must be equal or promotable.",
             ) from error
-        except DECOMPRESSION_ERRORS + _BLOCK_ERRORS as error:
+        except _BLOCK_ERRORS as error:
             self._skip_block(begin, error)
         return True
 
     def _skip_block(self, begin: int, error: Exception) -> None:
         self._file.seek(begin)
-        head = self._read(64)
+        head = self._file.read(64)
         result = self._errors.handle(
             path=self._path,
             line=begin,
@@ -203,12 +190,7 @@ class _AvroReader(SplitReader):
         if self._next is None or not self._owns(self._next):
             return True
         self._file.seek(self._next)
-        return not self._read(1)
+        return not self._file.read(1)
 
     def close(self) -> None:
         self._file.close()
-
-    def _undecompressed(self, error: Exception) -> SourceError:
-        return SourceError(
-            f"FileSource cannot decompress {self._path}: {str(error) or type(error).__name__}; the file is damaged or cut short"
-        )

@@ -12,9 +12,9 @@ import pyarrow.parquet as pq
 from flinkish.common.errors import SourceError
 from flinkish.common.typeinfo import TypeInformation
 from flinkish.datastream.connectors._arrow import is_widened
-from flinkish.datastream.connectors.file_system.avro_arrow import ArrowRecord, arrow_record
+from flinkish.datastream.connectors.file_system.avro_arrow import ArrowRecord, arrow_record, of_items
 from flinkish.datastream.connectors.file_system.avro_schema import AvroSchema, GenericRecordAvroTypeInfo, avro_schema
-from flinkish.datastream.connectors.file_system.avro_writer import AvroRecords
+from flinkish.datastream.connectors.file_system.avro_writer import RecordPartWriter
 from flinkish.datastream.connectors.file_system.file_format import SplitReader
 from flinkish.datastream.connectors.file_system.formats import StreamFormat
 from flinkish.datastream.connectors.file_system.parquet_format import RowGroupFormat, RowGroupReader
@@ -96,8 +96,8 @@ class _RecordReader(RowGroupReader):
             for name, default in self._absent.items()
         }
         for (name, part), column in zip(self._found, columns, strict=True):
-            convert, read = part.from_arrow, column.to_pylist()
-            values[name] = read if convert is None else [None if value is None else convert(value) for value in read]
+            convert, read = of_items(part.from_arrow), column.to_pylist()
+            values[name] = read if convert is None else convert(read)
         ordered = [values[name] for name in self._names]
         return [dict(zip(self._names, row, strict=True)) for row in zip(*ordered, strict=True)] if ordered else [{}] * count
 
@@ -116,26 +116,17 @@ class AvroParquetWriterFactory(BulkPartWriterFactory):
         merge_parquet(paths, target, _COMPRESSION)
 
 
-class _RecordWriter(BulkPartWriter):
-    """Stores records in Avro's binary form until a file is written: this is smaller, and checked by the schema."""
-
+class _RecordWriter(RecordPartWriter):
     def __init__(self, schema: AvroSchema) -> None:
-        self._records = AvroRecords(schema)
+        super().__init__(schema)
         self._record = arrow_record(schema)
         self._arrow = self._record.schema.with_metadata({_SCHEMA_KEY: str(schema)})
-        self.check = lambda value: value
-
-    def encode(self, values: Sequence[Any]) -> bytes:
-        return self._records.encode(values)
 
     def write_file(self, chunks: Sequence[bytes], path: str) -> None:
         records = list(self._records.decode(chunks))
         columns = []
         for name, part in self._record.fields:
-            convert = part.to_arrow
-            values = [record[name] for record in records]
-            if convert is not None:
-                values = [None if value is None else convert(value) for value in values]
-            columns.append(pa.array(values, type=part.type))
+            values, convert = [record[name] for record in records], of_items(part.to_arrow)
+            columns.append(pa.array(values if convert is None else convert(values), type=part.type))
         table = pa.Table.from_arrays(columns, schema=self._arrow)
         pq.write_table(table, path, compression=_COMPRESSION, write_page_checksum=True)

@@ -13,7 +13,7 @@ from uuid import UUID
 from fastavro.validation import validate
 
 from flinkish.common.errors import InvalidProgramError
-from flinkish.common.time import Instant
+from flinkish.common.time import Instant, datetime_of, utc_time
 from flinkish.common.typeinfo import TypeInformation, Types
 from flinkish.common.types import Row, make_row
 from flinkish.datastream.connectors._arrow import bytes_of, values_of
@@ -49,7 +49,7 @@ class AvroPart:
     """The type of rows for a schema, and the conversion functions in both directions."""
 
     def __init__(self, schema: AvroSchema) -> None:
-        self._named: dict[str, Any] = {}
+        self._named = schema.named
         self._open: list[str] = []
         self.type_info, self.to_row, self.from_row = self._part(schema.parsed)
 
@@ -68,10 +68,8 @@ class AvroPart:
             case "record" | "error":
                 return self._record(schema)
             case "enum":
-                self._named[schema["name"]] = schema
                 return Types.STRING(), _same, _same
             case "fixed":
-                self._named[schema["name"]] = schema
                 return Types.PRIMITIVE_ARRAY(Types.BYTE()), _same, bytes_of
             case "array":
                 item_type, read_item, write_item = self._part(schema["items"])
@@ -96,7 +94,6 @@ class AvroPart:
         if name in self._open:
             # A row type cannot contain itself, so nested records of the same type stay plain data.
             return Types.PICKLED_BYTE_ARRAY(), _same, _plain
-        self._named[name] = schema
         self._open.append(name)
         names = tuple(field["name"] for field in schema["fields"])
         parts = [self._part(field["type"]) for field in schema["fields"]]
@@ -163,15 +160,10 @@ def _plain(value: Any) -> Any:
             return value
 
 
-def _without_zone(value: datetime.datetime) -> datetime.datetime:
-    return value.astimezone(datetime.UTC).replace(tzinfo=None)
-
-
 def _with_zone(value: Any) -> Any:
     """Return a time with a zone; a time without one is in UTC."""
     if isinstance(value, Instant):
-        micros = value.seconds * 1_000_000 + value.nanos // 1000
-        return datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC) + datetime.timedelta(microseconds=micros)
+        return datetime_of(value)
     if isinstance(value, datetime.datetime) and value.tzinfo is None:
         return value.replace(tzinfo=datetime.UTC)
     return value
@@ -182,8 +174,8 @@ def _uuid_text(value: Any) -> Any:
 
 
 _READ: Final[dict[str, Convert]] = {
-    "timestamp-millis": _without_zone,
-    "timestamp-micros": _without_zone,
+    "timestamp-millis": utc_time,
+    "timestamp-micros": utc_time,
     "uuid": _uuid_text,
 }
 _WRITE: Final[dict[str, Convert]] = {"timestamp-millis": _with_zone, "timestamp-micros": _with_zone}

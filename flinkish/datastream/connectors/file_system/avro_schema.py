@@ -11,6 +11,7 @@ import fastavro
 import fastavro.schema
 from fastavro.validation import ValidationError, validate
 
+from flinkish.common.arguments import instance_of
 from flinkish.common.errors import InvalidArgumentError, TypeMismatchError
 from flinkish.common.typeinfo import PickledBytesTypeInfo
 
@@ -30,8 +31,10 @@ class AvroSchema:
         try:
             self.definition: Any = json.loads(schema) if isinstance(schema, str) else schema
             self._text = json.dumps(self.definition, separators=(",", ":"))
+            #: The named types in the schema, as parsed by fastavro.
+            self.named: dict[str, Any] = {}
             #: The schema as parsed by fastavro.
-            self.parsed: Any = fastavro.parse_schema(json.loads(self._text))
+            self.parsed: Any = fastavro.parse_schema(json.loads(self._text), named_schemas=self.named)
         except (ValueError, TypeError, fastavro.schema.SchemaParseException) as error:
             reason = f"unknown type {error}" if isinstance(error, fastavro.schema.UnknownType) else str(error)
             shown = str(schema)
@@ -74,9 +77,7 @@ class AvroSchema:
 
 def avro_schema(schema: Any, what: str) -> AvroSchema:
     """Return the schema; raise InvalidArgumentError if it is no AvroSchema."""
-    if not isinstance(schema, AvroSchema):
-        raise InvalidArgumentError(f"{what} takes an AvroSchema; got {schema!r}", hint="AvroSchema.parse_string(json).")
-    return schema
+    return instance_of(f"the schema of {what}", schema, AvroSchema, hint="AvroSchema.parse_string(json).")
 
 
 class GenericRecordAvroTypeInfo(PickledBytesTypeInfo):

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import io
 import json
-import zlib
 from collections.abc import Iterator, Sequence
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import fastavro
 import msgspec
 from fastavro.write import Writer
 
 from flinkish.common.errors import InvalidArgumentError
-from flinkish.common.ids import random_id
 from flinkish.common.typeinfo import TypeInformation
 from flinkish.common.types import Row
 from flinkish.datastream.connectors.file_system.avro_checks import Check, check_of
@@ -77,7 +75,7 @@ class AvroRecords:
 
     def __init__(self, schema: AvroSchema) -> None:
         self._schema = schema
-        self._check = check_of(schema.parsed)
+        self._check = check_of(schema)
         self._part = AvroPart(schema)
 
     def encode(self, values: Sequence[Any]) -> bytes:
@@ -116,33 +114,33 @@ class AvroRecords:
                 yield fastavro.schemaless_reader(buffer, self._schema.parsed, None)
 
 
-class _AvroPartWriter(BulkPartWriter):
-    def __init__(self, schema: AvroSchema, codec: str) -> None:
-        self._schema = schema
-        self._codec = codec
+class RecordPartWriter(BulkPartWriter):
+    """Base of the writers of records, which stay in Avro's binary form until a file is written: it is small, and checked."""
+
+    def __init__(self, schema: AvroSchema) -> None:
         self._records = AvroRecords(schema)
         self.check = lambda value: value
 
     def encode(self, values: Sequence[Any]) -> bytes:
         return self._records.encode(values)
 
+
+class _AvroPartWriter(RecordPartWriter):
+    def __init__(self, schema: AvroSchema, codec: str) -> None:
+        super().__init__(schema)
+        self._schema = schema
+        self._codec = codec
+
     def write_file(self, chunks: Sequence[bytes], path: str) -> None:
-        marker = bytes.fromhex(random_id())
         with open(path, "xb") as file:
-            fastavro.writer(file, self._schema.parsed, [], codec=self._codec, sync_marker=marker)
+            writer = Writer(file, self._schema.parsed, codec=self._codec)
             for count, data in self._records.blocks(chunks):
-                if self._codec == "deflate":
-                    compressor = zlib.compressobj(wbits=-15)
-                    data = compressor.compress(data) + compressor.flush()
-                file.write(_long(count) + _long(len(data)) + data + marker)
+                writer.write_block(_Block(count, io.BytesIO(data)))
+            writer.flush()
 
 
-def _long(number: int) -> bytes:
-    """Return a number of at least 0 as Avro writes a long: zigzag, seven bits a byte."""
-    number <<= 1
-    encoded = bytearray()
-    while number > 0x7F:
-        encoded.append(number & 0x7F | 0x80)
-        number >>= 7
-    encoded.append(number)
-    return bytes(encoded)
+class _Block(NamedTuple):
+    """What fastavro's Writer takes from a block."""
+
+    num_records: int
+    bytes_: io.BytesIO

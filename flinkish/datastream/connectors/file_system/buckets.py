@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from flinkish.common.absent import AbsentMember
 from flinkish.common.absent_names import JAVA_OBJECT
+from flinkish.common.arguments import text_of
 from flinkish.common.errors import InvalidArgumentError, InvalidProgramError, SinkError
 from flinkish.common.limits import LONG_MIN
 
@@ -99,8 +100,7 @@ class DateTimeBucketAssigner(BucketAssigner):
 def _zone(timezone_id: str | None) -> datetime.tzinfo | None:
     if timezone_id is None:
         return None
-    if not isinstance(timezone_id, str):
-        raise InvalidArgumentError(f"timezone_id must be a str or None; got {timezone_id!r}")
+    text_of("timezone_id", timezone_id, empty=True)
     offset = re.fullmatch(r"(?:GMT|UTC|UT)?([+-])(\d{1,2})(?::?(\d{2}))?", timezone_id)
     if offset:
         sign, hours, minutes = offset.groups()
@@ -186,10 +186,6 @@ def format_time(milliseconds: int, pattern: str, timezone_id: str | None) -> str
 
 def check_bucket_id(bucket_id: Any, assigner: BucketAssigner) -> str:
     """Return the bucket's path below the sink's path; raise SinkError if it leads elsewhere or is no str."""
-    if not isinstance(bucket_id, str) or "\0" in bucket_id:
-        raise SinkError(
-            f"{type(assigner).__name__}.get_bucket_id() must return a path below the sink's, as str; got {bucket_id!r}"
-        )
-    if bucket_id.startswith("/") or ".." in bucket_id.split("/"):
-        raise SinkError(f"{type(assigner).__name__}.get_bucket_id() must return a path below the sink's; got {bucket_id!r}")
-    return bucket_id
+    if isinstance(bucket_id, str) and "\0" not in bucket_id and bucket_id[:1] != "/" and ".." not in bucket_id.split("/"):
+        return bucket_id
+    raise SinkError(f"{type(assigner).__name__}.get_bucket_id() must return a path below the sink's, as str; got {bucket_id!r}")

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from flinkish.common.absent import AbsentMember
 from flinkish.common.absent_names import JAVA_OBJECT
+from flinkish.common.arguments import check, int_of
 from flinkish.common.errors import InvalidArgumentError, InvalidProgramError, SinkError
 from flinkish.datastream.connectors.file_system.parts import copy_bytes
 
@@ -73,11 +74,9 @@ class FileCompactStrategy:
 
 
 def _at_least(least: int, value: Any, name: str) -> int:
-    if not isinstance(value, int) or isinstance(value, bool):
-        raise InvalidArgumentError(f"{name} of FileCompactStrategy must be an int; got {value!r}")
-    if value < least:
-        raise InvalidProgramError(f"{name} of FileCompactStrategy must be at least {least}; got {value}")
-    return value
+    number = int_of(f"{name} of FileCompactStrategy", value)
+    check(number >= least, f"{name} of FileCompactStrategy must be at least {least}; got {number}")
+    return number
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +85,10 @@ class ClosedFile:
 
     path: str
     length: int
+
+
+class KeepApart(Exception):
+    """Raised by a compactor for files that cannot be merged, but are complete: each of them is committed as it is."""
 
 
 class FileCompactor(ABC):

@@ -9,6 +9,7 @@ in progress. The original files are removed when the checkpoint that contains th
 
 from __future__ import annotations
 
+import logging
 import os
 import shutil
 import tempfile
@@ -21,10 +22,10 @@ import msgspec
 
 from flinkish.common import safe_files
 from flinkish.common.disk import sync
-from flinkish.common.errors import SinkError
+from flinkish.common.errors import ForeignCheckpointError, SinkError
 from flinkish.common.ids import IdSource
 from flinkish.datastream.connectors._row_buffer import bytes_state
-from flinkish.datastream.connectors.file_system.compaction import ClosedFile, FileCompactor, FileCompactStrategy
+from flinkish.datastream.connectors.file_system.compaction import ClosedFile, FileCompactor, FileCompactStrategy, KeepApart
 from flinkish.datastream.connectors.file_system.objects import is_object, open_ahead
 from flinkish.datastream.connectors.file_system.parts import (
     FileCommittable,
@@ -38,6 +39,8 @@ from flinkish.datastream.connectors.file_system.parts import (
 )
 from flinkish.datastream.connectors.file_system.writers import FileWriterSettings
 from flinkish.program.sinks import SinkWriter, SinkWriterContext, WriteContext
+
+_log = logging.getLogger(__name__)
 
 #: Prefix of the names of merged files; Flink's.
 COMPACTED_PREFIX: Final = "compacted-"
@@ -58,22 +61,25 @@ class WaitingFiles:
 
 
 def groups_to_merge(
-    waiting: WaitingFiles, strategy: FileCompactStrategy, end_of_input: bool
-) -> tuple[list[tuple[FileCommittable, ...]], tuple[FileCommittable, ...]]:
-    """Return the groups of files to merge into one file each, in their order, and the files that keep waiting."""
+    files: Sequence[FileCommittable], checkpoints: int, strategy: FileCompactStrategy, end_of_input: bool
+) -> tuple[list[tuple[FileCommittable, ...]], list[FileCommittable]]:
+    """Return the groups of files to merge into one file each, in their order, and the files that keep waiting.
+
+    `checkpoints`: the number of checkpoints that the first file has waited.
+    """
     groups: list[tuple[FileCommittable, ...]] = []
     group: list[FileCommittable] = []
     size = 0
-    for file in waiting.files:
+    for file in files:
         group.append(file)
         size += file.length
         if 0 <= strategy.size_threshold <= size:
             groups.append(tuple(group))
             group, size = [], 0
-    if group and (end_of_input or 0 < strategy.num_checkpoints_before_compaction <= waiting.checkpoints):
+    if group and (end_of_input or 0 < strategy.num_checkpoints_before_compaction <= checkpoints):
         groups.append(tuple(group))
         group = []
-    return groups, tuple(group)
+    return groups, group
 
 
 @dataclass(slots=True)
@@ -142,14 +148,12 @@ class CompactingWriter(SinkWriter[FileCommittable, FileCommittable]):
             # Nothing to merge, only hidden files to remove.
             self._ready.extend(file for file in bucket.files if file.part is None)
             bucket.checkpoints += 1
-            files = tuple(file for file in bucket.files if file.part is not None)
-            waiting = self._waiting(bucket_id, files, bucket.checkpoints)
-            found, rest = groups_to_merge(waiting, self._strategy, end_of_input)
+            files = [file for file in bucket.files if file.part is not None]
+            found, bucket.files = groups_to_merge(files, bucket.checkpoints, self._strategy, end_of_input)
             groups += found
-            bucket.files = list(rest)
             if found:
                 bucket.checkpoints = 0
-            if not rest:
+            if not bucket.files:
                 del self._buckets[bucket_id]
             self._changed = True
         self._ready += self._merge_all(groups)
@@ -158,21 +162,25 @@ class CompactingWriter(SinkWriter[FileCommittable, FileCommittable]):
     def _merge_all(self, groups: list[tuple[FileCommittable, ...]]) -> list[FileCommittable]:
         threads = min(self._strategy.num_compact_threads, len(groups))
         if threads <= 1:
-            return [self._merge(group) for group in groups]
+            return [file for group in groups for file in self._merge(group)]
         with ThreadPoolExecutor(threads, "flinkish-compaction") as pool:
-            return list(pool.map(self._merge, groups))
+            return [file for merged in pool.map(self._merge, groups) for file in merged]
 
-    def _merge(self, group: tuple[FileCommittable, ...]) -> FileCommittable:
+    def _merge(self, group: tuple[FileCommittable, ...]) -> Sequence[FileCommittable]:
+        """Return the merged file of a group, or the group itself if its files cannot be merged."""
         if len(group) == 1:
-            return group[0]
+            return group
         sources = [ClosedFile(file.part.in_progress, file.length) for file in group if file.part is not None]
         assert group[0].part is not None
         folder, name = os.path.split(group[0].part.final)
         merged = PartFile.at(os.path.join(folder, COMPACTED_PREFIX + name), self._ids(), self._staging)
         try:
             length = self._write_merged(sources, merged)
+        except KeepApart as reason:
+            _log.warning("FileSink does not merge %d files for %s: %s", len(group), merged.final, reason)
+            return group
         except FileNotFoundError as error:
-            raise SinkError(
+            raise ForeignCheckpointError(
                 f"FileSink cannot merge files for {merged.final}: {error.filename} is gone",
                 hint="it was merged if a later checkpoint than the restored one was completed; restore the latest.",
             ) from error
@@ -182,7 +190,7 @@ class CompactingWriter(SinkWriter[FileCommittable, FileCommittable]):
                 hint="disable_compact() of the builder lets the job go on without merging.",
             ) from error
         obsolete = [path for file in group for path in file.obsolete] + [source.path for source in sources]
-        return FileCommittable(bucket_id=group[0].bucket_id, part=merged, length=length, obsolete=tuple(obsolete))
+        return [FileCommittable(bucket_id=group[0].bucket_id, part=merged, length=length, obsolete=tuple(obsolete))]
 
     def _write_merged(self, sources: list[ClosedFile], merged: PartFile) -> int:
         if not is_object(merged.final):
@@ -202,13 +210,11 @@ class CompactingWriter(SinkWriter[FileCommittable, FileCommittable]):
         ready, self._ready = self._ready, []
         return ready
 
-    def _waiting(self, bucket_id: str, files: tuple[FileCommittable, ...], checkpoints: int) -> WaitingFiles:
-        return WaitingFiles(bucket_id=bucket_id, lineage=self._lineage, files=files, checkpoints=checkpoints)
-
     def _save(self) -> None:
         if self._changed:
             self._changed = False
             states = [
-                self._waiting(bucket_id, tuple(bucket.files), bucket.checkpoints) for bucket_id, bucket in self._buckets.items()
+                WaitingFiles(bucket_id=each, lineage=self._lineage, files=tuple(bucket.files), checkpoints=bucket.checkpoints)
+                for each, bucket in self._buckets.items()
             ]
             self._state.update([msgspec.msgpack.encode(state) for state in states])

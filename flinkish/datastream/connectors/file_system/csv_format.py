@@ -72,4 +72,4 @@ class CsvFormat(CsvLinesFormat):
         settings = CsvSettings(
             dialect=dialect, schema=schema, header=HeaderUse.FIND if header else HeaderUse.NONE, multiline=multiline
         )
-        super().__init__(charset_name, settings=settings)
+        super().__init__(charset_name=charset_name, settings=settings)

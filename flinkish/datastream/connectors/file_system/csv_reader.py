@@ -12,24 +12,21 @@ from flinkish.common.typeinfo import TypeInformation
 from flinkish.common.types import make_row, rows_of
 from flinkish.datastream.connectors.file_system.csv_settings import CsvDialect, CsvSettings, HeaderUse
 from flinkish.datastream.connectors.file_system.csv_values import column_parser, null_parser, parser
-from flinkish.datastream.connectors.file_system.file_format import SplitReader
-from flinkish.datastream.connectors.file_system.line_source import LineSource
+from flinkish.datastream.connectors.file_system.line_source import LineSource, LineSplitReader
 from flinkish.datastream.connectors.file_system.lines import decode_lines
-from flinkish.datastream.connectors.file_system.splits import FileSourceSplit
 from flinkish.datastream.connectors.record_errors import RecordErrors
 
 #: Characters that replace bytes which cannot be decoded (surrogateescape).
 _ESCAPED: Final = frozenset(map(chr, range(0xDC80, 0xDD00)))
 
 
-class CsvReader(SplitReader):
+class CsvReader(LineSplitReader):
     """Parses lines with one record each column by column, and other lines one by one."""
 
     def __init__(self, settings: CsvSettings, source: LineSource, errors: RecordErrors) -> None:
+        super().__init__(source, errors)
         self._settings = settings
         self._dialect = settings.dialect
-        self._source = source
-        self._errors = errors
         at_start = source.at_file_start
         header = None if settings.header is HeaderUse.NONE else self._read_header()
         if settings.skip_first_row and at_start:
@@ -199,7 +196,7 @@ class CsvReader(SplitReader):
         if len(fields) != self._width and not (self._settings.extra_fields and len(fields) > self._width):
             return self._error(f"expected {self._width} fields", fields, lines, f"{len(fields)}")
         if escaped and any(not _ESCAPED.isdisjoint(field) for field in fields):
-            return self._error(f"the line is not text in the character set {self._source.encoding}", fields, lines)
+            return self._error(self._undecodable, fields, lines)
         picked = fields if self._in_order else [fields[i] for i in self._columns]
         if self._plain:
             values: list[Any] = picked
@@ -234,16 +231,6 @@ class CsvReader(SplitReader):
             record=record,
             raw=_unescape("".join(lines.record).rstrip("\n"), self._source.encoding),
         )
-
-    def split(self) -> FileSourceSplit:
-        return self._source.split()
-
-    @property
-    def finished(self) -> bool:
-        return self._source.exhausted
-
-    def close(self) -> None:
-        self._source.close()
 
 
 class _RecordLines:

@@ -9,8 +9,8 @@ from enum import Enum
 from typing import Any, Final
 
 from flinkish.common.errors import InvalidArgumentError, InvalidProgramError
-from flinkish.common.typeinfo import RowTypeInfo, TupleTypeInfo, TypeInformation
-from flinkish.datastream.connectors._arrow import unwrap
+from flinkish.common.kinds import Kind, kind_of, part_names, plain_type, shape_of
+from flinkish.common.typeinfo import TypeInformation
 
 #: Maximum number of characters in a field, as with Jackson; Python's limit is 128 Ki, for the whole process.
 _LONGEST_FIELD: Final = 20_000_000
@@ -94,21 +94,17 @@ class CsvSettings:
     @property
     def names(self) -> tuple[str, ...]:
         """The names of the columns: f0, f1, ... for a tuple; none without a schema."""
-        schema = None if self.schema is None else unwrap(self.schema)
-        if isinstance(schema, TupleTypeInfo):
-            return tuple(f"f{i}" for i in range(len(schema.field_types)))
-        return schema.field_names if isinstance(schema, RowTypeInfo) else ()
+        return () if self.schema is None else part_names(self.schema)
 
     @property
     def types(self) -> tuple[TypeInformation, ...]:
         """The types of the columns; none without a schema."""
-        schema = None if self.schema is None else unwrap(self.schema)
-        return tuple(map(unwrap, schema.field_types)) if isinstance(schema, RowTypeInfo | TupleTypeInfo) else ()
+        return () if self.schema is None else tuple(map(plain_type, shape_of(self.schema)[1]))
 
     @property
     def is_tuple(self) -> bool:
         """Whether records are tuples, so that columns have no names."""
-        return self.schema is not None and isinstance(unwrap(self.schema), TupleTypeInfo)
+        return self.schema is not None and kind_of(self.schema) is Kind.TUPLE
 
     def separator(self, index: int) -> str:
         """Return the separator of the elements of a column."""
@@ -124,7 +120,7 @@ class CsvSettings:
                     "a CSV format without a header needs a schema", hint="give Types.ROW_NAMED(names, types)."
                 )
             return
-        if not isinstance(unwrap(self.schema), RowTypeInfo | TupleTypeInfo):
+        if kind_of(self.schema) not in (Kind.ROW, Kind.TUPLE):
             raise InvalidArgumentError(f"schema of the CSV format must be ROW_NAMED, ROW or TUPLE; got {self.schema!r}")
         for index, (name, part) in enumerate(zip(self.names, self.types, strict=True)):
             parser(part, frozenset(), separator=self.separator(index), column=name)

@@ -11,25 +11,11 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from flinkish.common.errors import InvalidProgramError
-from flinkish.common.limits import to_float32
-from flinkish.common.time import Instant
-from flinkish.common.typeinfo import (
-    BasicArrayTypeInfo,
-    BasicType,
-    BasicTypeInfo,
-    DateTypeInfo,
-    DecimalTypeInfo,
-    ListTypeInfo,
-    LocalTimeTypeInfo,
-    ObjectArrayTypeInfo,
-    PrimitiveArrayTypeInfo,
-    RowTypeInfo,
-    TimestampTypeInfo,
-    TimeTypeInfo,
-    TypeInformation,
-)
+from flinkish.common.kinds import INTEGER_BITS, Kind, kind_of, part_names, plain_type, range_check, shape_of
+from flinkish.common.limits import one_character, to_float32
+from flinkish.common.time import Instant, instant_of, utc_time
+from flinkish.common.typeinfo import BasicType, DecimalTypeInfo, PrimitiveArrayTypeInfo, TypeInformation
 from flinkish.common.types import make_row
-from flinkish.datastream.connectors._arrow import is_bytes, unwrap, utc_time
 
 Parse = Callable[[str], Any]
 
@@ -38,64 +24,42 @@ def null_parser(nulls: frozenset[str]) -> Parse:
     return lambda text: None if text in nulls else text
 
 
-#: Bits of the integer types with a limit.
-INTEGER_BITS: Final = {BasicType.BYTE: 8, BasicType.SHORT: 16, BasicType.INT: 32, BasicType.LONG: 64}
-
-
 def parser(type_info: TypeInformation, nulls: frozenset[str], *, separator: str, column: str) -> Parse | None:
     """Return the function that converts a field's text to a value; None if the text itself is the value.
 
     The function raises ValueError or ArithmeticError. An array or nested row is in one field, with separators between its
     elements. Raises InvalidProgramError, which names the column, for types that cannot be read from CSV.
     """
-    parse: Parse
-    match type_info:
-        case PrimitiveArrayTypeInfo() if is_bytes(type_info):
+    kind, types = shape_of(type_info)
+    match kind:
+        case Kind.BYTES:
             return lambda text: None if text in nulls and text else base64.b64decode(text, validate=True)
-        case PrimitiveArrayTypeInfo() | BasicArrayTypeInfo() | ObjectArrayTypeInfo() | ListTypeInfo():
-            return _array_parser(type_info, nulls, separator, column)
-        case RowTypeInfo():
-            return _row_parser(type_info, nulls, separator, column)
-        case BasicTypeInfo(basic_type=BasicType.STRING):
-            return null_parser(nulls) if nulls else None
-        case BasicTypeInfo(basic_type=BasicType.CHAR):
-            parse = _parse_char
-        case BasicTypeInfo(basic_type=BasicType.BOOLEAN):
-            parse = _parse_boolean
-        case BasicTypeInfo(basic_type=BasicType.FLOAT):
-            parse = lambda text: to_float32(parse_float(text))  # noqa: E731
-        case BasicTypeInfo(basic_type=BasicType.DOUBLE):
-            parse = parse_float
-        case BasicTypeInfo(basic_type=BasicType.BIG_INT):
-            parse = _parse_int
-        case DecimalTypeInfo():
-            rounded = type_info.rounded
-            parse = lambda text: rounded(parse_decimal(text))  # noqa: E731
-        case BasicTypeInfo(basic_type=BasicType.BIG_DEC):
-            parse = parse_decimal
-        case BasicTypeInfo(basic_type=BasicType.INSTANT):
-            parse = parse_instant
-        case BasicTypeInfo():
-            parse = _int_parser(INTEGER_BITS[type_info.basic_type])
-        case DateTypeInfo() | LocalTimeTypeInfo(time_type=LocalTimeTypeInfo.TimeType.LOCAL_DATE):
-            parse = datetime.date.fromisoformat
-        case TimeTypeInfo() | LocalTimeTypeInfo(time_type=LocalTimeTypeInfo.TimeType.LOCAL_TIME):
-            parse = parse_time
-        case TimestampTypeInfo() | LocalTimeTypeInfo():
-            parse = parse_timestamp
-        case _:
-            raise InvalidProgramError(
-                f"column {column!r} of type {type_info!r} cannot be read from CSV",
-                hint="declare it as STRING and convert it in a map().",
+        case Kind.LIST:
+            element = _simple_parser(types[0], separator, column)
+            return _array_parser(element, nulls, separator, isinstance(type_info, PrimitiveArrayTypeInfo))
+        case Kind.ROW:
+            return _row_parser(
+                part_names(type_info), [_simple_parser(part, separator, column) for part in types], nulls, separator
             )
+        case BasicType.STRING:
+            return null_parser(nulls) if nulls else None
+    if kind not in _PARSERS:
+        raise InvalidProgramError(
+            f"column {column!r} of type {type_info!r} cannot be read from CSV",
+            hint="declare it as STRING and convert it in a map().",
+        )
+    parse = _PARSERS[kind]
+    if isinstance(type_info, DecimalTypeInfo):
+        rounded = type_info.rounded
+        parse = lambda text: rounded(parse_decimal(text))  # noqa: E731
     empty = nulls | {""}
     return lambda text: None if text in empty else parse(text)
 
 
 def _simple_parser(type_info: TypeInformation, separator: str, column: str) -> Parse:
     """Return the parser of an element."""
-    type_info = unwrap(type_info)
-    if not isinstance(type_info, BasicTypeInfo | DateTypeInfo | TimeTypeInfo | TimestampTypeInfo | LocalTimeTypeInfo):
+    type_info = plain_type(type_info)
+    if kind_of(type_info) not in (BasicType.STRING, *_PARSERS):
         raise InvalidProgramError(
             f"column {column!r} cannot be read from CSV: its elements are {type_info!r}, but only simple types can be nested",
             hint="declare it as STRING and convert it in a map().",
@@ -103,10 +67,7 @@ def _simple_parser(type_info: TypeInformation, separator: str, column: str) -> P
     return parser(type_info, frozenset(), separator=separator, column=column) or str
 
 
-def _array_parser(type_info: Any, nulls: frozenset[str], separator: str, column: str) -> Parse:
-    element = _simple_parser(type_info.element_type, separator, column)
-    primitive = isinstance(type_info, PrimitiveArrayTypeInfo)
-
+def _array_parser(element: Parse, nulls: frozenset[str], separator: str, primitive: bool) -> Parse:
     def parse(text: str) -> Any:
         if not text:
             return []
@@ -120,10 +81,7 @@ def _array_parser(type_info: Any, nulls: frozenset[str], separator: str, column:
     return parse
 
 
-def _row_parser(type_info: RowTypeInfo, nulls: frozenset[str], separator: str, column: str) -> Parse:
-    names = type_info.field_names
-    parts = [_simple_parser(part, separator, column) for part in type_info.field_types]
-
+def _row_parser(names: tuple[str, ...], parts: list[Parse], nulls: frozenset[str], separator: str) -> Parse:
     def parse(text: str) -> Any:
         if not text or text in nulls:
             return None
@@ -146,9 +104,10 @@ def column_parser(type_info: TypeInformation | None, parse: Parse | None, nulls:
     if parse is None:
         return None
     empty = nulls | {""}
-    match type_info:
-        case BasicTypeInfo(basic_type=BasicType.BYTE | BasicType.SHORT | BasicType.INT | BasicType.LONG):
-            digits = _SAFE_DIGITS[INTEGER_BITS[type_info.basic_type]]
+    kind = None if type_info is None else kind_of(type_info)
+    match kind:
+        case BasicType.BYTE | BasicType.SHORT | BasicType.INT | BasicType.LONG:
+            digits = _SAFE_DIGITS[INTEGER_BITS[kind]]
 
             def parse_ints(texts: list[str]) -> list[Any]:
                 if max(map(len, texts), default=0) > digits or "_" in "".join(texts):
@@ -156,7 +115,7 @@ def column_parser(type_info: TypeInformation | None, parse: Parse | None, nulls:
                 return [None if text in empty else int(text) for text in texts]
 
             return parse_ints
-        case BasicTypeInfo(basic_type=BasicType.DOUBLE):
+        case BasicType.DOUBLE:
 
             def parse_floats(texts: list[str]) -> list[Any]:
                 if "_" in "".join(texts):
@@ -165,7 +124,7 @@ def column_parser(type_info: TypeInformation | None, parse: Parse | None, nulls:
                 return list(map(parse, texts)) if math.inf in values or -math.inf in values else values
 
             return parse_floats
-        case DateTypeInfo():
+        case Kind.DATE:
             from_text = datetime.date.fromisoformat
             return lambda texts: [None if text in empty else from_text(text) for text in texts]
         case _:
@@ -181,16 +140,9 @@ def _parse_int(text: str) -> int:
     return int(text)
 
 
-def _int_parser(bits: int) -> Parse:
-    low, high = -(2 ** (bits - 1)), 2 ** (bits - 1) - 1
-
-    def parse(text: str) -> int:
-        value = _parse_int(text)
-        if low <= value <= high:
-            return value
-        raise ValueError(text)
-
-    return parse
+def _int_parser(kind: BasicType | Kind) -> Parse:
+    in_range = range_check(kind)
+    return lambda text: in_range(_parse_int(text))
 
 
 def parse_float(text: str) -> float:
@@ -219,12 +171,6 @@ def parse_time(text: str) -> datetime.time:
     return value.replace(tzinfo=None)
 
 
-def _parse_char(text: str) -> str:
-    if len(text) != 1:
-        raise ValueError(text)
-    return text
-
-
 def _parse_boolean(text: str) -> bool:
     match text.strip().lower():
         case "true" | "1":
@@ -251,8 +197,19 @@ def parse_instant(text: str) -> Instant:
     nanos = finer.group(1) if finer else ""
     if len(nanos) > 3:
         raise ValueError(text)
-    if value.tzinfo is None:
-        value = value.replace(tzinfo=datetime.UTC)
-    micros = (value - datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)) // datetime.timedelta(microseconds=1)
-    seconds, rest = divmod(micros, 1_000_000)
-    return Instant(seconds, rest * 1000 + int(nanos.ljust(3, "0")))
+    moment = instant_of(value)
+    return Instant(moment.seconds, moment.nanos + int(nanos.ljust(3, "0")))
+
+
+_PARSERS: Final[dict[BasicType | Kind, Parse]] = {
+    **{kind: _int_parser(kind) for kind in (BasicType.BIG_INT, *INTEGER_BITS)},
+    BasicType.CHAR: one_character,
+    BasicType.BOOLEAN: _parse_boolean,
+    BasicType.FLOAT: lambda text: to_float32(parse_float(text)),
+    BasicType.DOUBLE: parse_float,
+    BasicType.BIG_DEC: parse_decimal,
+    BasicType.INSTANT: parse_instant,
+    Kind.DATE: datetime.date.fromisoformat,
+    Kind.TIME: parse_time,
+    Kind.TIMESTAMP: parse_timestamp,
+}

@@ -17,25 +17,13 @@ from functools import partial
 from typing import Any, Final
 
 from flinkish.common.errors import InvalidProgramError, TypeMismatchError
+from flinkish.common.kinds import INTEGER_BITS, Kind, kind_of, part_names, plain_type, range_check, shape_of
+from flinkish.common.limits import one_character
 from flinkish.common.text import text_function
-from flinkish.common.typeinfo import (
-    BasicArrayTypeInfo,
-    BasicType,
-    BasicTypeInfo,
-    DateTypeInfo,
-    DecimalTypeInfo,
-    ListTypeInfo,
-    LocalTimeTypeInfo,
-    ObjectArrayTypeInfo,
-    PrimitiveArrayTypeInfo,
-    RowTypeInfo,
-    TimestampTypeInfo,
-    TimeTypeInfo,
-    TypeInformation,
-)
-from flinkish.datastream.connectors._arrow import appended_values, bytes_of, is_bytes, unwrap, utc_time, values_of
+from flinkish.common.time import utc_time
+from flinkish.common.typeinfo import BasicType, DecimalTypeInfo, RowTypeInfo, TimestampTypeInfo, TypeInformation
+from flinkish.datastream.connectors._arrow import appended_values, bytes_of, values_of
 from flinkish.datastream.connectors.file_system.csv_settings import ARRAY_SEPARATOR, CsvDialect
-from flinkish.datastream.connectors.file_system.csv_values import INTEGER_BITS
 from flinkish.datastream.connectors.file_system.writer_factories import BulkPartWriter, BulkPartWriterFactory
 
 Text = Callable[[Any], str]
@@ -63,7 +51,7 @@ class CsvLines:
         self._names = row_type.field_names
         self._dialect = dialect
         self._line_separator = line_separator
-        self._types = [unwrap(part) for part in row_type.field_types]
+        self._types = [plain_type(part) for part in row_type.field_types]
         meant = [dialect.delimiter, dialect.quote_char or "", "\r\n", line_separator]
         highest = max(map(ord, "".join(meant)))
         others = re.escape(f"{dialect.escape_char or ''}{dialect.comment or ''}")
@@ -137,23 +125,20 @@ class CsvLines:
 
     def _column(self, type_info: TypeInformation, separator: str, name: str) -> Text:
         quoted = self._quoted
-        match type_info:
-            case PrimitiveArrayTypeInfo() if is_bytes(type_info):
+        kind, types = shape_of(type_info)
+        match kind:
+            case Kind.BYTES:
                 text: Text = _base64
-            case PrimitiveArrayTypeInfo() | BasicArrayTypeInfo() | ObjectArrayTypeInfo() | ListTypeInfo():
-                element = _simple_text(type_info.element_type, name)
+            case Kind.LIST:
+                element = _simple_text(types[0], name)
                 text = lambda values: _joined([element] * len(values), values, separator)  # noqa: E731
-            case RowTypeInfo():
-                parts = [_simple_text(part, name) for part in type_info.field_types]
-                names = type_info.field_names
+            case Kind.ROW:
+                parts = [_simple_text(part, name) for part in types]
+                names = part_names(type_info)
                 text = lambda row: _joined(parts, values_of(row, names), separator)  # noqa: E731
-            case BasicTypeInfo(basic_type=BasicType.STRING | BasicType.CHAR | BasicType.INSTANT):
+            case BasicType() if kind not in (BasicType.STRING, BasicType.CHAR, BasicType.INSTANT):
                 text = _simple_text(type_info, name)
-            case BasicTypeInfo():
-                text = _simple_text(type_info, name)
-                if self._plain_numbers:
-                    return text
-                return lambda value: self._protected(text(value))
+                return text if self._plain_numbers else lambda value: self._protected(text(value))
             case _:
                 text = _simple_text(type_info, name)
         return lambda value: quoted(text(value))
@@ -192,30 +177,23 @@ def _joined(texts: Sequence[Text], values: Sequence[Any], separator: str) -> str
 
 def _simple_text(type_info: TypeInformation, column: str) -> Text:
     """Return the text function for a simple type, alone or in an array; raise InvalidProgramError for other types."""
-    type_info = unwrap(type_info)
-    match type_info:
-        case DecimalTypeInfo():
-            rounded = type_info.rounded
-            return lambda value: f"{rounded(value):f}"
-        case BasicTypeInfo(basic_type=BasicType.BIG_DEC):
-            return _decimal
-        case BasicTypeInfo(basic_type=BasicType.INSTANT):
-            return lambda value: _moment(value.seconds, value.nanos)
-        case BasicTypeInfo(basic_type=BasicType.STRING | BasicType.CHAR):
-            return _text_of(str, str)
-        case BasicTypeInfo(basic_type=BasicType.BOOLEAN):
-            return _text_of(bool, text_function(type_info))
-        case BasicTypeInfo(basic_type=BasicType.FLOAT | BasicType.DOUBLE):
-            return _text_of((float, int), text_function(type_info))
-        case BasicTypeInfo():
-            return _integer_text(INTEGER_BITS.get(type_info.basic_type))
-        case TimeTypeInfo() | LocalTimeTypeInfo(time_type=LocalTimeTypeInfo.TimeType.LOCAL_TIME):
-            return time_text
-        case TimestampTypeInfo() | LocalTimeTypeInfo(time_type=LocalTimeTypeInfo.TimeType.LOCAL_DATE_TIME):
-            text = text_function(type_info)
+    type_info = plain_type(type_info)
+    kind = kind_of(type_info)
+    if isinstance(type_info, DecimalTypeInfo):
+        rounded = type_info.rounded
+        return lambda value: f"{rounded(value):f}"
+    if kind in _TEXTS:
+        return _TEXTS[kind]
+    text = text_function(type_info)
+    match kind:
+        case BasicType.BOOLEAN:
+            return _text_of(bool, text)
+        case BasicType.FLOAT | BasicType.DOUBLE:
+            return _text_of((float, int), text)
+        case Kind.TIMESTAMP:
             return lambda value: text(utc_time(value))
-        case DateTypeInfo() | LocalTimeTypeInfo():
-            return text_function(type_info)
+        case Kind.DATE:
+            return text
         case _:
             raise InvalidProgramError(
                 f"column {column!r}: {type_info!r} cannot be written as CSV here; only simple types, and arrays and rows of them",
@@ -234,14 +212,9 @@ def _text_of(classes: type | tuple[type, ...], text: Text) -> Text:
     return checked
 
 
-def _integer_text(bits: int | None) -> Text:
-    def text(value: Any) -> str:
-        number = operator.index(value)
-        if bits is not None and not -(2 ** (bits - 1)) <= number < 2 ** (bits - 1):
-            raise ValueError(f"it does not fit into {bits} bits")
-        return str(number)
-
-    return text
+def _integer_text(kind: BasicType | Kind) -> Text:
+    in_range = range_check(kind)
+    return lambda value: str(in_range(operator.index(value)))
 
 
 def _moment(seconds: int, nanos: int) -> str:
@@ -266,6 +239,16 @@ def time_text(value: datetime.time) -> str:
     if value.utcoffset():
         raise ValueError("a time of day has no zone")
     return value.replace(tzinfo=None).isoformat()
+
+
+_TEXTS: Final[dict[BasicType | Kind, Text]] = {
+    **{kind: _integer_text(kind) for kind in (BasicType.BIG_INT, *INTEGER_BITS)},
+    BasicType.BIG_DEC: _decimal,
+    BasicType.INSTANT: lambda value: _moment(value.seconds, value.nanos),
+    BasicType.STRING: _text_of(str, str),
+    BasicType.CHAR: _text_of(str, one_character),
+    Kind.TIME: time_text,
+}
 
 
 class CsvWriterFactory(BulkPartWriterFactory):

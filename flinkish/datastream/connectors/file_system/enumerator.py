@@ -8,7 +8,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from flinkish.common.errors import InvalidArgumentError, SourceError
+from flinkish.common.arguments import int_of
+from flinkish.common.errors import SourceError
 from flinkish.common.safe_files import leads_outside
 from flinkish.datastream.connectors.file_system.objects import is_object, objects_below
 from flinkish.datastream.connectors.file_system.paths import DELTA_LOG, delta_table_around
@@ -37,9 +38,7 @@ class FileEnumeratorProvider:
 
         Raises InvalidArgumentError unless it is an int of at least 1.
         """
-        if not isinstance(block_size, int) or isinstance(block_size, bool) or block_size <= 0:
-            raise InvalidArgumentError(f"block_size must be a number of bytes of more than 0; got {block_size!r}")
-        return FileEnumeratorProvider(block_size)
+        return FileEnumeratorProvider(int_of("block_size", block_size, minimum=1))
 
     @staticmethod
     def default_non_splittable_file_enumerator() -> FileEnumeratorProvider:
@@ -220,15 +219,11 @@ class FileEnumerator(SplitEnumerator[FileSourceSplit, FileEnumeratorState]):
         self._waiting: dict[int, None] = {}
 
     def start(self) -> None:
-        if self._discovery_interval is None:
-            if not self._restored:
-                self._take(find_splits(self._paths, self._cut, set()))
-            return
+        interval = self._discovery_interval
         if not self._restored:
-            self._take(find_splits(self._paths, self._cut, set(), again=True))
-        self._context.call_async(
-            self._discover, self._discovered, initial_delay=self._discovery_interval, period=self._discovery_interval
-        )
+            self._take(find_splits(self._paths, self._cut, set(), again=interval is not None))
+        if interval is not None:
+            self._context.call_async(self._discover, self._discovered, initial_delay=interval, period=interval)
 
     def _discover(self) -> list[FileSourceSplit]:
         return find_splits(self._paths, self._cut, set(self._known), again=True)

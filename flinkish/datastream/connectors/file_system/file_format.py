@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import IO, Any
 
 from flinkish.common.errors import SourceChangedError, SourceError
 from flinkish.common.typeinfo import TypeInformation
 from flinkish.datastream.connectors.file_system.objects import size_of
-from flinkish.datastream.connectors.file_system.paths import DECOMPRESSION_ERRORS, is_compressed, open_bytes
+from flinkish.datastream.connectors.file_system.paths import open_bytes
 from flinkish.datastream.connectors.file_system.splits import FileSourceSplit
 from flinkish.datastream.connectors.record_errors import RecordErrors
 
@@ -84,13 +85,6 @@ class FileFormat(ABC):
         """Open a split at its position."""
 
 
-def compressed_or_whole(format_: FileFormat, path: str, size: int, block_size: int | None) -> list[FileSourceSplit]:
-    """Cut a file as its format and its compression allow."""
-    if block_size is None or not format_.splittable or size <= block_size or is_compressed(path):
-        return [format_.whole(path, size)]
-    return format_.cut(path, size, block_size)
-
-
 def check_unchanged(split: FileSourceSplit) -> None:
     """Raise SourceChangedError if the local file of a split was written again or replaced since it was found.
 
@@ -118,22 +112,33 @@ def check_unchanged(split: FileSourceSplit) -> None:
         )
 
 
-def open_checked(split: FileSourceSplit) -> IO[bytes]:
-    """Open the file of a split; raise SourceError if it is missing, or shorter than when it was found."""
+@contextmanager
+def reading(path: str) -> Iterator[None]:
+    """Turn errors of the file system into SourceErrors that name a file."""
     try:
-        size = size_of(split.path)
-        if size < split.file_size:
-            raise SourceError(
-                f"FileSource: {split.path} was {split.file_size} bytes long when it was found, and now has {size}",
-                hint="files must not change once they are in the source's folder; move them there when they are complete.",
-            )
-        return open_bytes(split.path)
+        yield
     except FileNotFoundError as error:
         raise SourceError(
-            f"FileSource: {split.path} is gone; it was there when the source looked for files",
+            f"FileSource: {path} is gone; it was there when the source looked for files",
             hint="files must stay until the job has read them and a checkpoint after that is complete.",
         ) from error
-    except DECOMPRESSION_ERRORS as error:
-        raise SourceError(f"FileSource cannot decompress {split.path}: {str(error) or type(error).__name__}") from error
     except OSError as error:
-        raise SourceError(f"FileSource cannot read {split.path}: {error.strerror or error}") from error
+        raise SourceError(f"FileSource cannot read {path}: {error.strerror or error}") from error
+
+
+def check_size(split: FileSourceSplit, *, may_grow: bool) -> None:
+    """Raise SourceError if the file of a split is missing, or has another size than when it was found."""
+    with reading(split.path):
+        size = size_of(split.path)
+    if size < split.file_size or (size > split.file_size and not may_grow):
+        raise SourceError(
+            f"FileSource: {split.path} was {split.file_size} bytes long when it was found, and now has {size}",
+            hint="files must not change once they are in the source's folder; move them there when they are complete.",
+        )
+
+
+def open_checked(split: FileSourceSplit) -> IO[bytes]:
+    """Open the file of a split; raise SourceError if it is missing, or shorter than when it was found."""
+    check_size(split, may_grow=True)
+    with reading(split.path):
+        return open_bytes(split.path)

@@ -9,11 +9,8 @@ from typing import TYPE_CHECKING, Any
 from flinkish.common.errors import InvalidArgumentError
 from flinkish.common.typeinfo import TypeInformation, Types
 from flinkish.datastream.connectors.file_system.file_format import FileFormat, SplitReader
-from flinkish.datastream.connectors.file_system.line_source import LineSource, undecodable
-from flinkish.datastream.connectors.file_system.lines import (
-    decode_lines,
-    is_byte_oriented,
-)
+from flinkish.datastream.connectors.file_system.line_source import LineSource, LineSplitReader
+from flinkish.datastream.connectors.file_system.lines import decode_lines, is_byte_oriented
 from flinkish.datastream.connectors.file_system.splits import FileSourceSplit
 from flinkish.datastream.connectors.record_errors import RecordErrors
 
@@ -41,7 +38,7 @@ class StreamFormat(FileFormat):
         Differs from Flink: after a restart, reading continues at the exact byte, without skipping lines; a carriage return alone
         does not end a line.
         """
-        return TextLineFormat(charset_name)
+        return TextLineFormat(charset_name=charset_name)
 
     @staticmethod
     def csv_format(
@@ -110,27 +107,21 @@ class BulkFormat(FileFormat):
         return ParquetFormat(type_info, columns=columns, batch_size=batch_size)
 
 
-def check_charset(charset_name: Any) -> str:
-    """Return the name, or raise InvalidArgumentError if Python does not know it."""
-    try:
-        # Codecs such as "hex" have a name, too, but do not decode to text.
-        "\n".encode(charset_name)
-    except (LookupError, TypeError) as error:
-        raise InvalidArgumentError(
-            f"charset_name {charset_name!r} is not a character set that is known here", hint="for example 'UTF-8', 'ISO-8859-1'."
-        ) from error
-    assert isinstance(charset_name, str)
-    return charset_name
-
-
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class LineFormat(StreamFormat):
     """Base of formats with one record per line."""
 
     charset_name: str = "UTF-8"
 
     def __post_init__(self) -> None:
-        check_charset(self.charset_name)
+        try:
+            # Codecs such as "hex" have a name, too, but do not decode to text.
+            "\n".encode(self.charset_name)
+        except (LookupError, TypeError) as error:
+            raise InvalidArgumentError(
+                f"charset_name {self.charset_name!r} is not a character set that is known here",
+                hint="for example 'UTF-8', 'ISO-8859-1'.",
+            ) from error
 
     @property
     def splittable(self) -> bool:
@@ -147,31 +138,17 @@ class TextLineFormat(LineFormat):
         return _TextLineReader(LineSource(split, self.charset_name), errors)
 
 
-class _TextLineReader(SplitReader):
-    def __init__(self, source: LineSource, errors: RecordErrors) -> None:
-        self._source = source
-        self._errors = errors
-
+class _TextLineReader(LineSplitReader):
     def read(self, limit: int) -> Sequence[Any]:
         while lines := self._source.take(limit):
             texts = decode_lines(lines, self._source.encoding)
             if None not in texts:
                 return texts
             records = [
-                undecodable(self._source, self._errors, lines[index], len(lines) - index) if text is None else text
+                self._bad_line(self._undecodable, lines[index], len(lines) - index) if text is None else text
                 for index, text in enumerate(texts)
             ]
             kept = [record for record in records if record is not None]
             if kept:
                 return kept
         return ()
-
-    def split(self) -> FileSourceSplit:
-        return self._source.split()
-
-    @property
-    def finished(self) -> bool:
-        return self._source.exhausted
-
-    def close(self) -> None:
-        self._source.close()

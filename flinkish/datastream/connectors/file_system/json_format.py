@@ -8,12 +8,12 @@ from typing import Any, Final
 
 import msgspec
 
-from flinkish.common.errors import InvalidArgumentError
+from flinkish.common.arguments import instance_of
 from flinkish.common.typeinfo import TypeInformation
 from flinkish.datastream.connectors.file_system.file_format import SplitReader
 from flinkish.datastream.connectors.file_system.formats import LineFormat
 from flinkish.datastream.connectors.file_system.json_values import JsonConverter, JsonConverters, json_decoder
-from flinkish.datastream.connectors.file_system.line_source import LineSource, undecodable
+from flinkish.datastream.connectors.file_system.line_source import LineSource, LineSplitReader
 from flinkish.datastream.connectors.file_system.lines import decode_lines
 from flinkish.datastream.connectors.file_system.splits import FileSourceSplit
 from flinkish.datastream.connectors.record_errors import RecordErrors
@@ -32,18 +32,10 @@ class JsonLinesFormat(LineFormat):
 
     type_info: TypeInformation | None = None
 
-    def __init__(self, type_info: TypeInformation | None = None, *, charset_name: str = "UTF-8") -> None:
-        object.__setattr__(self, "charset_name", charset_name)
-        object.__setattr__(self, "type_info", type_info)
-        self.__post_init__()
-
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.type_info is not None:
-            if not isinstance(self.type_info, TypeInformation):
-                raise InvalidArgumentError(
-                    f"type_info of the JSON lines format must be a TypeInformation; got {self.type_info!r}"
-                )
+            instance_of("type_info of the JSON lines format", self.type_info, TypeInformation)
             JsonConverters().build(self.type_info)
 
     def produced_type(self) -> TypeInformation | None:
@@ -55,13 +47,12 @@ class JsonLinesFormat(LineFormat):
         return _JsonLinesReader(LineSource(split, self.charset_name, strip_bom=True), decoder, convert, errors)
 
 
-class _JsonLinesReader(SplitReader):
+class _JsonLinesReader(LineSplitReader):
     def __init__(
         self, source: LineSource, decoder: msgspec.json.Decoder[Any], convert: JsonConverter | None, errors: RecordErrors
     ) -> None:
-        self._source = source
+        super().__init__(source, errors)
         self._convert = convert
-        self._errors = errors
         self._decoder = decoder
 
     def read(self, limit: int) -> Sequence[Any]:
@@ -76,33 +67,20 @@ class _JsonLinesReader(SplitReader):
         return records
 
     def _parse(self, text: str | bytes | None, line: bytes, back: int) -> Any:
-        reason: str
         try:
-            if text is None:
-                result = undecodable(self._source, self._errors, line, back)
-                return _NOTHING if result is None else result
-            if not text or text.isspace():
-                return _NOTHING
-            value = self._decoder.decode(text)
-            return value if self._convert is None else self._convert(value, "")
+            if text is not None:
+                if not text or text.isspace():
+                    return _NOTHING
+                value = self._decoder.decode(text)
+                return value if self._convert is None else self._convert(value, "")
+            reason = self._undecodable
         except UnicodeDecodeError:
-            result = undecodable(self._source, self._errors, line, back)
-            return _NOTHING if result is None else result
+            reason = self._undecodable
         except msgspec.DecodeError as error:
             reason = f"not valid JSON: {error}"
         except RecursionError:
             reason = "not valid JSON: nested too deeply"
         except ValueError as error:
             reason = str(error)
-        result = self._errors.handle(path=self._source.path, line=self._source.line_number(back), reason=reason, record=line)
+        result = self._bad_line(reason, line, back)
         return _NOTHING if result is None else result
-
-    def split(self) -> FileSourceSplit:
-        return self._source.split()
-
-    @property
-    def finished(self) -> bool:
-        return self._source.exhausted
-
-    def close(self) -> None:
-        self._source.close()

@@ -5,36 +5,18 @@ from __future__ import annotations
 import base64
 import datetime
 import decimal
-from collections.abc import Callable
-from typing import Any, Final
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar, Final
 
 import msgspec
 
 from flinkish.common.errors import InvalidProgramError
-from flinkish.common.limits import to_float32
+from flinkish.common.kinds import INTEGER_BITS, Kind, kind_of, part_names, plain_type, range_check, shape_of
+from flinkish.common.limits import one_character, to_float32
 from flinkish.common.time import Instant
-from flinkish.common.typeinfo import (
-    BasicArrayTypeInfo,
-    BasicType,
-    BasicTypeInfo,
-    DateTypeInfo,
-    DecimalTypeInfo,
-    ListTypeInfo,
-    LocalTimeTypeInfo,
-    MapTypeInfo,
-    ObjectArrayTypeInfo,
-    PickledBytesTypeInfo,
-    PrimitiveArrayTypeInfo,
-    RowTypeInfo,
-    TimestampTypeInfo,
-    TimeTypeInfo,
-    TupleTypeInfo,
-    TypeInformation,
-)
+from flinkish.common.typeinfo import BasicType, DecimalTypeInfo, PrimitiveArrayTypeInfo, TypeInformation
 from flinkish.common.types import make_row
-from flinkish.datastream.connectors._arrow import is_bytes, unwrap
 from flinkish.datastream.connectors.file_system.csv_values import (
-    INTEGER_BITS,
     parse_decimal,
     parse_float,
     parse_instant,
@@ -44,127 +26,11 @@ from flinkish.datastream.connectors.file_system.csv_values import (
 
 #: Function (value, path) that converts the decoded value at a path (`a.b`, empty for the whole); raises ValueError with the path.
 JsonConverter = Callable[[Any, str], Any]
+Types = tuple[TypeInformation, ...]
 
 _NUMBERS: Final = (int, float, decimal.Decimal)
 #: Numbers that JSON lacks, as Java (Jackson) and JsonRowSerializationSchema write them.
 _NO_JSON_NUMBERS: Final = frozenset({"NaN", "Infinity", "-Infinity"})
-
-
-class JsonConverters:
-    """Makes functions that check decoded JSON and convert it to a type. They are strict: a text is no number, except for
-    "NaN", "Infinity" and "-Infinity".
-
-    Objects become Rows: missing fields are None, unknown fields are ignored. A subclass may be more lenient.
-    """
-
-    def build(self, type_info: TypeInformation) -> JsonConverter:
-        """Return the function for a type; raise InvalidProgramError for unsupported types."""
-        type_info = unwrap(type_info)
-        match type_info:
-            case PickledBytesTypeInfo():
-                return lambda value, path: value
-            case RowTypeInfo():
-                return self.nullable(self.row(type_info))
-            case TupleTypeInfo():
-                return self.nullable(self.tuple(type_info))
-            case MapTypeInfo():
-                return self.nullable(self.map(type_info))
-            case PrimitiveArrayTypeInfo() if is_bytes(type_info):
-                return self.nullable(self.bytes(type_info))
-            case PrimitiveArrayTypeInfo() | BasicArrayTypeInfo() | ObjectArrayTypeInfo() | ListTypeInfo():
-                return self.nullable(self.list(type_info, type_info.element_type))
-            case _:
-                return self.nullable(self.simple(type_info))
-
-    def nullable(self, convert: JsonConverter) -> JsonConverter:
-        """Return a function that converts values by `convert`, and returns None for None."""
-        return lambda value, path: None if value is None else convert(value, path)
-
-    def simple(self, type_info: TypeInformation) -> JsonConverter:
-        """Return the function for texts, booleans, numbers and times."""
-        match type_info:
-            case BasicTypeInfo(basic_type=BasicType.STRING):
-                return checked(type_info, str, lambda value: value)
-            case BasicTypeInfo(basic_type=BasicType.CHAR):
-                return checked(type_info, str, one_character)
-            case BasicTypeInfo(basic_type=BasicType.BOOLEAN):
-                return checked(type_info, bool, lambda value: value)
-            case BasicTypeInfo(basic_type=BasicType.FLOAT):
-                return checked(type_info, (*_NUMBERS, str), lambda value: to_float32(to_number(value)))
-            case BasicTypeInfo(basic_type=BasicType.DOUBLE):
-                return checked(type_info, (*_NUMBERS, str), to_number)
-            case DecimalTypeInfo():
-                rounded = type_info.rounded
-                return checked(type_info, (*_NUMBERS, str), lambda value: rounded(parse_decimal(str(value))))
-            case BasicTypeInfo(basic_type=BasicType.BIG_DEC):
-                return checked(type_info, (*_NUMBERS, str), lambda value: parse_decimal(str(value)))
-            case BasicTypeInfo(basic_type=BasicType.INSTANT):
-                return checked(type_info, (int, str), to_instant)
-            case BasicTypeInfo():
-                return checked(type_info, int, range_check(type_info.basic_type))
-            case DateTypeInfo() | LocalTimeTypeInfo(time_type=LocalTimeTypeInfo.TimeType.LOCAL_DATE):
-                return checked(type_info, str, datetime.date.fromisoformat)
-            case TimeTypeInfo() | LocalTimeTypeInfo(time_type=LocalTimeTypeInfo.TimeType.LOCAL_TIME):
-                return checked(type_info, str, parse_time)
-            case TimestampTypeInfo() | LocalTimeTypeInfo():
-                return checked(type_info, str, parse_timestamp)
-            case _:
-                raise InvalidProgramError(f"{type_info!r} cannot be read from JSON")
-
-    def bytes(self, type_info: TypeInformation) -> JsonConverter:
-        """Return the function for bytes: base64."""
-        return checked(type_info, str, lambda value: base64.b64decode(value, validate=True))
-
-    def row(self, type_info: RowTypeInfo) -> JsonConverter:
-        """Return the function for objects."""
-        names = type_info.field_names
-        fields = [(name, self.build(part)) for name, part in zip(names, type_info.field_types, strict=True)]
-
-        def convert(value: Any, path: str) -> Any:
-            if not isinstance(value, dict):
-                raise mismatch(type_info, value, path)
-            prefix = f"{path}." if path else ""
-            return make_row(names, [one(value.get(name), prefix + name) for name, one in fields])
-
-        return convert
-
-    def tuple(self, type_info: TupleTypeInfo) -> JsonConverter:
-        """Return the function for arrays with exactly the elements of a tuple."""
-        fields = [self.build(part) for part in type_info.field_types]
-
-        def convert(value: Any, path: str) -> Any:
-            if not isinstance(value, list) or len(value) != len(fields):
-                raise mismatch(type_info, value, path)
-            if None in value:
-                raise ValueError(f"field '{path}[{value.index(None)}]' of {type_info!r} must not be null")
-            return tuple([one(part, f"{path}[{index}]") for index, (one, part) in enumerate(zip(fields, value, strict=True))])
-
-        return convert
-
-    def list(self, type_info: TypeInformation, element_type: TypeInformation) -> JsonConverter:
-        """Return the function for arrays."""
-        element = self.build(element_type)
-        primitive = isinstance(type_info, PrimitiveArrayTypeInfo)
-
-        def convert(value: Any, path: str) -> Any:
-            if not isinstance(value, list) or (primitive and None in value):
-                raise mismatch(type_info, value, path)
-            return [element(part, f"{path}[{index}]") for index, part in enumerate(value)]
-
-        return convert
-
-    def map(self, type_info: MapTypeInfo) -> JsonConverter:
-        """Return the function for objects that become dicts."""
-        if unwrap(type_info.key_type) != BasicTypeInfo(BasicType.STRING):
-            raise InvalidProgramError(f"{type_info!r} cannot be read from JSON: its objects have STRING keys")
-        element = self.build(type_info.value_type)
-
-        def convert(value: Any, path: str) -> Any:
-            if not isinstance(value, dict):
-                raise mismatch(type_info, value, path)
-            return {key: element(part, f"{path}[{key!r}]") for key, part in value.items()}
-
-        return convert
 
 
 def json_decoder(type_info: TypeInformation | None) -> msgspec.json.Decoder[Any]:
@@ -183,9 +49,12 @@ def mismatch(type_info: TypeInformation, value: Any, path: str) -> ValueError:
     )
 
 
-def checked(type_info: TypeInformation, classes: type | tuple[type, ...], convert: Callable[[Any], Any]) -> JsonConverter:
+def checked(type_info: TypeInformation, classes: tuple[type, ...], convert: Callable[[Any], Any]) -> JsonConverter:
     """Return a function for values of certain classes; a bool is not accepted as an int."""
-    boolean = classes is bool or (isinstance(classes, tuple) and bool in classes)
+    boolean = bool in classes
+    if isinstance(type_info, DecimalTypeInfo):
+        number, rounded = convert, type_info.rounded
+        convert = lambda value: rounded(number(value))  # noqa: E731
 
     def check(value: Any, path: str) -> Any:
         if not isinstance(value, classes) or (isinstance(value, bool) and not boolean):
@@ -196,26 +65,6 @@ def checked(type_info: TypeInformation, classes: type | tuple[type, ...], conver
             raise mismatch(type_info, value, path) from None
 
     return check
-
-
-def range_check(basic_type: BasicType) -> Callable[[int], int]:
-    """Return a function that raises ValueError for a number that does not fit the type."""
-    bits = INTEGER_BITS.get(basic_type)
-    limit = None if bits is None else 2 ** (bits - 1)
-
-    def check(value: int) -> int:
-        if limit is not None and not -limit <= value < limit:
-            raise ValueError
-        return value
-
-    return check
-
-
-def one_character(value: str) -> str:
-    """Return the value; raise ValueError unless it is one character."""
-    if len(value) != 1:
-        raise ValueError
-    return value
 
 
 def to_number(value: float | decimal.Decimal | str) -> float:
@@ -234,3 +83,120 @@ def _describe_type(value: Any) -> str:
     """Return the name of a JSON value's kind, for messages."""
     names: dict[type, str] = {dict: "an object", list: "an array", str: "a string", bool: "a boolean", type(None): "null"}
     return names.get(type(value), "a number")
+
+
+#: By kind, the classes of the decoded values, and the function that converts them; it raises ValueError or ArithmeticError.
+SimpleConverters = Mapping[BasicType | Kind, tuple[tuple[type, ...], Callable[[Any], Any]]]
+
+STRICT: Final[SimpleConverters] = {
+    **{kind: ((int,), range_check(kind)) for kind in (BasicType.BIG_INT, *INTEGER_BITS)},
+    BasicType.STRING: ((str,), str),
+    BasicType.CHAR: ((str,), one_character),
+    BasicType.BOOLEAN: ((bool,), bool),
+    BasicType.FLOAT: ((*_NUMBERS, str), lambda value: to_float32(to_number(value))),
+    BasicType.DOUBLE: ((*_NUMBERS, str), to_number),
+    BasicType.BIG_DEC: ((*_NUMBERS, str), lambda value: parse_decimal(str(value))),
+    BasicType.INSTANT: ((int, str), to_instant),
+    Kind.DATE: ((str,), datetime.date.fromisoformat),
+    Kind.TIME: ((str,), parse_time),
+    Kind.TIMESTAMP: ((str,), parse_timestamp),
+    Kind.BYTES: ((str,), lambda value: base64.b64decode(value, validate=True)),
+}
+
+
+class JsonConverters:
+    """Makes functions that check decoded JSON and convert it to a type. They are strict: a text is no number, except for
+    "NaN", "Infinity" and "-Infinity".
+
+    Objects become Rows: missing fields are None, unknown fields are ignored. A subclass may be more lenient.
+    """
+
+    simple: ClassVar[SimpleConverters] = STRICT
+    #: Whether an array with a value for each field is a row, too.
+    lists_as_rows: ClassVar[bool] = False
+    fail_on_missing_field: bool = False
+
+    def build(self, type_info: TypeInformation) -> JsonConverter:
+        """Return the function for a type; raise InvalidProgramError for unsupported types."""
+        type_info = plain_type(type_info)
+        kind, types = shape_of(type_info)
+        match kind:
+            case Kind.PICKLED:
+                return lambda value, path: value
+            case Kind.ROW:
+                convert = self.row(type_info, types)
+            case Kind.TUPLE:
+                convert = self.tuple(type_info, types)
+            case Kind.MAP:
+                convert = self.map(type_info, types)
+            case Kind.LIST:
+                convert = self.list(type_info, types)
+            case _ if kind in self.simple:
+                convert = checked(type_info, *self.simple[kind])
+            case _:
+                raise InvalidProgramError(f"{type_info!r} cannot be read from JSON")
+        return self.nullable(convert)
+
+    def nullable(self, convert: JsonConverter) -> JsonConverter:
+        """Return a function that converts values by `convert`, and returns None for None."""
+        return lambda value, path: None if value is None else convert(value, path)
+
+    def row(self, type_info: TypeInformation, types: Types) -> JsonConverter:
+        """Return the function for objects."""
+        lists, demanded = self.lists_as_rows, self.fail_on_missing_field
+        names = part_names(type_info)
+        fields = [(name, self.build(part)) for name, part in zip(names, types, strict=True)]
+
+        def convert(value: Any, path: str) -> Any:
+            if not isinstance(value, dict):
+                if not (lists and isinstance(value, list) and len(value) == len(names)):
+                    raise mismatch(type_info, value, path)
+                value = dict(zip(names, value, strict=True))
+            prefix = f"{path}." if path else ""
+            values = []
+            for name, one in fields:
+                part = value.get(name)
+                if part is None and demanded and name not in value:
+                    raise ValueError(f"Could not find field with name '{prefix}{name}'.")
+                values.append(one(part, prefix + name))
+            return make_row(names, values)
+
+        return convert
+
+    def tuple(self, type_info: TypeInformation, types: Types) -> JsonConverter:
+        """Return the function for arrays with exactly the elements of a tuple."""
+        fields = [self.build(part) for part in types]
+
+        def convert(value: Any, path: str) -> Any:
+            if not isinstance(value, list) or len(value) != len(fields):
+                raise mismatch(type_info, value, path)
+            if None in value:
+                raise ValueError(f"field '{path}[{value.index(None)}]' of {type_info!r} must not be null")
+            return tuple([one(part, f"{path}[{index}]") for index, (one, part) in enumerate(zip(fields, value, strict=True))])
+
+        return convert
+
+    def list(self, type_info: TypeInformation, types: Types) -> JsonConverter:
+        """Return the function for arrays."""
+        element = self.build(*types)
+        primitive = isinstance(type_info, PrimitiveArrayTypeInfo)
+
+        def convert(value: Any, path: str) -> Any:
+            if not isinstance(value, list) or (primitive and None in value):
+                raise mismatch(type_info, value, path)
+            return [element(part, f"{path}[{index}]") for index, part in enumerate(value)]
+
+        return convert
+
+    def map(self, type_info: TypeInformation, types: Types) -> JsonConverter:
+        """Return the function for objects that become dicts."""
+        if kind_of(types[0]) is not BasicType.STRING:
+            raise InvalidProgramError(f"{type_info!r} cannot be read from JSON: its objects have STRING keys")
+        element = self.build(types[1])
+
+        def convert(value: Any, path: str) -> Any:
+            if not isinstance(value, dict):
+                raise mismatch(type_info, value, path)
+            return {key: element(part, f"{path}[{key!r}]") for key, part in value.items()}
+
+        return convert

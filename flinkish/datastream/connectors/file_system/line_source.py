@@ -8,9 +8,9 @@ from dataclasses import replace
 from typing import IO, Any
 
 from flinkish.common.errors import SourceError
-from flinkish.datastream.connectors.file_system.file_format import open_checked
+from flinkish.datastream.connectors.file_system.file_format import SplitReader, open_checked
 from flinkish.datastream.connectors.file_system.lines import LineReader, count_lines, detect_encoding
-from flinkish.datastream.connectors.file_system.paths import DECOMPRESSION_ERRORS, open_bytes
+from flinkish.datastream.connectors.file_system.paths import DamagedFileError, open_bytes
 from flinkish.datastream.connectors.file_system.splits import FileSourceSplit
 from flinkish.datastream.connectors.record_errors import RecordErrors
 
@@ -35,20 +35,17 @@ class LineSource:
             self._reader = LineReader(self.file, self.encoding, max(start, bom), end)
             if split.position is None and split.offset > bom:
                 self._reader.skip_partial_line()
-        except DECOMPRESSION_ERRORS as error:
+        except DamagedFileError:
             self.file.close()
-            raise self._damaged(error) from error
+            raise
 
     def first_line(self, skip: Callable[[bytes], bool]) -> bytes | None:
         """Return the first line for which `skip` is False, such as a header; None if there is none. Keeps the position."""
         with open_bytes(self.path) as file:
             reader = LineReader(file, self.encoding, self._content_start, None)
-            try:
-                while lines := reader.take(1):
-                    if not skip(lines[0]):
-                        return lines[0]
-            except DECOMPRESSION_ERRORS as error:
-                raise self._damaged(error) from error
+            while lines := reader.take(1):
+                if not skip(lines[0]):
+                    return lines[0]
         return None
 
     @property
@@ -60,8 +57,6 @@ class LineSource:
         """Return up to `limit` lines; an empty list at the end."""
         try:
             lines = self._reader.take(limit)
-        except DECOMPRESSION_ERRORS as error:
-            raise self._damaged(error) from error
         except OSError as error:
             raise SourceError(f"FileSource cannot read {self.path}: {error.strerror or error}") from error
         if self._line is not None:
@@ -70,10 +65,7 @@ class LineSource:
 
     @property
     def exhausted(self) -> bool:
-        try:
-            return self._reader.exhausted
-        except DECOMPRESSION_ERRORS as error:
-            raise self._damaged(error) from error
+        return self._reader.exhausted
 
     def line_number(self, back: int) -> int:
         """Return the number (from 1) of the line taken `back` lines ago (1 = the last one). This is slow, so for errors only."""
@@ -95,17 +87,29 @@ class LineSource:
     def close(self) -> None:
         self.file.close()
 
-    def _damaged(self, error: Exception) -> SourceError:
-        return SourceError(
-            f"FileSource cannot decompress {self.path}: {str(error) or type(error).__name__}; the file is damaged or cut short"
-        )
 
+class LineSplitReader(SplitReader):
+    """Base of the readers of all formats of lines."""
 
-def undecodable(source: LineSource, errors: RecordErrors, line: bytes, back: int) -> Any:
-    """Handle a line that is not text in the declared character set."""
-    return errors.handle(
-        path=source.path,
-        line=source.line_number(back),
-        reason=f"the line is not text in the character set {source.encoding}",
-        record=line,
-    )
+    def __init__(self, source: LineSource, errors: RecordErrors) -> None:
+        self._source = source
+        self._errors = errors
+
+    def split(self) -> FileSourceSplit:
+        return self._source.split()
+
+    @property
+    def finished(self) -> bool:
+        return self._source.exhausted
+
+    def close(self) -> None:
+        self._source.close()
+
+    def _bad_line(self, reason: str, line: bytes, back: int) -> Any:
+        """Handle a bad record, the line taken `back` lines ago."""
+        number = self._source.line_number(back)
+        return self._errors.handle(path=self._source.path, line=number, reason=reason, record=line)
+
+    @property
+    def _undecodable(self) -> str:
+        return f"the line is not text in the character set {self._source.encoding}"

@@ -52,20 +52,15 @@ def store_of(path: str) -> tuple[ObjectFiles, str]:
     return ObjectFiles(StoreReference(f"{scheme}://{authority}")), key
 
 
-def open_raw(path: str) -> IO[bytes]:
-    """Open a file for reading; small reads of an object cost a request each. Raises OSError."""
-    if is_object(path):
-        files, key = store_of(path)
-        return files.open(key, buffered=False)
-    return open(path, "rb", buffering=0)
+def open_object(path: str, *, buffered: bool = True) -> IO[bytes]:
+    """Open an object for reading, ahead in requests of some megabytes, or with a request for each read. Raises OSError."""
+    files, key = store_of(path)
+    return files.open(key, buffered=buffered)
 
 
 def open_ahead(path: str) -> IO[bytes]:
-    """Open a file for reading from one position on; an object is read ahead, in requests of some megabytes. Raises OSError."""
-    if is_object(path):
-        files, key = store_of(path)
-        return files.open(key)
-    return open(path, "rb", buffering=0)
+    """Open a file or an object for reading from one position on. Raises OSError."""
+    return open_object(path) if is_object(path) else open(path, "rb", buffering=0)
 
 
 def size_of(path: str) -> int:

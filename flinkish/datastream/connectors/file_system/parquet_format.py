@@ -10,22 +10,15 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from flinkish.common.arguments import int_of, names_of
 from flinkish.common.errors import InvalidArgumentError, InvalidProgramError, SourceError
+from flinkish.common.kinds import fields_of, plain_type
 from flinkish.common.typeinfo import RowTypeInfo, TupleTypeInfo, TypeInformation
-from flinkish.common.types import make_row, rows_of
-from flinkish.datastream.connectors._arrow import (
-    arrow_type,
-    fields_of,
-    read_converter,
-    reading_type,
-    row_type_of_schema,
-    texts_of,
-    unwrap,
-    widened,
-)
-from flinkish.datastream.connectors.file_system.file_format import FileFormat, SplitReader
+from flinkish.common.types import RowColumns, make_row
+from flinkish.datastream.connectors._arrow import arrow_type, read_converter, reading_type, row_type_of_schema, texts_of, widened
+from flinkish.datastream.connectors.file_system.file_format import FileFormat, SplitReader, check_size, reading
 from flinkish.datastream.connectors.file_system.formats import BulkFormat
-from flinkish.datastream.connectors.file_system.objects import is_object, open_raw, size_of
+from flinkish.datastream.connectors.file_system.objects import is_object, open_object
 from flinkish.datastream.connectors.file_system.splits import FileSourceSplit
 from flinkish.datastream.connectors.record_errors import RecordErrors, json_of_row
 
@@ -34,13 +27,7 @@ class RowGroupFormat(FileFormat):
     """Base of formats that read Parquet files; large files are cut at row groups, so that several readers share them."""
 
     unit = "row"
-
-    @property
-    def splittable(self) -> bool:
-        return True
-
-    def whole(self, path: str, size: int) -> FileSourceSplit:
-        return FileSourceSplit(split_id=f"{path}@0", path=path, offset=0, length=None, file_size=size)
+    splittable = True
 
     def cut(self, path: str, size: int, block_size: int) -> list[FileSourceSplit]:
         with _open(path) as file:
@@ -58,16 +45,6 @@ class RowGroupFormat(FileFormat):
         return splits
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ParquetOptions:
-    """Options for reading rows, in addition to their type."""
-
-    batch_size: int = 4096
-    #: Whether times without zone are in the machine's zone; otherwise they are in UTC, or as in the file.
-    local_timestamps: bool = False
-    case_sensitive: bool = True
-
-
 class ParquetFormat(RowGroupFormat, BulkFormat):
     """Reads rows of Parquet files.
 
@@ -81,6 +58,10 @@ class ParquetFormat(RowGroupFormat, BulkFormat):
     """
 
     makes_new_records = True
+    split_by_default = True
+    #: Whether times without zone are in the machine's zone; otherwise they are in UTC, or as in the file.
+    local_timestamps = False
+    case_sensitive = True
 
     def __init__(
         self,
@@ -89,12 +70,11 @@ class ParquetFormat(RowGroupFormat, BulkFormat):
         columns: Sequence[str] | None = None,
         batch_size: int = 4096,
     ) -> None:
-        if columns is not None and (isinstance(columns, str) or not all(isinstance(name, str) for name in columns)):
-            raise InvalidArgumentError(f"columns of the Parquet format must be a list of names; got {columns!r}")
-        if not isinstance(batch_size, int) or isinstance(batch_size, bool) or batch_size < 1:
-            raise InvalidArgumentError(f"batch_size of the Parquet format must be an int of at least 1; got {batch_size!r}")
+        if columns is not None:
+            names_of("columns of the Parquet format", columns)
+        int_of("batch_size of the Parquet format", batch_size, minimum=1)
         if type_info is not None:
-            if not isinstance(unwrap(type_info), RowTypeInfo | TupleTypeInfo):
+            if not isinstance(plain_type(type_info), RowTypeInfo | TupleTypeInfo):
                 raise InvalidArgumentError(f"type_info of the Parquet format must be ROW_NAMED, ROW or TUPLE; got {type_info!r}")
             if columns is not None:
                 raise InvalidProgramError("give the Parquet format either a type_info or columns; got both")
@@ -103,11 +83,7 @@ class ParquetFormat(RowGroupFormat, BulkFormat):
                 arrow_type(part, f"column {name!r}", zoned=False)
         self.type_info = type_info
         self.columns = None if columns is None else tuple(columns)
-        self.options = ParquetOptions(batch_size=batch_size)
-
-    @property
-    def split_by_default(self) -> bool:
-        return True
+        self.batch_size = batch_size
 
     def produced_type(self) -> TypeInformation | None:
         return self.type_info
@@ -122,33 +98,21 @@ def _fields(type_info: TypeInformation) -> tuple[tuple[str, ...], tuple[TypeInfo
     return fields
 
 
-def _size(path: str) -> int | None:
-    """Return the size of a file; None if it is gone, which opening it says."""
-    try:
-        return size_of(path)
-    except FileNotFoundError:
-        return None
-    except OSError as error:
-        raise SourceError(f"FileSource cannot read {path}: {error.strerror or error}") from error
-
-
 def _open(path: str) -> pq.ParquetFile:
-    try:
-        # Hive, Spark and Flink write times as INT96, which Arrow reads as nanoseconds by default; these overflow after 2262.
-        # A flipped bit would be a wrong value. Files of Flink, Spark and FileSink have checksums, which Arrow only verifies on
-        # request.
-        options: dict[str, Any] = {"coerce_int96_timestamp_unit": "us", "page_checksum_verification": True}
-        if is_object(path):
-            # Columns that lie next to each other are read by one request.
-            return pq.ParquetFile(pa.PythonFile(open_raw(path)), pre_buffer=True, **options)
-        return pq.ParquetFile(path, **options)
-    except FileNotFoundError as error:
-        raise SourceError(
-            f"FileSource: {path} is gone; it was there when the source looked for files",
-            hint="files must stay until the job has read them and a checkpoint after that is complete.",
-        ) from error
-    except (pa.ArrowException, OSError) as error:
-        raise SourceError(f"FileSource: {path} is not a Parquet file, or it is damaged: {error}") from error
+    # Hive, Spark and Flink write times as INT96, which Arrow reads as nanoseconds by default; these overflow after 2262.
+    # A flipped bit would be a wrong value. Files of Flink, Spark and FileSink have checksums, which Arrow only verifies on
+    # request.
+    options: dict[str, Any] = {"coerce_int96_timestamp_unit": "us", "page_checksum_verification": True}
+    with reading(path):
+        try:
+            if is_object(path):
+                # Columns that lie next to each other are read by one request.
+                return pq.ParquetFile(pa.PythonFile(open_object(path, buffered=False)), pre_buffer=True, **options)
+            return pq.ParquetFile(path, **options)
+        except FileNotFoundError:
+            raise
+        except (pa.ArrowException, OSError) as error:
+            raise SourceError(f"FileSource: {path} is not a Parquet file, or it is damaged: {error}") from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,12 +132,7 @@ class RowGroupReader(SplitReader):
         self._split = split
         self._errors = errors
         self._batch_size = batch_size
-        size = _size(split.path)
-        if size not in (None, split.file_size):
-            raise SourceError(
-                f"FileSource: {split.path} was {split.file_size} bytes long when it was found, and now has {size}",
-                hint="files must not change once they are in the source's folder; move them there when they are complete.",
-            )
+        check_size(split, may_grow=False)
         self._file = _open(split.path)
         groups = self._file.metadata.num_row_groups
         self._end = groups if split.length is None else min(groups, split.offset + split.length)
@@ -181,7 +140,7 @@ class RowGroupReader(SplitReader):
         self._position = split.position or 0
         self._read_columns = self.columns(self._file.schema_arrow)
         self._batches = self._read_batches(self._read_columns)
-        self._records: list[Any] = []
+        self._records: Sequence[Any] = ()
         self._index = 0
         #: Whether there are bad rows in `_records`.
         self._some_bad = False
@@ -199,14 +158,14 @@ class RowGroupReader(SplitReader):
         """Return the reason, for a message, why a value of a column cannot be read."""
 
     @abstractmethod
-    def rows(self, columns: list[pa.Array], count: int) -> list[Any]:
+    def rows(self, columns: list[pa.Array], count: int) -> Sequence[Any]:
         """Return the records for columns with `count` values each."""
 
     def _rows_of(self, group: int) -> int:
         rows: int = self._file.metadata.row_group(group).num_rows
         return rows
 
-    def _read_batches(self, names: list[str]) -> Iterator[list[Any]]:
+    def _read_batches(self, names: list[str]) -> Iterator[Sequence[Any]]:
         skip = self._position
         for group in range(self._split.offset, self._end):
             rows = self._rows_of(group)
@@ -220,7 +179,7 @@ class RowGroupReader(SplitReader):
                 yield self._records_of(batch.slice(skip), names)
                 skip = 0
 
-    def _records_of(self, batch: pa.RecordBatch, names: list[str]) -> list[Any]:
+    def _records_of(self, batch: pa.RecordBatch, names: list[str]) -> Sequence[Any]:
         raw = [batch.column(batch.schema.get_field_index(name)) for name in names]
         self._some_bad = False
         try:
@@ -290,12 +249,12 @@ class RowGroupReader(SplitReader):
 class _RowReader(RowGroupReader):
     def __init__(self, format_: ParquetFormat, split: FileSourceSplit, errors: RecordErrors) -> None:
         self._format = format_
-        self._is_tuple = format_.type_info is not None and isinstance(unwrap(format_.type_info), TupleTypeInfo)
-        super().__init__(split, errors, format_.options.batch_size)
+        self._is_tuple = format_.type_info is not None and isinstance(plain_type(format_.type_info), TupleTypeInfo)
+        super().__init__(split, errors, format_.batch_size)
 
     def columns(self, schema: pa.Schema) -> list[str]:
         names, columns, types = self._find_columns(schema)
-        local = self._format.options.local_timestamps
+        local = self._format.local_timestamps
         self._names, self._types = names, types
         self._wanted = []
         for name, part, column in zip(names, types, columns, strict=True):
@@ -329,7 +288,7 @@ class _RowReader(RowGroupReader):
 
     def _find(self, names: Sequence[str], schema: pa.Schema) -> list[str]:
         """Return the names that columns have in the file."""
-        fold: Callable[[str], str] = str if self._is_tuple or self._format.options.case_sensitive else str.lower
+        fold: Callable[[str], str] = str if self._is_tuple or self._format.case_sensitive else str.lower
         found: dict[str, list[str]] = {}
         for name in schema.names:
             found.setdefault(fold(name), []).append(name)
@@ -348,7 +307,7 @@ class _RowReader(RowGroupReader):
     def describe(self, index: int, column: pa.Array) -> str:
         return f"column {self._names[index]!r} is {column.type} in the file, which cannot be read as {self._types[index]!r}"
 
-    def rows(self, columns: list[pa.Array], count: int) -> list[Any]:
+    def rows(self, columns: list[pa.Array], count: int) -> Sequence[Any]:
         if not columns:
             return [() if self._is_tuple else make_row((), [])] * count
         values = [
@@ -357,4 +316,4 @@ class _RowReader(RowGroupReader):
         ]
         if self._is_tuple:
             return list(zip(*values, strict=True))
-        return rows_of(self._names, values)
+        return RowColumns(self._names, values)

@@ -35,7 +35,7 @@ from flinkish.common import safe_files
 from flinkish.common.absent import AbsentMember
 from flinkish.common.absent_names import JAVA_OBJECT
 from flinkish.common.disk import make_folders, sync
-from flinkish.common.errors import ForeignCheckpointError, InvalidArgumentError, SinkError
+from flinkish.common.errors import ForeignCheckpointError, InvalidArgumentError, SinkChangedError, SinkError
 from flinkish.common.ids import random_uuid
 from flinkish.datastream.connectors.file_system.objects import (
     copy_object,
@@ -228,13 +228,7 @@ class FileCommitter(Committer[FileCommittable]):
             if staged is None:
                 if _length_of(part.final) == length:
                     return
-                text = f"FileSink: neither {part.in_progress} nor {part.final} exists"
-                if not again:
-                    raise SinkError(
-                        f"{text}, though the {length} bytes were written for the checkpoint that has just been made",
-                        hint="something removes hidden objects below the path of the sink; the records in it are lost.",
-                    )
-                _log.warning("%s; assuming that it was committed earlier and moved since", text)
+                _missing(part, length, again=again)
             elif staged != length:
                 raise _too_short(part, staged, length)
             else:
@@ -258,22 +252,15 @@ class FileCommitter(Committer[FileCommittable]):
         try:
             if os.path.lexists(part.final) and self._is_foreign(request):
                 return
+            if self._is_foreign(request):
+                copy = PartFile.at(part.final, random_uuid())
+                _copy(self._base_path, part, length, copy)
+                part = copy
             with safe_files.open_folder(self._base_path, os.path.dirname(path_inside(self._base_path, part.final))) as folder:
-                if self._is_foreign(request):
-                    _copy_as(folder, part, length)
-                else:
-                    _rename(folder, part, length)
-        except FileNotFoundError as error:
-            if os.path.lexists(part.final):
-                return
-            text = f"FileSink: neither {part.in_progress} nor {part.final} exists"
-            if not again:
-                raise SinkError(
-                    f"{text}, though the {length} bytes were written for the checkpoint that has just been made",
-                    hint="something removes hidden files from the folder of the sink; the records in it are lost.",
-                ) from error
-            # Either committed before a crash and then moved by a reader of the output, or lost: this cannot be decided.
-            _log.warning("%s; assuming that it was committed earlier and moved since", text)
+                _rename(folder, part, length)
+        except FileNotFoundError:
+            if not os.path.lexists(part.final):
+                _missing(part, length, again=again)
         except OSError as error:
             raise SinkError(f"FileSink cannot finish {part.final}: {error.strerror or error}") from error
 
@@ -298,7 +285,7 @@ def _rename(folder: int, part: PartFile, length: int) -> None:
     name = os.path.basename(part.in_progress)
     status = os.stat(name, dir_fd=folder, follow_symlinks=False)
     if not stat.S_ISREG(status.st_mode):
-        raise SinkError(f"FileSink: {part.in_progress} is not an ordinary file")
+        raise SinkChangedError(f"FileSink: {part.in_progress} is not an ordinary file")
     if status.st_size < length:
         raise _too_short(part, status.st_size, length)
     if status.st_size > length:
@@ -310,27 +297,21 @@ def _rename(folder: int, part: PartFile, length: int) -> None:
     os.rename(name, os.path.basename(part.final), src_dir_fd=folder, dst_dir_fd=folder)
 
 
-def _copy_as(folder: int, part: PartFile, length: int) -> None:
-    """Create the final file as a copy, which appears in one step."""
-    copy = PartFile.at(os.path.basename(part.final), random_uuid())
-    source = os.open(os.path.basename(part.in_progress), os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=folder)
-    try:
-        size = os.fstat(source).st_size
-        if size < length:
-            raise _too_short(part, size, length)
-        target = os.open(copy.in_progress, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666, dir_fd=folder)
-        try:
-            copy_bytes(source, target, length)
-            os.fsync(target)
-        finally:
-            os.close(target)
-    finally:
-        os.close(source)
-    os.rename(copy.in_progress, copy.final, src_dir_fd=folder, dst_dir_fd=folder)
+def _missing(part: PartFile, length: int, *, again: bool) -> None:
+    """Raise SinkChangedError for a part that is lost; a part of a repeated commit may also have been committed and moved."""
+    text = f"FileSink: neither {part.in_progress} nor {part.final} exists"
+    if not again:
+        raise SinkChangedError(
+            f"{text}, though the {length} bytes were written for the checkpoint that has just been made",
+            hint="something removes hidden files below the path of the sink; the records in it are lost.",
+        )
+    _log.warning("%s; assuming that it was committed earlier and moved since", text)
 
 
-def _too_short(part: PartFile, size: int, length: int) -> SinkError:
-    return SinkError(f"FileSink: {part.in_progress} has {size} bytes; {length} were written when the checkpoint was made")
+def _too_short(part: PartFile, size: int, length: int) -> SinkChangedError:
+    return SinkChangedError(
+        f"FileSink: {part.in_progress} has {size} bytes, but {length} were written when the checkpoint was made"
+    )
 
 
 def check_committable(base_path: str, committable: FileCommittable) -> None:
@@ -430,35 +411,36 @@ def _foreign_file(base_path: str, path: str) -> ForeignCheckpointError:
 def copy_part(base_path: str, old: PartFile, length: int, part: PartFile) -> None:
     """Copy the first `length` bytes of another writer's hidden file to a hidden file of our own, and sync it.
 
-    Raises SinkError if the file is missing or too short.
+    Raises ForeignCheckpointError if the file is missing, SinkChangedError if it is too short.
     """
     try:
-        if is_object(base_path):
-            path_inside(base_path, old.in_progress)
-            size = size_of(old.in_progress)
-            if size != length:
-                raise _too_short(old, size, length)
-            copy_object(old.in_progress, part.in_progress)
-            return
-        with (
-            safe_files.open_file(base_path, path_inside(base_path, old.in_progress)) as source,
-            safe_files.create_file(base_path, path_inside(base_path, part.in_progress)) as target,
-        ):
-            size = os.fstat(source.fileno()).st_size
-            if size < length:
-                raise SinkError(
-                    f"FileSink cannot go on with {old.in_progress}: it has {size} bytes, but {length} were written when the "
-                    "checkpoint was made"
-                )
-            copy_bytes(source.fileno(), target.fileno(), length)
-            os.fsync(target.fileno())
+        _copy(base_path, old, length, part)
     except FileNotFoundError as error:
-        raise SinkError(
+        raise ForeignCheckpointError(
             f"FileSink cannot go on with {old.in_progress}: the file is gone",
             hint="it is finished and renamed if a later checkpoint than the restored one was completed; restore the latest.",
         ) from error
     except OSError as error:
         raise SinkError(f"FileSink cannot go on with {old.in_progress}: {error.strerror or error}") from error
+
+
+def _copy(base_path: str, old: PartFile, length: int, part: PartFile) -> None:
+    if is_object(base_path):
+        path_inside(base_path, old.in_progress)
+        size = size_of(old.in_progress)
+        if size != length:
+            raise _too_short(old, size, length)
+        copy_object(old.in_progress, part.in_progress)
+        return
+    with (
+        safe_files.open_file(base_path, path_inside(base_path, old.in_progress)) as source,
+        safe_files.create_file(base_path, path_inside(base_path, part.in_progress)) as target,
+    ):
+        size = os.fstat(source.fileno()).st_size
+        if size < length:
+            raise _too_short(old, size, length)
+        copy_bytes(source.fileno(), target.fileno(), length)
+        os.fsync(target.fileno())
 
 
 def write_part(part: PartFile, write: Callable[[str], None]) -> int:

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import bz2
-import gzip
 import io
 import lzma
 import os
 import zlib
 from collections.abc import Callable
+from functools import partial
 from typing import IO, Any, Final
 
 import pyarrow as pa
 
-from flinkish.common.errors import InvalidArgumentError, UnsupportedError
+from flinkish.common.errors import InvalidArgumentError, SourceError, UnsupportedError
 from flinkish.common.files.schemes import without_user
 from flinkish.common.paths import location
 from flinkish.datastream.connectors.file_system.objects import is_folder, is_object, object_path, open_ahead
@@ -24,16 +24,16 @@ DELTA_LOG: Final = "_delta_log"
 _CHUNK: Final = 64 * 1024
 
 
-class DamagedFileError(ValueError):
+class DamagedFileError(SourceError):
     """A compressed file is damaged or cut short."""
 
 
-#: Errors raised when a damaged compressed file is read.
-DECOMPRESSION_ERRORS: Final = (DamagedFileError, EOFError, gzip.BadGzipFile, zlib.error)
+def _damaged(path: str, reason: object) -> DamagedFileError:
+    return DamagedFileError(f"FileSource cannot decompress {path}: {reason}; the file is damaged or cut short")
 
 
 def file_path(path: object, what: str) -> str:
-    """Return the URI of a path in an object store, or else the same as `local_path`, whose errors this raises, too."""
+    """Return the URI of a path in an object store; for other paths, return or raise the same as `local_path`."""
     found = object_path(path, what) if isinstance(path, str) else None
     return local_path(path, what, stores=True) if found is None else found
 
@@ -65,35 +65,22 @@ def local_path(path: object, what: str, *, stores: bool = False) -> str:
 
 def delta_table_around(path: str) -> str | None:
     """Return the Delta table that a path is, or is in, else None; also None for the log of a table, which is plain files."""
-    if is_object(path):
-        return _delta_objects_around(path)
-    for form in dict.fromkeys((path, os.path.realpath(path))):
-        folder = form
-        while os.path.basename(folder) != DELTA_LOG:
-            if os.path.isdir(os.path.join(folder, DELTA_LOG)):
+    exists, forms = (is_folder, (path,)) if is_object(path) else (os.path.isdir, (path, os.path.realpath(path)))
+    for form in dict.fromkeys(forms):
+        folder, below = form, ""
+        # Above a bucket, the rest is no path of an object.
+        while os.path.basename(folder) != DELTA_LOG and folder != below and is_object(folder) == is_object(path):
+            if exists(f"{folder.rstrip('/')}/{DELTA_LOG}"):
                 return folder
-            if folder == os.path.dirname(folder):
-                break
-            folder = os.path.dirname(folder)
-    return None
-
-
-def _delta_objects_around(path: str) -> str | None:
-    folder = path
-    while os.path.basename(folder) != DELTA_LOG:
-        if is_folder(f"{folder}/{DELTA_LOG}"):
-            return folder
-        folder, _, name = folder.rpartition("/")
-        if not name or folder.endswith("/"):
-            break
+            folder, below = os.path.dirname(folder), folder
     return None
 
 
 class _Inflater:
-    """zlib's decompressor with the methods of those of bz2 and lzma."""
+    """zlib's decompressor with the methods of the decompressors of bz2 and lzma. `wbits`: see zlib.decompressobj."""
 
-    def __init__(self) -> None:
-        self._zlib = zlib.decompressobj()
+    def __init__(self, wbits: int) -> None:
+        self._zlib = zlib.decompressobj(wbits)
 
     def decompress(self, data: bytes, max_length: int) -> bytes:
         return self._zlib.decompress(self._zlib.unconsumed_tail + data, max_length)
@@ -166,6 +153,7 @@ class _Decompressed(_Forward):
     """
 
     def __init__(self, path: str, make: Callable[[], Any]) -> None:
+        self._path = path
         self._file = open_ahead(path)
         self._make = make
         super().__init__()
@@ -191,7 +179,7 @@ class _Decompressed(_Forward):
             elif decompressor.needs_input:
                 chunk = self._file.read(_CHUNK)
                 if not chunk:
-                    raise DamagedFileError("it ends in the middle")
+                    raise _damaged(self._path, "it ends in the middle")
                 data = self._decompress(chunk, size)
             else:
                 data = self._decompress(b"", size)
@@ -203,7 +191,7 @@ class _Decompressed(_Forward):
         try:
             data: bytes = self._decompressor.decompress(chunk, size)
         except (OSError, lzma.LZMAError, zlib.error) as error:
-            raise DamagedFileError(str(error)) from error
+            raise _damaged(self._path, error) from error
         return data
 
     def close(self) -> None:
@@ -228,7 +216,7 @@ class _Zstandard(_Forward):
         try:
             data: bytes = self._stream.read(size)
         except OSError as error:
-            raise DamagedFileError(str(error)) from error
+            raise _damaged(self._path, error) from error
         return data
 
     def _close_stream(self) -> None:
@@ -240,22 +228,6 @@ class _Zstandard(_Forward):
         super().close()
 
 
-class _Gzip(gzip.GzipFile):
-    """A compressed file that closes the file below it."""
-
-    def __init__(self, file: IO[bytes]) -> None:
-        self._below = file
-        super().__init__(fileobj=file, mode="rb")
-
-    def close(self) -> None:
-        super().close()
-        self._below.close()
-
-
-def _open_gzip(path: str) -> IO[bytes]:
-    return _Gzip(open_ahead(path)) if is_object(path) else gzip.open(path, "rb")  # type: ignore[return-value]
-
-
 def _open_zstandard(path: str) -> IO[bytes]:
     return io.BufferedReader(_Zstandard(path), _CHUNK)
 
@@ -264,12 +236,13 @@ def _opener(make: Callable[[], Any]) -> Callable[[str], IO[bytes]]:
     return lambda path: io.BufferedReader(_Decompressed(path, make), _CHUNK)
 
 
+_open_gzip: Final = _opener(partial(_Inflater, 16 + zlib.MAX_WBITS))
 _COMPRESSED: Final[dict[str, Callable[[str], IO[bytes]]]] = {
     ".gz": _open_gzip,
     ".gzip": _open_gzip,
     ".bz2": _opener(bz2.BZ2Decompressor),
     ".xz": _opener(lzma.LZMADecompressor),
-    ".deflate": _opener(_Inflater),
+    ".deflate": _opener(partial(_Inflater, zlib.MAX_WBITS)),
     ".zst": _open_zstandard,
 }
 
@@ -280,6 +253,9 @@ def is_compressed(path: str) -> bool:
 
 
 def open_bytes(path: str) -> IO[bytes]:
-    """Open a file for reading, and decompress it if its name says so; `seek` is slow in a compressed file."""
+    """Open a file for reading, and decompress it if its name says so; `seek` is slow in a compressed file.
+
+    Raises OSError. Reading a compressed file also raises DamagedFileError.
+    """
     opener = _COMPRESSED.get(os.path.splitext(path)[1].lower())
     return open_ahead(path) if opener is None else opener(path)

@@ -8,7 +8,8 @@ from typing import Any
 
 from flinkish.common.absent import AbsentMember
 from flinkish.common.absent_names import JAVA_OBJECT
-from flinkish.common.errors import InvalidArgumentError, InvalidProgramError
+from flinkish.common.arguments import int_of
+from flinkish.common.errors import InvalidProgramError
 from flinkish.common.time import AmountOfTime, milliseconds_of
 
 
@@ -67,8 +68,7 @@ class DefaultRollingPolicy(RollingPolicy):
     def __post_init__(self) -> None:
         for name in ("part_size", "rollover_interval", "inactivity_interval"):
             value = getattr(self, name)
-            if not isinstance(value, int) or isinstance(value, bool):
-                raise InvalidArgumentError(f"{name} of the rolling policy must be an int; got {value!r}")
+            int_of(f"{name} of the rolling policy", value)
             if value <= 0:
                 raise InvalidProgramError(f"{name} of the rolling policy must be more than 0; got {value}")
 

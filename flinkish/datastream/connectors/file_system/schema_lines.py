@@ -6,12 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from flinkish.common.errors import InvalidArgumentError, UnsupportedError
+from flinkish.common.arguments import instance_of
+from flinkish.common.errors import UnsupportedError
 from flinkish.common.serialization import DeserializationSchema
 from flinkish.common.typeinfo import TypeInformation
 from flinkish.datastream.connectors.file_system.file_format import SplitReader
 from flinkish.datastream.connectors.file_system.formats import LineFormat
-from flinkish.datastream.connectors.file_system.line_source import LineSource
+from flinkish.datastream.connectors.file_system.line_source import LineSource, LineSplitReader
 from flinkish.datastream.connectors.file_system.splits import FileSourceSplit
 from flinkish.datastream.connectors.record_errors import RecordErrors
 
@@ -24,8 +25,7 @@ class SchemaLineFormat(LineFormat):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not isinstance(self.schema, DeserializationSchema):
-            raise InvalidArgumentError(f"StreamFormat.line_format takes a DeserializationSchema; got {self.schema!r}")
+        instance_of("StreamFormat.line_format()", self.schema, DeserializationSchema)
         if type(self.schema).is_end_of_stream is not DeserializationSchema.is_end_of_stream:
             raise UnsupportedError(
                 f"StreamFormat.line_format: {type(self.schema).__name__}.is_end_of_stream() would not be asked, as files end by "
@@ -41,11 +41,10 @@ class SchemaLineFormat(LineFormat):
         return _SchemaLineReader(LineSource(split, self.charset_name), self.schema, errors)
 
 
-class _SchemaLineReader(SplitReader):
+class _SchemaLineReader(LineSplitReader):
     def __init__(self, source: LineSource, schema: DeserializationSchema, errors: RecordErrors) -> None:
-        self._source = source
+        super().__init__(source, errors)
         self._deserialize = schema.deserialize
-        self._errors = errors
 
     def read(self, limit: int) -> Sequence[Any]:
         records: list[Any] = []
@@ -54,26 +53,12 @@ class _SchemaLineReader(SplitReader):
                 try:
                     record = self._deserialize(line.removesuffix(b"\r"))
                 except ValueError as error:
-                    record = self._handle(line, len(lines) - index, str(error))
+                    record = self._bad_line(str(error), line, len(lines) - index)
                 except Exception as error:
                     # Without dead letters, an error of other kinds is one of the program.
                     if not self._errors.keeps:
                         raise
-                    record = self._handle(line, len(lines) - index, f"{type(error).__name__}: {error}")
+                    record = self._bad_line(f"{type(error).__name__}: {error}", line, len(lines) - index)
                 if record is not None:
                     records.append(record)
         return records
-
-    def _handle(self, line: bytes, back: int, reason: str) -> Any:
-        number = self._source.line_number(back)
-        return self._errors.handle(path=self._source.path, line=number, reason=reason, record=line)
-
-    def split(self) -> FileSourceSplit:
-        return self._source.split()
-
-    @property
-    def finished(self) -> bool:
-        return self._source.exhausted
-
-    def close(self) -> None:
-        self._source.close()

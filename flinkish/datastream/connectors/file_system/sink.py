@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final, Self
 
 from flinkish.common.absent import Absence, AbsentMember
+from flinkish.common.arguments import instance_of
 from flinkish.common.configuration import Configuration
 from flinkish.common.errors import InvalidArgumentError, InvalidProgramError, SinkError
 from flinkish.common.ids import random_uuid
@@ -67,10 +68,7 @@ class FileSink(Sink[Any, FileCommittable]):
     @staticmethod
     def for_row_format(base_path: str, encoder: Encoder) -> FileSink.RowFormatBuilder:
         """Return a builder for a row format, which writes one record after another."""
-        if not isinstance(encoder, Encoder):
-            raise InvalidArgumentError(
-                f"for_row_format takes an Encoder; got {encoder!r}", hint="Encoder.simple_string_encoder()."
-            )
+        instance_of("for_row_format()", encoder, Encoder, hint="Encoder.simple_string_encoder().")
         writer = _base(base_path, RollingPolicy.default_rolling_policy())
         return FileSink.RowFormatBuilder(_Settings(writer=writer, encoder=encoder))
 
@@ -136,17 +134,14 @@ class FileSink(Sink[Any, FileCommittable]):
 
         def with_bucket_assigner(self, bucket_assigner: BucketAssigner) -> Self:
             """Set the bucket assigner, which chooses a record's folder; by default there is one per hour of processing time."""
-            if not isinstance(bucket_assigner, BucketAssigner):
-                raise InvalidArgumentError(
-                    f"with_bucket_assigner takes a BucketAssigner; got {bucket_assigner!r}",
-                    hint="BucketAssigner.base_path_bucket_assigner().",
-                )
+            instance_of(
+                "with_bucket_assigner()", bucket_assigner, BucketAssigner, hint="BucketAssigner.base_path_bucket_assigner()."
+            )
             return self._with(assigner=bucket_assigner)
 
         def with_output_file_config(self, output_file_config: OutputFileConfig) -> Self:
             """Set the prefix and suffix of file names."""
-            if not isinstance(output_file_config, OutputFileConfig):
-                raise InvalidArgumentError(f"with_output_file_config takes an OutputFileConfig; got {output_file_config!r}")
+            instance_of("with_output_file_config()", output_file_config, OutputFileConfig)
             return self._with(output_file_config=output_file_config)
 
         def with_rolling_policy(self, rolling_policy: Any) -> Self:
@@ -159,15 +154,13 @@ class FileSink(Sink[Any, FileCommittable]):
             Raises InvalidProgramError if the compactor cannot merge files of the sink's format.
             Differs from Flink: files are merged at the checkpoint itself, not after it; a single file keeps its name.
             """
-            if not isinstance(strategy, FileCompactStrategy):
-                raise InvalidArgumentError(
-                    f"enable_compact takes a FileCompactStrategy; got {strategy!r}",
-                    hint="FileCompactStrategy.builder().enable_compaction_on_checkpoint(1).build().",
-                )
-            if not isinstance(compactor, FileCompactor):
-                raise InvalidArgumentError(
-                    f"enable_compact takes a FileCompactor; got {compactor!r}", hint="FileCompactor.concat_file_compactor()."
-                )
+            instance_of(
+                "enable_compact()",
+                strategy,
+                FileCompactStrategy,
+                hint="FileCompactStrategy.builder().enable_compaction_on_checkpoint(1).build().",
+            )
+            instance_of("enable_compact()", compactor, FileCompactor, hint="FileCompactor.concat_file_compactor().")
             factory = self._settings.writer_factory
             chosen = compactor.for_row_format() if factory is None else compactor.for_bulk_format(factory)
             check_serializable(chosen, "the file compactor of FileSink")
@@ -227,16 +220,6 @@ class StreamingFileSink(FileSink):
 
     DefaultRowFormatBuilder = AbsentMember(_BUILDER)
     DefaultBulkFormatBuilder = AbsentMember(_BUILDER)
-
-    @staticmethod
-    def for_row_format(base_path: str, encoder: Encoder) -> FileSink.RowFormatBuilder:
-        """Return a builder for a row format, which writes one record after another."""
-        return FileSink.for_row_format(base_path, encoder)
-
-    @staticmethod
-    def for_bulk_format(base_path: str, writer_factory: BulkWriterFactory) -> FileSink.BulkFormatBuilder:
-        """Return a builder for formats that store many records together."""
-        return FileSink.for_bulk_format(base_path, writer_factory)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any, Final
 
-from flinkish.common.errors import ForeignCheckpointError, InvalidArgumentError, InvalidProgramError
+from flinkish.common.arguments import instance_of
+from flinkish.common.errors import ForeignCheckpointError, InvalidProgramError
 from flinkish.common.time import Duration, milliseconds_of
 from flinkish.common.typeinfo import TypeInformation
 from flinkish.datastream.connectors._sequences import SequentialReader
@@ -21,10 +22,10 @@ from flinkish.datastream.connectors.file_system.enumerator import (
     visible_objects,
     would_find,
 )
-from flinkish.datastream.connectors.file_system.file_format import FileFormat, SplitReader, check_unchanged, compressed_or_whole
+from flinkish.datastream.connectors.file_system.file_format import FileFormat, SplitReader, check_unchanged
 from flinkish.datastream.connectors.file_system.formats import BulkFormat, StreamFormat
 from flinkish.datastream.connectors.file_system.objects import is_object
-from flinkish.datastream.connectors.file_system.paths import file_path
+from flinkish.datastream.connectors.file_system.paths import file_path, is_compressed
 from flinkish.datastream.connectors.file_system.splits import FileEnumeratorState, FileSourceSplit
 from flinkish.datastream.connectors.record_errors import RecordErrorPolicy, RecordErrors
 from flinkish.program.sources import (
@@ -135,19 +136,18 @@ class FileSourceSettings:
     record_errors: RecordErrorPolicy
 
     def cut(self, path: str, size: int) -> list[FileSourceSplit]:
-        """Cut a file into splits."""
+        """Cut a file into splits, if its format and its compression allow it."""
         if self.enumerator is not None:
             block_size = self.enumerator.block_size
         else:
             block_size = DEFAULT_BLOCK_SIZE if self.format.split_by_default else None
-        return compressed_or_whole(self.format, path, size, block_size)
+        if block_size is None or not self.format.splittable or size <= block_size or is_compressed(path):
+            return [self.format.whole(path, size)]
+        return self.format.cut(path, size, block_size)
 
 
 def _settings(format_: Any, kind: Any, method: str, paths: tuple[str, ...]) -> FileSourceSettings:
-    if not isinstance(format_, kind):
-        raise InvalidArgumentError(
-            f"FileSource.{method} takes a {kind.__name__}; got {format_!r}", hint="for example StreamFormat.text_line_format()."
-        )
+    instance_of(f"FileSource.{method}()", format_, kind, hint="for example StreamFormat.text_line_format().")
     if not paths:
         raise InvalidProgramError(f"FileSource.{method} needs at least one path")
     return FileSourceSettings(
@@ -190,23 +190,18 @@ class FileSourceBuilder:
 
         By default Parquet files are cut, and other files are not, so that their records stay in order.
         """
-        if not isinstance(file_enumerator, FileEnumeratorProvider):
-            raise InvalidArgumentError(f"set_file_enumerator takes a FileEnumeratorProvider; got {file_enumerator!r}")
+        instance_of("set_file_enumerator()", file_enumerator, FileEnumeratorProvider)
         self._settings = replace(self._settings, enumerator=file_enumerator)
         return self
 
     def set_split_assigner(self, split_assigner: FileSplitAssignerProvider) -> FileSourceBuilder:
         """Accepted as in Flink; without effect, as there is only one way to assign splits."""
-        if not isinstance(split_assigner, FileSplitAssignerProvider):
-            raise InvalidArgumentError(f"set_split_assigner takes a FileSplitAssignerProvider; got {split_assigner!r}")
+        instance_of("set_split_assigner()", split_assigner, FileSplitAssignerProvider)
         return self
 
     def on_record_error(self, policy: RecordErrorPolicy) -> FileSourceBuilder:
         """Set how records that cannot be read are handled; by default the job fails. Not in Flink."""
-        if not isinstance(policy, RecordErrorPolicy):
-            raise InvalidArgumentError(
-                f"on_record_error takes a RecordErrorPolicy; got {policy!r}", hint="RecordErrorPolicy.skip()."
-            )
+        instance_of("on_record_error()", policy, RecordErrorPolicy, hint="RecordErrorPolicy.skip().")
         self._settings = replace(self._settings, record_errors=policy)
         return self
 

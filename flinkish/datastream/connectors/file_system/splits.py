@@ -13,7 +13,7 @@ class FileSourceSplit(SourceSplit):
 
     For formats of lines, the region is in bytes of the decompressed contents (a `length` of None extends to the end), and the
     position is the offset of the next line. For Parquet, the region is in row groups, and the position is the number of rows
-    read. For Avro, the region is in bytes, and the position is the offset of a block, of which `within` records were read.
+    read. For Avro, the region is in bytes, the position is the offset of a block, and `within` counts the records read from it.
     """
 
     path: str

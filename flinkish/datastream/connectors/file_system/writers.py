@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 import sys
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, Generic, TypeVar
 
 import msgspec
 
@@ -86,8 +86,8 @@ class BucketState:
     obsolete: tuple[str, ...] = ()
 
 
-class _Bucket(ABC):
-    """One bucket of a writer."""
+class _Bucket:
+    """One bucket of a writer: names its files, and lists the closed ones. The writer itself buffers the records."""
 
     def __init__(
         self,
@@ -112,25 +112,29 @@ class _Bucket(ABC):
                     copy_part(settings.base_path, closed.part, closed.length, part)
                     self._add_pending(part, closed.length)
 
-    @abstractmethod
-    def write(self, value: Any, now: int) -> None: ...
-
-    @abstractmethod
     def write_out(self) -> None:
         """Write buffered data to the file, at the end of an epoch."""
 
-    @abstractmethod
     def prepare(self, end_of_input: bool) -> None:
         """Close the file if the rolling policy closes it at a checkpoint."""
 
-    def check_time(self, now: int) -> None:  # noqa: B027 - optional
+    def check_time(self, now: int) -> None:
         """Close the file if it is too old."""
+
+    def close(self) -> None:
+        """Release files."""
 
     def state(self) -> BucketState:
         return self._state
 
-    def close(self) -> None:  # noqa: B027 - optional
-        """Release files."""
+    def write_file(self, write: Callable[[str], None]) -> None:
+        """Have a function write a part to the path that it gets; the part becomes pending."""
+        part = self._new_part()
+        try:
+            length = write_part(part, write)
+        except OSError as error:
+            raise SinkError(f"FileSink cannot write {part.in_progress}: {error.strerror or error}") from error
+        self._add_pending(part, length)
 
     def sync_names(self) -> None:
         """Sync the names of new files before a checkpoint lists them, so that they survive a crash of the machine."""
@@ -156,6 +160,11 @@ class _Bucket(ABC):
         make_bucket_folder(self._settings.base_path, self._folder)
         self._has_new_names = True
         return part
+
+    def add_closed(self, other: BucketState) -> None:
+        """Take over the closed files of another writer's bucket."""
+        state = self._state
+        self._state = replace(state, pending=other.pending + state.pending, obsolete=other.obsolete + state.obsolete)
 
     def _add_pending(self, part: PartFile, length: int) -> None:
         closed = FileCommittable(bucket_id=self._state.bucket_id, part=part, length=length)
@@ -276,8 +285,11 @@ class _RowBucket(_Bucket):
             self._descriptor = None
 
 
-class FileWriter(SinkWriter[Any, FileCommittable]):
-    """Base of both writers: finds the bucket of each record, and stores the states of the buckets."""
+_BucketT = TypeVar("_BucketT", bound=_Bucket)
+
+
+class FileWriter(SinkWriter[Any, FileCommittable], Generic[_BucketT]):
+    """Base of the writers: finds the bucket of each record, and stores the states of the buckets."""
 
     def __init__(self, settings: FileWriterSettings, context: SinkWriterContext, ids: IdSource) -> None:
         self._settings = settings
@@ -290,7 +302,7 @@ class FileWriter(SinkWriter[Any, FileCommittable]):
         self._now = context.processing_time()
         self._last_check = self._now
         self._list_state = context.get_list_state(bytes_state("flinkish.file-sink.buckets"))
-        self._buckets: dict[str, _Bucket] = {}
+        self._buckets: dict[str, _BucketT] = {}
         self._saved: list[BucketState] = []
         decoder = msgspec.msgpack.Decoder(BucketState)
         for item in self._list_state.get():
@@ -298,19 +310,12 @@ class FileWriter(SinkWriter[Any, FileCommittable]):
         self._epoch_open = False
 
     @abstractmethod
-    def _make_bucket(self, state: BucketState, adopted_by: str | None = None) -> _Bucket: ...
+    def _make_bucket(self, state: BucketState, adopted_by: str | None = None) -> _BucketT: ...
 
-    def _new_bucket(self, bucket_id: str) -> _Bucket:
-        context = self._context
-        return self._make_bucket(
-            BucketState(bucket_id=bucket_id, uid=self._ids(), attempt_id=context.attempt_id, lineage=context.lineage, counter=0)
-        )
-
-    def _buffered_bucket(self, bucket_id: str) -> _BufferedBucket:
-        bucket = self._buckets.get(bucket_id)
-        if bucket is None:
-            bucket = self._buckets[bucket_id] = self._new_bucket(bucket_id)
-        assert isinstance(bucket, _BufferedBucket)
+    def _new_bucket(self, bucket_id: str) -> _BucketT:
+        attempt, lineage = self._context.attempt_id, self._context.lineage
+        state = BucketState(bucket_id=bucket_id, uid=self._ids(), attempt_id=attempt, lineage=lineage, counter=0)
+        bucket = self._buckets[bucket_id] = self._make_bucket(state)
         return bucket
 
     def _check_restored(self, state: BucketState) -> None:
@@ -331,13 +336,11 @@ class FileWriter(SinkWriter[Any, FileCommittable]):
         if other is not None:
             # With a larger parallelism, two writers had files of the bucket: close one of the two.
             other.prepare(True)
-            first = other.state()
-            second = bucket.state()
             other.close()
-            bucket._state = replace(second, pending=first.pending + second.pending, obsolete=first.obsolete + second.obsolete)
+            bucket.add_closed(other.state())
         self._buckets[state.bucket_id] = bucket
 
-    def _bucket(self, value: Any, context: WriteContext) -> _Bucket:
+    def _bucket(self, value: Any, context: WriteContext) -> _BucketT:
         """Return the bucket of a record."""
         if not self._epoch_open:
             self._now = self._context.processing_time()
@@ -350,13 +353,7 @@ class FileWriter(SinkWriter[Any, FileCommittable]):
             about.watermark = context.watermark
             about.processing_time = self._now
             bucket_id = check_bucket_id(self._assigner.get_bucket_id(value, about), self._assigner)
-        bucket = self._buckets.get(bucket_id)
-        if bucket is None:
-            bucket = self._buckets[bucket_id] = self._new_bucket(bucket_id)
-        return bucket
-
-    def write(self, value: Any, context: WriteContext) -> None:
-        self._bucket(value, context).write(value, self._now)
+        return self._buckets.get(bucket_id) or self._new_bucket(bucket_id)
 
     def end_epoch(self) -> None:
         now = self._context.processing_time()
@@ -395,7 +392,7 @@ class FileWriter(SinkWriter[Any, FileCommittable]):
             bucket.close()
 
 
-class RowFileWriter(FileWriter):
+class RowFileWriter(FileWriter[_RowBucket]):
     """Writes records of a row format."""
 
     def __init__(
@@ -404,33 +401,24 @@ class RowFileWriter(FileWriter):
         self._encode = encode
         super().__init__(settings, context, ids)
 
-    def _make_bucket(self, state: BucketState, adopted_by: str | None = None) -> _Bucket:
+    def _make_bucket(self, state: BucketState, adopted_by: str | None = None) -> _RowBucket:
         return _RowBucket(state, self._settings, self._ids, adopted_by, self._encode)
 
-
-class _BufferedBucket(_Bucket):
-    """Only names files; the writer's buffer contains the rows of all buckets."""
-
-    def write(self, value: Any, now: int) -> None:
-        raise AssertionError("records go to the writer's buffer")
-
-    def write_out(self) -> None:
-        pass
-
-    def prepare(self, end_of_input: bool) -> None:
-        pass
-
-    def write_file(self, write: Callable[[str], None]) -> None:
-        """Have a function write a part to the path that it gets; the part becomes pending."""
-        part = self._new_part()
-        try:
-            length = write_part(part, write)
-        except OSError as error:
-            raise SinkError(f"FileSink cannot write {part.in_progress}: {error.strerror or error}") from error
-        self._add_pending(part, length)
+    def write(self, value: Any, context: WriteContext) -> None:
+        self._bucket(value, context).write(value, self._now)
 
 
-class BulkFileWriter(FileWriter):
+class _BufferedFileWriter(FileWriter[_Bucket]):
+    """Base of the writers that keep the records of all buckets in state, and write whole files."""
+
+    def _make_bucket(self, state: BucketState, adopted_by: str | None = None) -> _Bucket:
+        return _Bucket(state, self._settings, self._ids, adopted_by, self._staging)
+
+    def _write_file(self, bucket_id: str, write: Callable[[str], None]) -> None:
+        (self._buckets.get(bucket_id) or self._new_bucket(bucket_id)).write_file(write)
+
+
+class BulkFileWriter(_BufferedFileWriter):
     """Keeps rows in state until a checkpoint, or until there are enough for a file, and writes whole files."""
 
     def __init__(self, settings: FileWriterSettings, context: SinkWriterContext, ids: IdSource, writer: BulkPartWriter) -> None:
@@ -438,9 +426,6 @@ class BulkFileWriter(FileWriter):
         self._writer = writer
         self._check = writer.check
         self._buffer: RowBuffer[str] = RowBuffer(context, "flinkish.file-sink.rows", str, writer.encode)
-
-    def _make_bucket(self, state: BucketState, adopted_by: str | None = None) -> _Bucket:
-        return _BufferedBucket(state, self._settings, self._ids, adopted_by, self._staging)
 
     def write(self, value: Any, context: WriteContext) -> None:
         bucket = self._bucket(value, context)
@@ -458,7 +443,7 @@ class BulkFileWriter(FileWriter):
 
     def _write_files(self) -> None:
         for bucket_id, chunks in self._buffer.take().items():
-            self._buffered_bucket(bucket_id).write_file(partial(self._writer.write_file, chunks))
+            self._write_file(bucket_id, partial(self._writer.write_file, chunks))
 
 
 #: A part in the buffer of an ObjectRowWriter: its bucket, the processing time in milliseconds at which it was begun, and a number
@@ -466,7 +451,7 @@ class BulkFileWriter(FileWriter):
 _WaitingPart = tuple[str, int, int]
 
 
-class ObjectRowWriter(FileWriter):
+class ObjectRowWriter(_BufferedFileWriter):
     """Writes records of a row format as objects, which cannot be appended to.
 
     The bytes of a part are kept in state until the rolling policy closes it, also across checkpoints, or until all parts together
@@ -489,9 +474,6 @@ class ObjectRowWriter(FileWriter):
             bucket_id, begun, number = part
             self._number = max(self._number, number + 1)
             self._open[bucket_id] = (part, PartFileInfo(bucket_id, begun, self._now, size))
-
-    def _make_bucket(self, state: BucketState, adopted_by: str | None = None) -> _Bucket:
-        return _BufferedBucket(state, self._settings, self._ids, adopted_by, self._staging)
 
     def write(self, value: Any, context: WriteContext) -> None:
         bucket_id = self._bucket(value, context).state().bucket_id
@@ -525,7 +507,7 @@ class ObjectRowWriter(FileWriter):
 
     def _put_closed(self) -> None:
         for part, chunks in self._buffer.take(keep={part for part, _ in self._open.values()}).items():
-            self._buffered_bucket(part[0]).write_file(partial(_write_bytes, chunks))
+            self._write_file(part[0], partial(_write_bytes, chunks))
 
 
 def _write_bytes(chunks: Sequence[bytes], path: str) -> None:

@@ -70,7 +70,7 @@ class JdbcCommitter(Committer[JdbcCommittable]):
         self._fields = shape.described
         self._bind = shape.binder(database.dialect)
         self._batch_size = execution.get_batch_size()
-        self._session = Session(database, execution.get_max_retries(), SinkError)
+        self._session = Session(database, execution.get_max_retries())
         self._name = checkpoint_table
         self._table = _checkpoint_table(checkpoint_table)
         self._exists = False
@@ -131,14 +131,11 @@ class JdbcCommitter(Committer[JdbcCommittable]):
                     for batch in self._batches(request.committable):
                         connection.exec_driver_sql(self._text, self._bind(batch))
                 return checkpoint_id
-            if self._database.dialect == "postgresql":
-                # Otherwise deferred constraints would be checked when it is too late to leave out a row.
-                connection.exec_driver_sql("SET CONSTRAINTS ALL IMMEDIATE")
             refused = [
                 self._refused(request, row, reason)
                 for request in requests
                 for batch in self._batches(request.committable)
-                for row, reason in self._sift(connection, batch)
+                for row, reason in self._database.sift(connection, batch, self._text, self._bind)
             ]
             if refused:
                 self.refused_records.put_aside(checkpoint_id, requests, refused)
@@ -149,6 +146,12 @@ class JdbcCommitter(Committer[JdbcCommittable]):
             stands = self._session.run(write, what)
         except TargetRefusedError:
             stands = self._session.run(partial(write, sift=True), what)
+        except SinkChangedError:
+            # What the transaction misses may be the table of ids itself, of a database that was put back.
+            self._exists, last = False, self._stands.get(application)
+            if last is not None and self._look_up(application) is None:
+                raise self._lost(None, last) from None
+            raise
         self._stands |= dict.fromkeys((application, *origins), stands)
         self._last = (application, checkpoint_id)
         if application not in self._origins:
@@ -180,7 +183,7 @@ class JdbcCommitter(Committer[JdbcCommittable]):
 
     def _batches(self, committable: JdbcCommittable) -> Iterator[Rows]:
         if committable.fields != self._fields:
-            raise SinkError(
+            raise ForeignCheckpointError(
                 f"JdbcSink: the checkpoint holds rows of type {committable.fields}, which were not written yet; the sink now "
                 f"writes {self._fields}",
                 hint="start once with the former type_info and statement, or from a savepoint that stopped the job.",
@@ -189,24 +192,9 @@ class JdbcCommitter(Committer[JdbcCommittable]):
         for begin in range(0, len(rows), self._batch_size):
             yield rows[begin : begin + self._batch_size]
 
-    def _sift(self, connection: sqlalchemy.Connection, rows: Rows) -> list[tuple[Sequence[Any], str]]:
-        """Write rows in their order, and return those that the database refuses, each with the reason."""
-        try:
-            with connection.begin_nested():
-                connection.exec_driver_sql(self._text, self._bind(rows))
-            return []
-        except Exception as error:
-            if not self._database.refuses(error):
-                raise
-            if len(rows) == 1:
-                return [(rows[0], self._database.described(error))]
-        middle = len(rows) // 2
-        return [*self._sift(connection, rows[:middle]), *self._sift(connection, rows[middle:])]
-
     def _refused(self, request: CommitRequest[JdbcCommittable], row: Sequence[Any], reason: str) -> RefusedRecord:
-        return RefusedRecord(
-            reason=f"{self._label}: {reason}", subtask=request.subtask_index, value=dict(zip(self._shape.names, row, strict=True))
-        )
+        value = dict(zip(self._shape.names, row, strict=True))
+        return RefusedRecord(reason=reason, subtask=request.subtask_index, value=value)
 
     def _check_same(self, found: tuple[int, int], application: str, checkpoint_id: int, digest: int) -> None:
         """Raise SinkError unless the id and digest found are those of exactly this checkpoint."""
@@ -217,7 +205,7 @@ class JdbcCommitter(Committer[JdbcCommittable]):
             )
         # At the end of the input of a job without checkpoints, an earlier attempt of this job may have written the same rows.
         if committed == checkpoint_id != END_OF_INPUT_CHECKPOINT and committed_digest != digest:
-            raise SinkError(
+            raise SinkChangedError(
                 f"JdbcSink cannot commit {checkpoint_name(checkpoint_id)} to {self._label}: another job has committed other "
                 "rows under the same id",
                 hint="that job was started from a copy of this job's checkpoint folder; start one of them from a savepoint.",

@@ -6,8 +6,9 @@ import importlib.util
 import logging
 import os
 import re
+import sqlite3
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, TypeVar
@@ -18,11 +19,13 @@ from flinkish.common.errors import (
     InvalidArgumentError,
     InvalidProgramError,
     MissingPackageError,
+    SinkChangedError,
     SinkError,
     TargetRefusedError,
 )
 from flinkish.common.packages import need
 from flinkish.datastream.connectors.jdbc.options import JdbcConnectionOptions
+from flinkish.datastream.connectors.jdbc.values import Rows
 
 if TYPE_CHECKING:
     import sqlalchemy
@@ -63,7 +66,11 @@ _POSTGRESQL_PARAMETERS: Final = {
 #: triggers raise in PL/pgSQL.
 _REFUSALS: Final = ("22", "23", "44", "P0001")
 #: Error numbers of violated CHECK constraints in MySQL and MariaDB, whose drivers count them as operational errors.
-_CHECKS_OF_MYSQL: Final = ((3819,), (4025,))
+_CHECKS_OF_MYSQL: Final = (3819, 4025)
+#: Error numbers of MySQL and MariaDB: unknown column, syntax, number of columns, no such table, no default value.
+_MISFITS_OF_MYSQL: Final = (1054, 1064, 1136, 1146, 1364)
+#: SQLSTATE of PostgreSQL; the only one of its class that says nothing about a statement and its tables.
+_NO_PRIVILEGE: Final = "42501"
 _SERVER: Final = re.compile(r"//(?P<host>\[[^\]]*\]|[^/:,@?]*)(?::(?P<port>\d+))?/(?P<database>[^?]*)")
 
 
@@ -140,13 +147,45 @@ class Database:
         kinds = (TargetRefusedError, sqlalchemy.exc.DataError, sqlalchemy.exc.IntegrityError, ValueError, OverflowError)
         if isinstance(error, kinds):
             return True
+        return _sqlstate(error).startswith(_REFUSALS) or self._number(error) in _CHECKS_OF_MYSQL
+
+    def misses(self, error: BaseException) -> bool:
+        """Return whether an error says that a statement does not fit the tables: their columns are others, or they are gone."""
         original = getattr(error, "orig", None)
-        code = str(getattr(original, "sqlstate", None) or getattr(original, "pgcode", None) or "")
-        if not code and original is not None and original.args and isinstance(original.args[0], dict):
-            code = str(original.args[0].get("C", ""))  # of pg8000, which has no classes for them
-        return code.startswith(_REFUSALS) or (
-            self.dialect in ("mysql", "mariadb") and original is not None and original.args[:1] in _CHECKS_OF_MYSQL
+        code = _sqlstate(error)
+        return (
+            (code.startswith("42") and code != _NO_PRIVILEGE)
+            or self._number(error) in _MISFITS_OF_MYSQL
+            or getattr(original, "sqlite_errorcode", None) == sqlite3.SQLITE_ERROR
         )
+
+    def _number(self, error: BaseException) -> object:
+        """Return the error number of MySQL or MariaDB; None for others."""
+        original = getattr(error, "orig", None)
+        return original.args[0] if original is not None and original.args and self.dialect in ("mysql", "mariadb") else None
+
+    def sift(
+        self, connection: sqlalchemy.Connection, rows: Rows, text: str, bind: Callable[[Rows], list[Sequence[Any]]]
+    ) -> list[tuple[Sequence[Any], str]]:
+        """Write rows in their order, and return those that the database refuses, each with the reason."""
+        if self.dialect == "postgresql":
+            # Otherwise deferred constraints would be checked when it is too late to leave out a row.
+            connection.exec_driver_sql("SET CONSTRAINTS ALL IMMEDIATE")
+
+        def sifted(rows: Rows) -> list[tuple[Sequence[Any], str]]:
+            try:
+                with connection.begin_nested():
+                    connection.exec_driver_sql(text, bind(rows))
+                return []
+            except Exception as error:
+                if not self.refuses(error):
+                    raise
+                if len(rows) == 1:
+                    return [(rows[0], f"{self.label}: {self.described(error)}")]
+            middle = len(rows) // 2
+            return [*sifted(rows[:middle]), *sifted(rows[middle:])]
+
+        return sifted(rows)
 
     def _engine(self) -> sqlalchemy.Engine:
         import sqlalchemy
@@ -282,6 +321,15 @@ def from_anywhere(options: JdbcConnectionOptions, user: str) -> JdbcConnectionOp
     return replace(options, _url=url.set(database=os.path.abspath(path)).render_as_string(hide_password=False))
 
 
+def _sqlstate(error: BaseException) -> str:
+    """Return the SQLSTATE of an error, if its driver tells it."""
+    original = getattr(error, "orig", None)
+    code = getattr(original, "sqlstate", None) or getattr(original, "pgcode", None)
+    if not code and original is not None and original.args and isinstance(original.args[0], dict):
+        code = original.args[0].get("C")  # of pg8000, which has no classes for them
+    return str(code or "")
+
+
 def _use_utc(connection: Any, record: object) -> None:
     """Set the time zone of a session with PostgreSQL.
 
@@ -293,22 +341,20 @@ def _use_utc(connection: Any, record: object) -> None:
     connection.commit()
 
 
-#: For a batch that was not sifted, as JdbcSink.sink() writes it.
-_REFUSED_BATCH: Final = (
-    "change or filter such records before the sink, or the table so that it takes them; JdbcSink.exactly_once_sink() can put "
-    "them aside."
-)
+#: For rows of which it is not known which ones the database refuses.
+_REFUSED_ROWS: Final = "change or filter such records before the sink, or the table so that it takes them."
+
+
+#: For tables that lack what a statement names.
+_MISFIT: Final = "compare the statement with the columns of the tables; change one of them, and start the job again."
 
 
 class Session:
-    """A connection to a database that is opened on first use and replaced after an error."""
+    """A sink's connection to a database that is opened on first use and replaced after an error."""
 
-    def __init__(
-        self, database: Database, max_retries: int, error: type[FlinkishError], wait: Callable[[float], None] = time.sleep
-    ) -> None:
+    def __init__(self, database: Database, max_retries: int, wait: Callable[[float], None] = time.sleep) -> None:
         self._database = database
         self._max_retries = max_retries
-        self._error = error
         self._wait = wait
         self._connection: sqlalchemy.Connection | None = None
 
@@ -316,8 +362,8 @@ class Session:
         """Call `work` in a transaction; `what` describes it in errors.
 
         If the database or its driver raises an error, the connection is replaced and the transaction is tried again, after 0, 1,
-        2, ... seconds, as in Flink's JdbcOutputFormat. After `max_retries` retries the error is raised; it is TargetRefusedError
-        for a sink if the database refuses a row.
+        2, ... seconds, as in Flink's JdbcOutputFormat. After `max_retries` retries, it raises SinkError: TargetRefusedError if
+        the database refuses a row, SinkChangedError if the statement does not fit its tables.
         """
         import sqlalchemy
 
@@ -336,9 +382,11 @@ class Session:
                 if number == tries or not isinstance(error, sqlalchemy.exc.DBAPIError):
                     after = f" in {tries} tries" if number > 1 else ""
                     # Without a cause, because the original error may contain the password.
-                    kind, hint = self._error, None
-                    if kind is SinkError and self._database.refuses(error):
-                        kind, hint = TargetRefusedError, _REFUSED_BATCH
+                    kind, hint = SinkError, None
+                    if self._database.refuses(error):
+                        kind, hint = TargetRefusedError, _REFUSED_ROWS
+                    elif self._database.misses(error):
+                        kind, hint = SinkChangedError, _MISFIT
                     raise kind(f"{self._database.user} could not {what}{after}: {text}", hint=hint) from None
                 _log.warning("%s could not %s (try %d of %d): %s", self._database.user, what, number, tries, text)
                 self._wait(number - 1)

@@ -12,10 +12,11 @@ from typing import Any
 
 from flinkish.common.conversion import lenient_converter
 from flinkish.common.errors import SourceError, TypeMismatchError
-from flinkish.common.time import Instant
+from flinkish.common.kinds import kind_of, plain_type
+from flinkish.common.time import Instant, instant_of
 from flinkish.common.typeinfo import BasicType, DecimalTypeInfo, TypeInformation
 from flinkish.common.types import Row, RowKind, make_row
-from flinkish.datastream.connectors.jdbc.values import Convert, is_basic, plain_type, unwrapped, with_microseconds
+from flinkish.datastream.connectors.jdbc.values import Convert, plain_class, with_microseconds
 
 _ERRORS = (TypeMismatchError, ValueError, TypeError, OverflowError, InvalidOperation)
 
@@ -28,7 +29,7 @@ def rows_from(
     It raises SourceError, which names the column and the value, if a value does not have its declared type.
     """
     needed = [
-        (i, _field(unwrapped(field), f"{what}: column {name!r}"))
+        (i, _field(plain_type(field), f"{what}: column {name!r}"))
         for i, (name, field) in enumerate(zip(names, types, strict=True))
     ]
 
@@ -53,7 +54,7 @@ def rows_from(
 
 def _field(type_info: TypeInformation, what: str) -> Convert:
     """Return the function that converts a driver's values of a column to the declared type."""
-    first = _from_driver(type_info, plain_type(type_info, what))
+    first = _from_driver(type_info, plain_class(type_info, what))
     check = lenient_converter(with_microseconds(type_info))
     if check is None:
         return first
@@ -61,9 +62,9 @@ def _field(type_info: TypeInformation, what: str) -> Convert:
 
 
 def _from_driver(type_info: TypeInformation, plain: type) -> Convert:
-    if is_basic(type_info, BasicType.INSTANT):
+    if kind_of(type_info) is BasicType.INSTANT:
         return _instant
-    if is_basic(type_info, BasicType.BIG_INT):
+    if kind_of(type_info) is BasicType.BIG_INT:
         return _big_integer
     if isinstance(type_info, DecimalTypeInfo):
         return lambda value: _exactly(type_info, _decimal(value))
@@ -78,10 +79,7 @@ def _instant(value: Any) -> Instant:
     moment = datetime.datetime.fromisoformat(value) if isinstance(value, str) else value
     if not isinstance(moment, datetime.datetime):
         raise TypeError("no timestamp")
-    moment = moment.replace(tzinfo=datetime.UTC) if moment.tzinfo is None else moment
-    microseconds = (moment - datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)) // datetime.timedelta(microseconds=1)
-    seconds, rest = divmod(microseconds, 1_000_000)
-    return Instant(seconds, rest * 1000)
+    return instant_of(moment)
 
 
 def _integer(value: Any) -> int:

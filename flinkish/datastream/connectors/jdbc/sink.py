@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from flinkish.common import options
 from flinkish.common.configuration import Configuration
-from flinkish.common.errors import InvalidArgumentError, InvalidProgramError, SinkError
+from flinkish.common.errors import InvalidArgumentError, InvalidProgramError, SinkError, TargetRefusedError
 from flinkish.common.typeinfo import TypeInformation
 from flinkish.datastream.connectors._row_buffer import bytes_state
 from flinkish.datastream.connectors.jdbc.committer import CHECKPOINT_TABLE, JdbcCommittable, JdbcCommitter
@@ -197,11 +197,11 @@ class _BatchWriter(_RowWriter):
         self._interval = execution.get_batch_interval_ms()
         # Without checkpoints and an interval, the last rows of a stream that never ends would wait for ever.
         self._each_epoch = not self._interval and not context.configuration.contains(options.CHECKPOINTING_INTERVAL)
-        database = settings.database
+        self._database = database = settings.database
         self._text = settings.statement().text_for(database.paramstyle)
         self._bind = self._shape.binder(database.dialect)
         self._label = database.label
-        self._session = Session(database, execution.get_max_retries(), SinkError)
+        self._session = Session(database, execution.get_max_retries())
         self._state = context.get_list_state(bytes_state("flinkish.jdbc-sink.rows"))
         for chunk in self._state.get():
             self._rows.extend(self._shape.decode(chunk))
@@ -237,17 +237,31 @@ class _BatchWriter(_RowWriter):
     def _send(self) -> None:
         rows = self._rows
         for begin in range(0, len(rows), self._size):
-            self._send_batch(self._bind(rows[begin : begin + self._size]))
+            self._send_batch(rows[begin : begin + self._size])
         self._rows = []
         if self._kept:
             self._state.clear()
             self._kept = 0
 
-    def _send_batch(self, batch: list[Sequence[Any]]) -> None:
+    def _send_batch(self, rows: Sequence[Sequence[Any]]) -> None:
         def execute(connection: sqlalchemy.Connection) -> None:
-            connection.exec_driver_sql(self._text, batch)
+            connection.exec_driver_sql(self._text, self._bind(rows))
 
-        self._session.run(execute, f"write {len(batch)} rows to {self._label}")
+        put_aside = 0
+
+        def sift(connection: sqlalchemy.Connection) -> None:
+            """Within the transaction: without dead letters, none of the rows is written."""
+            nonlocal put_aside
+            refused = self._database.sift(connection, rows, self._text, self._bind)
+            for row, reason in refused[put_aside:]:
+                self._context.put_aside(dict(zip(self._shape.names, row, strict=True)), reason)
+                put_aside += 1  # a transaction that is tried again refuses the same rows
+
+        what = f"write {len(rows)} rows to {self._label}"
+        try:
+            self._session.run(execute, what)
+        except TargetRefusedError:
+            self._session.run(sift, what)
 
     def close(self) -> None:
         self._session.close()

@@ -7,15 +7,16 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
-from flinkish.common.errors import InvalidArgumentError, InvalidProgramError, SourceError
+from flinkish.common.errors import InvalidArgumentError, InvalidProgramError, SourceChangedError, SourceError
+from flinkish.common.kinds import INTEGER_BITS, Kind, kind_of, plain_type
 from flinkish.common.time import Instant
-from flinkish.common.typeinfo import BasicType, DateTypeInfo, LocalTimeTypeInfo, RowTypeInfo, TimestampTypeInfo, TypeInformation
+from flinkish.common.typeinfo import BasicType, RowTypeInfo, TypeInformation
 from flinkish.common.types import Row
 from flinkish.datastream.connectors._sequences import FixedSplitsEnumerator, SequentialReader, cut_range
 from flinkish.datastream.connectors.jdbc.database import Database, from_anywhere
 from flinkish.datastream.connectors.jdbc.options import JdbcConnectionOptions
 from flinkish.datastream.connectors.jdbc.reading import rows_from
-from flinkish.datastream.connectors.jdbc.values import is_basic, row_fields, unwrapped
+from flinkish.datastream.connectors.jdbc.values import row_fields
 from flinkish.datastream.connectors.record_errors import RecordErrorPolicy, RecordErrors, json_of_row
 from flinkish.program.sources import (
     Boundedness,
@@ -202,18 +203,16 @@ class _Column:
     """The partition column: converts its values to whole numbers, and back."""
 
     def __init__(self, name: str, type_info: TypeInformation, dialect: str) -> None:
-        type_info = unwrapped(type_info)
+        kind = kind_of(type_info)
         self._name = name
-        local = type_info.time_type if isinstance(type_info, LocalTimeTypeInfo) else None
-        kinds = LocalTimeTypeInfo.TimeType
-        self._is_date = isinstance(type_info, DateTypeInfo) or local is kinds.LOCAL_DATE
-        self._zoned = is_basic(type_info, BasicType.INSTANT)
-        self._is_time = isinstance(type_info, TimestampTypeInfo) or local is kinds.LOCAL_DATE_TIME or self._zoned
-        whole = is_basic(type_info, BasicType.BYTE, BasicType.SHORT, BasicType.INT, BasicType.LONG)
+        self._is_date = kind is Kind.DATE
+        self._zoned = kind is BasicType.INSTANT
+        self._is_time = kind is Kind.TIMESTAMP or self._zoned
+        whole = kind in INTEGER_BITS
         if not (whole or ((self._is_date or self._is_time) and dialect != "sqlite")):
             allowed = "BYTE, SHORT, INT or LONG" if dialect == "sqlite" else "whole numbers, dates or timestamps"
             raise InvalidProgramError(
-                f"JdbcSource: the partition column {name!r} is of type {type_info!r}; here it must be of {allowed}"
+                f"JdbcSource: the partition column {name!r} is of type {plain_type(type_info)!r}; here it must be of {allowed}"
             )
 
     def number(self, value: Any) -> int:
@@ -327,7 +326,7 @@ class _Query:
         for i, column in enumerate(self._columns):
             if i == self._index:
                 continue
-            text = is_basic(unwrapped(self.types[i]), BasicType.STRING, BasicType.CHAR)
+            text = kind_of(self.types[i]) in (BasicType.STRING, BasicType.CHAR)
             # In these databases, texts that differ only in case may be equal.
             if text and self._dialect in ("mysql", "mariadb", "sqlite"):
                 order.append(sqlalchemy.cast(column, sqlalchemy.LargeBinary))  # type: ignore[arg-type]
@@ -336,7 +335,7 @@ class _Query:
         return order
 
     def failed(self, error: BaseException) -> SourceError:
-        """Return the error for a failed read."""
+        """Return the error for a failed read; SourceChangedError if the tables have no such columns (any more)."""
         database = self._settings.database
         text = database.described(error)
         hint = None
@@ -344,7 +343,8 @@ class _Query:
             hint = "the source sorts by all columns; cast those that the database cannot sort, such as json, in a query."
         elif self._settings.table is not None and any(name != name.lower() for name in (*self.names, self._settings.table)):
             hint = "names with capital letters are quoted, so they must be spelled as they are in the database."
-        return SourceError(f"JdbcSource could not read {self._settings.name} of {database.label}: {text}", hint=hint)
+        kind = SourceChangedError if database.misses(error) else SourceError
+        return kind(f"JdbcSource could not read {self._settings.name} of {database.label}: {text}", hint=hint)
 
 
 class _JdbcReader(SequentialReader[Row, JdbcSplit]):
@@ -379,7 +379,7 @@ class _JdbcReader(SequentialReader[Row, JdbcSplit]):
             self._splits.update(self._advanced(split, fetched))
 
     def _records(self, fetched: Sequence[Sequence[Any]]) -> list[Any]:
-        """Return the records of rows, with what to emit instead of those that do not fit the declared types."""
+        """Return the records of rows; for a row that does not fit the declared types, what to emit in its place."""
         try:
             return list(self._rows(fetched))
         except SourceError:

@@ -17,27 +17,16 @@ import msgspec
 
 from flinkish.common.conversion import converter
 from flinkish.common.errors import InvalidProgramError, RecordRefusedError, TypeMismatchError
-from flinkish.common.time import Instant
-from flinkish.common.typeinfo import (
-    BasicType,
-    BasicTypeInfo,
-    DateTypeInfo,
-    ExternalTypeInfo,
-    LocalTimeTypeInfo,
-    PrimitiveArrayTypeInfo,
-    RowTypeInfo,
-    TimestampTypeInfo,
-    TimeTypeInfo,
-    TupleTypeInfo,
-    TypeInformation,
-)
+from flinkish.common.kinds import Kind, fields_of, kind_of, plain_type, shape_of
+from flinkish.common.time import datetime_of, utc_time
+from flinkish.common.typeinfo import BasicType, LocalTimeTypeInfo, TimestampTypeInfo, TimeTypeInfo, TypeInformation
 from flinkish.common.types import Row, RowKind
 from flinkish.program.refused_records import REFUSED_HINT
 
 Convert = Callable[[Any], Any]
 Rows = Sequence[Sequence[Any]]
 
-_PLAIN_BASIC: Final[dict[BasicType, type]] = {
+_CLASSES: Final[dict[BasicType | Kind, type]] = {
     BasicType.STRING: str,
     BasicType.CHAR: str,
     BasicType.BOOLEAN: bool,
@@ -51,13 +40,11 @@ _PLAIN_BASIC: Final[dict[BasicType, type]] = {
     BasicType.BIG_INT: Decimal,
     BasicType.BIG_DEC: Decimal,
     BasicType.INSTANT: datetime.datetime,
+    Kind.DATE: datetime.date,
+    Kind.TIME: datetime.time,
+    Kind.TIMESTAMP: datetime.datetime,
+    Kind.BYTES: bytes,
 }
-_PLAIN_LOCAL: Final = {
-    LocalTimeTypeInfo.TimeType.LOCAL_DATE: datetime.date,
-    LocalTimeTypeInfo.TimeType.LOCAL_TIME: datetime.time,
-    LocalTimeTypeInfo.TimeType.LOCAL_DATE_TIME: datetime.datetime,
-}
-_EPOCH: Final = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 
 
 def row_fields(type_info: Any, what: str) -> tuple[tuple[str, ...], tuple[TypeInformation, ...]]:
@@ -65,30 +52,15 @@ def row_fields(type_info: Any, what: str) -> tuple[tuple[str, ...], tuple[TypeIn
 
     Raises InvalidProgramError for other types, and for field types that no column can hold.
     """
-    if isinstance(type_info, RowTypeInfo):
-        names = type_info.field_names
-    elif isinstance(type_info, TupleTypeInfo):
-        names = tuple(f"f{i}" for i in range(len(type_info.field_types)))
-    else:
+    fields = fields_of(type_info) if isinstance(type_info, TypeInformation) else None
+    if fields is None:
         raise InvalidProgramError(
             f"{what} needs the type of a row or tuple; got {type_info!r}",
             hint='Types.ROW_NAMED(["id", "name"], [Types.LONG(), Types.STRING()]), for example.',
         )
-    for name, field in zip(names, type_info.field_types, strict=True):
-        plain_type(field, f"{what}: field {name!r}")
-    return tuple(names), tuple(type_info.field_types)
-
-
-def unwrapped(type_info: TypeInformation) -> TypeInformation:
-    """Return the type inside an ExternalTypeInfo."""
-    while isinstance(type_info, ExternalTypeInfo):
-        type_info = type_info.type_info
-    return type_info
-
-
-def is_basic(type_info: TypeInformation, *kinds: BasicType) -> bool:
-    """Return whether a type is one of these basic types."""
-    return isinstance(type_info, BasicTypeInfo) and type_info.basic_type in kinds
+    for name, field in zip(*fields, strict=True):
+        plain_class(field, f"{what}: field {name!r}")
+    return fields
 
 
 def with_microseconds(type_info: TypeInformation) -> TypeInformation:
@@ -102,27 +74,15 @@ def with_microseconds(type_info: TypeInformation) -> TypeInformation:
             return type_info
 
 
-def plain_type(type_info: TypeInformation, what: str) -> type:
+def plain_class(type_info: TypeInformation, what: str) -> type:
     """Return the Python type of the plain form of a field's values; raises InvalidProgramError if no column can hold them."""
-    type_info = unwrapped(type_info)
-    match type_info:
-        case BasicTypeInfo():
-            return _PLAIN_BASIC[type_info.basic_type]
-        case DateTypeInfo():
-            return datetime.date
-        case TimeTypeInfo():
-            return datetime.time
-        case TimestampTypeInfo():
-            return datetime.datetime
-        case LocalTimeTypeInfo():
-            return _PLAIN_LOCAL[type_info.time_type]
-        case PrimitiveArrayTypeInfo() if is_basic(type_info.element_type, BasicType.BYTE):
-            return bytes
-        case _:
-            raise InvalidProgramError(
-                f"{what} of type {type_info!r} fits no column of a database",
-                hint="convert it before the sink, or in the query of a source: to STRING, for example as JSON.",
-            )
+    kind = kind_of(type_info)
+    if kind not in _CLASSES:
+        raise InvalidProgramError(
+            f"{what} of type {plain_type(type_info)!r} fits no column of a database",
+            hint="convert it before the sink, or in the query of a source: to STRING, for example as JSON.",
+        )
+    return _CLASSES[kind]
 
 
 class RowShape:
@@ -133,7 +93,7 @@ class RowShape:
         #: The printed form of the type, by which stored rows are recognized.
         self.described = repr(type_info)
         self.names, self.types = row_fields(type_info, what)
-        row = GenericAlias(tuple, tuple([plain_type(field, what) | None for field in self.types]))
+        row = GenericAlias(tuple, tuple([plain_class(field, what) | None for field in self.types]))
         self._encoder = msgspec.msgpack.Encoder()
         self._decoder: msgspec.msgpack.Decoder[list[tuple[Any, ...]]] = msgspec.msgpack.Decoder(GenericAlias(list, (row,)))
 
@@ -151,13 +111,13 @@ class RowShape:
         `deletions`: whether rows of the kinds DELETE and UPDATE_BEFORE are allowed. The function raises TypeMismatchError for
         records that do not match the type, and RecordRefusedError for values that a database of the dialect cannot hold.
         """
-        checked = self._types_of(input_type) == self.types
+        checked = shape_of(input_type)[1] == self.types
         converts = [
             _both(
-                _both(None if checked else converter(with_microseconds(field)), _PLAIN_CONVERTS.get(_key(field))),
+                _both(None if checked else converter(with_microseconds(field)), _PLAIN_CONVERTS.get(kind_of(field))),
                 _holdable(field, dialect, f"{self._what}: field {name!r}"),
             )
-            for name, field in zip(self.names, map(unwrapped, self.types), strict=True)
+            for name, field in zip(self.names, map(plain_type, self.types), strict=True)
         ]
         count, what, names = len(self.types), self._what, self.names
         needed = [(i, convert) for i, convert in enumerate(converts) if convert is not None]
@@ -197,7 +157,7 @@ class RowShape:
         needed = [
             (i, convert)
             for i, field in enumerate(self.types)
-            if (convert := _bound(unwrapped(field), dialect, f"{self._what}: field {self.names[i]!r}")) is not None
+            if (convert := _bound(field, dialect, f"{self._what}: field {self.names[i]!r}")) is not None
         ]
         if not needed:
             return lambda rows: [tuple(row) for row in rows]
@@ -212,11 +172,6 @@ class RowShape:
 
         return bind
 
-    @staticmethod
-    def _types_of(input_type: TypeInformation) -> tuple[TypeInformation, ...] | None:
-        input_type = unwrapped(input_type)
-        return tuple(input_type.field_types) if isinstance(input_type, RowTypeInfo | TupleTypeInfo) else None
-
 
 def _both(first: Convert | None, second: Convert | None) -> Convert | None:
     if first is None or second is None:
@@ -224,17 +179,9 @@ def _both(first: Convert | None, second: Convert | None) -> Convert | None:
     return lambda value: second(first(value))
 
 
-def _key(type_info: TypeInformation) -> BasicType | None:
-    return type_info.basic_type if isinstance(type_info, BasicTypeInfo) else None
-
-
-def _point_in_time(value: Instant) -> datetime.datetime:
-    return _EPOCH + datetime.timedelta(seconds=value.seconds, microseconds=value.nanos // 1000)
-
-
-_PLAIN_CONVERTS: Final[dict[BasicType | None, Convert]] = {
+_PLAIN_CONVERTS: Final[dict[BasicType | Kind, Convert]] = {
     BasicType.BIG_INT: Decimal,
-    BasicType.INSTANT: _point_in_time,
+    BasicType.INSTANT: datetime_of,
 }
 
 
@@ -243,7 +190,7 @@ def _holdable(type_info: TypeInformation, dialect: str, what: str) -> Convert | 
 
     It returns all other values. None if every value can be held, as far as that is known without the database.
     """
-    plain = plain_type(type_info, what)
+    plain = plain_class(type_info, what)
     mysql = dialect in ("mysql", "mariadb")
 
     def refused(why: str) -> RecordRefusedError:
@@ -281,28 +228,24 @@ def _holdable(type_info: TypeInformation, dialect: str, what: str) -> Convert | 
         return number
     if plain is Decimal and mysql:
         return decimal
-    return integer if dialect == "sqlite" and is_basic(type_info, BasicType.BIG_INT) else None
+    return integer if dialect == "sqlite" and kind_of(type_info) is BasicType.BIG_INT else None
 
 
 def _bound(type_info: TypeInformation, dialect: str, what: str) -> Convert | None:
     """Return the function that converts a field's plain values for the driver; None if they stay the same."""
     if dialect == "sqlite":
-        plain = plain_type(type_info, what)
-        if is_basic(type_info, BasicType.BIG_INT):
+        plain = plain_class(type_info, what)
+        if kind_of(type_info) is BasicType.BIG_INT:
             return int
         if plain is float:
             # A checkpoint of an earlier version may hold NaN.
             return _holdable(type_info, dialect, what)
         return _SQLITE.get(plain)
-    if is_basic(type_info, BasicType.BIG_INT):
+    if kind_of(type_info) is BasicType.BIG_INT:
         return int
-    if is_basic(type_info, BasicType.INSTANT) and dialect != "postgresql":
-        return _as_utc
+    if kind_of(type_info) is BasicType.INSTANT and dialect != "postgresql":
+        return utc_time
     return None
-
-
-def _as_utc(value: datetime.datetime) -> datetime.datetime:
-    return value.astimezone(datetime.UTC).replace(tzinfo=None)
 
 
 #: SQLite has no such types; SQLAlchemy stores and reads the same texts.
@@ -310,5 +253,5 @@ _SQLITE: Final[dict[type, Convert]] = {
     Decimal: str,
     datetime.date: datetime.date.isoformat,
     datetime.time: lambda value: value.isoformat("microseconds"),
-    datetime.datetime: lambda value: (value if value.tzinfo is None else _as_utc(value)).isoformat(" ", "microseconds"),
+    datetime.datetime: lambda value: utc_time(value).isoformat(" ", "microseconds"),
 }

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from flinkish.common.errors import ConfigurationError, FlinkishError, MissingPackageError
+from flinkish.program.refused_records import REFUSED_HINT
 
 if TYPE_CHECKING:
     import confluent_kafka
@@ -135,6 +136,8 @@ def described(kind: type[FlinkishError], what: str, error: Any) -> FlinkishError
         hint = "check security.protocol, sasl.* and ssl.* of the client, and what the broker allows this user."
     elif name in _GONE:
         hint = "was the topic deleted, or is its name misspelt? A job does not create topics."
+    elif name in _REFUSED_MESSAGE:
+        hint = REFUSED_HINT
     elif name in _PASSING or name == "_MSG_TIMED_OUT":
         hint = "is bootstrap.servers right, and are the brokers running and reached from this machine?"
     return kind(f"{what}: {text_of(inner) if hasattr(inner, 'name') else inner}", hint=hint)
@@ -201,9 +204,10 @@ class GroupReader(_Watched):
     be the group's coordinator, or is not yet (librdkafka issue 5040).
     """
 
-    def __init__(self, configuration: Mapping[str, Any], group: str, who: str) -> None:
-        # With read_committed, the brokers answer only when no transaction is open that commits offsets of the group.
-        own = {"group.id": group, "isolation.level": "read_committed", "enable.auto.commit": False}
+    def __init__(self, configuration: Mapping[str, Any], group: str, who: str, *, waits: bool = True) -> None:
+        """`waits`: whether it waits for an open transaction that commits offsets of the group; it never sees those offsets."""
+        isolation = "read_committed" if waits else "read_uncommitted"
+        own = {"group.id": group, "isolation.level": isolation, "enable.auto.commit": False}
         super().__init__(library().Consumer, {**configuration, **own}, who)
 
     def committed(self, timeout: float, topics: Iterable[str] | None = None) -> list[confluent_kafka.TopicPartition]:

@@ -3,7 +3,8 @@
 The transaction commits an offset of a consumer group of its own (KafkaSinkSettings.application), whose metadata holds the
 checkpoint's id. So the brokers know after any crash whether a checkpoint was written, and a repeated commit is recognized. A new
 committer initializes the same transactional id. This aborts the open transaction and fences the committers of earlier attempts:
-the brokers refuse whatever they still send.
+the brokers refuse whatever they still send. Each transaction reads the last id again once its messages are written: brokers that
+do not know it have lost the topic, or its last messages.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from __future__ import annotations
 import hashlib
 import logging
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import PurePath
 from typing import Any, Final
@@ -22,10 +23,18 @@ from flinkish.common.clock import Clock
 from flinkish.common.configuration import Configuration
 from flinkish.common.errors import ForeignCheckpointError, RecordRefusedError, SinkError, TargetRefusedError
 from flinkish.common.files.schemes import root_of
+from flinkish.datastream.connectors._lost_commits import lost_commits
 from flinkish.datastream.connectors.kafka import client
-from flinkish.datastream.connectors.kafka.limits import TopicLimits, ask
-from flinkish.datastream.connectors.kafka.sink_settings import WHO, KafkaCommittable, KafkaSinkSettings, Message, digest_of
-from flinkish.datastream.connectors.kafka.staging import Staging, read, remove_staged
+from flinkish.datastream.connectors.kafka.limits import ask_retention
+from flinkish.datastream.connectors.kafka.sink_settings import (
+    WHO,
+    KafkaCommittable,
+    KafkaSinkSettings,
+    Message,
+    StagedFile,
+    digest_of,
+)
+from flinkish.datastream.connectors.kafka.staging import Staging, read, remove_staged, staging_root
 from flinkish.datastream.connectors.kafka.writers import produce
 from flinkish.program.refused_records import RefusedRecord
 from flinkish.program.sinks import END_OF_INPUT_CHECKPOINT, CommitRequest, Committer, RestoredCheckpoint, checkpoint_name
@@ -35,14 +44,40 @@ _log = logging.getLogger("flinkish.kafka")
 #: Timeout in seconds of requests whose duration does not depend on the amount of data, and of a single try.
 _TIMEOUT: Final = 60.0
 _RETRY: Final = 10.0
+#: Timeouts in seconds of one try to commit and to flush. The client sends nothing more once a message was refused, so a longer
+#: one would only pass the time.
+_COMMIT_RETRY: Final = 1.0
+_FLUSH_RETRY: Final = 0.1
+#: Timeout in seconds of aborting a transaction, which sometimes never ends after a refused message (librdkafka 2.16).
+_ABORT: Final = 1.0
 #: Milliseconds between two log lines about brokers that do not answer.
 _REMIND: Final = 10_000
 #: Milliseconds after which the offset is committed again although nothing was written: brokers forget it after a week.
 _REFRESH: Final = 3_600_000
-#: Milliseconds after which the brokers may have forgotten it (offsets.retention.minutes is 7 days by default).
+#: Milliseconds after which the brokers may have forgotten it, if they do not tell how long they keep it.
 _FORGOTTEN: Final = 86_400_000
 #: Messages between two checks of the producer's delivery reports.
 _LOOK_EVERY: Final = 10_000
+
+
+class _Marker(msgspec.Struct, frozen=True, kw_only=True):
+    """The metadata of the committed offset."""
+
+    checkpoint: int
+    #: Digest of the written messages, because two jobs may continue from copies of one checkpoint.
+    digest: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Commit:
+    """A marker that the brokers know, and its place."""
+
+    #: See KafkaSinkSettings.application.
+    application: str
+    topic: str
+    marker: _Marker
+    #: When the marker was written, or earlier, in milliseconds since 1970.
+    time: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,14 +87,10 @@ class _CommitterState:
     #: Applications (see KafkaSinkSettings.application) of the lineages that the job was restored from and whose markers it has
     #: not moved yet; see `commit`.
     origins: tuple[str, ...]
-
-
-class _Marker(msgspec.Struct, kw_only=True):
-    """The metadata of the committed offset."""
-
-    checkpoint: int
-    #: Digest of the written messages, because two jobs may continue from copies of one checkpoint.
-    digest: str
+    #: The last commit, and the sink's brokers and prefix at that time; None before the first commit.
+    last: _Commit | None
+    servers: str
+    prefix: str
 
 
 class KafkaCommitter(Committer[KafkaCommittable]):
@@ -67,54 +98,80 @@ class KafkaCommitter(Committer[KafkaCommittable]):
 
     def __init__(self, settings: KafkaSinkSettings, configuration: Configuration, clock: Clock) -> None:
         self._settings = settings
+        self._configuration = configuration
         self._clock = clock
         self._kafka = client.library()
         self._producer: Any = None
         self._error: Any = None
-        #: Limits of the topic, if there is only one.
-        self._limits: TopicLimits | None = None
+        #: A larger batch is refused, even if each of its messages would be taken.
+        self._batch_size = settings.batch_size
         self._origins: tuple[str, ...] = ()
         self._restored = False
-        #: The checkpoint that was last written, by application.
-        self._markers: dict[str, _Marker | None] = {}
-        #: The last commit: application, topic, marker, and its time in milliseconds.
-        self._last: tuple[str, str, _Marker, int] | None = None
+        self._uid = ""
+        #: Lineage of the other job from whose savepoint this one was started.
+        self._origin: str | None = None
+        #: The staged files of the job's earlier attempts, until a new checkpoint is written.
+        self._leftovers: list[tuple[PurePath, str]] = []
+        #: Clients that read offsets of groups, by application and whether they wait for open transactions.
+        self._readers: dict[tuple[str, bool], client.GroupReader] = {}
+        #: The commit of the checkpoint that was last written, by application.
+        self._markers: dict[str, _Commit | None] = {}
+        #: The last commit, which the brokers must know at the next one.
+        self._last: _Commit | None = None
 
     def snapshot_state(self) -> bytes:
-        return msgspec.msgpack.encode(_CommitterState(origins=self._origins))
+        settings = self._settings
+        return msgspec.msgpack.encode(
+            _CommitterState(origins=self._origins, last=self._last, servers=settings.servers, prefix=settings.prefix)
+        )
 
     def restore(self, checkpoint: RestoredCheckpoint) -> None:
         # This comes first, so that transactions of an earlier attempt are over when the markers are read.
-        self._begin(checkpoint.sink_uid)
+        self._uid = checkpoint.sink_uid
+        self._begin()
         self._restored = True
+        root = staging_root(self._configuration, checkpoint.job_id)
+        if root is not None:
+            staging = Staging(root, digest_of(checkpoint.job_lineage, self._uid))
+            self._leftovers = [(root, path) for path in staging.names()]
+        self._origin = None if checkpoint.own else checkpoint.lineage
         application = self._settings.application(checkpoint.lineage, checkpoint.sink_uid)
         if checkpoint.state is not None:
-            self._origins = msgspec.msgpack.decode(checkpoint.state, type=_CommitterState).origins
+            state = msgspec.msgpack.decode(checkpoint.state, type=_CommitterState)
+            self._origins, self._last = state.origins, self._of_this_target(state)
         if not checkpoint.own and application not in self._origins:
             self._origins = (*self._origins, application)
-        marker = self._marker(application)
+        found = self._marker(application)
         ours = self._marker(self._settings.application(checkpoint.job_lineage, checkpoint.sink_uid))
-        if marker is not None and marker.checkpoint > checkpoint.checkpoint_id and (checkpoint.own or ours is None):
+        if found is not None and found.marker.checkpoint > checkpoint.checkpoint_id and (checkpoint.own or ours is None):
             raise ForeignCheckpointError(
                 f"{WHO}: Kafka is ahead of checkpoint {checkpoint.checkpoint_id}, which the job starts from: the messages of "
-                f"{checkpoint_name(marker.checkpoint)} are written already, so those in between would be written a second time",
+                f"{checkpoint_name(found.marker.checkpoint)} are written already, so those in between would be written a second "
+                "time",
                 hint="start from the newest checkpoint, or, to write them a second time on purpose, give the sink another uid "
                 "with execution.state-recovery.ignore-unclaimed-state.",
             )
+        self._check_last()
 
     def commit(self, checkpoint_id: int, requests: Sequence[CommitRequest[KafkaCommittable]]) -> None:
         if not requests:
             self._refresh()
             return
-        lineage, uid = requests[0].lineage, requests[0].sink_uid
-        application = self._settings.application(lineage, uid)
+        lineage, self._uid = requests[0].lineage, requests[0].sink_uid
+        application = self._settings.application(lineage, self._uid)
         digest = _digest(requests)
-        self._begin(uid)
-        marker = self._marker(application) or self._noted(requests, lineage, uid)
+        self._send_no_more_than(requests)
+        self._begin()
+        found = self._marker(application)
+        marker = self._noted(requests, lineage) if found is None else found.marker
         if self._restored and (marker is None or marker.checkpoint < checkpoint_id):
-            marker = self._beside(requests, application) or marker
+            beside = self._beside(requests, application)
+            if beside is not None:
+                found, marker = beside, beside.marker
         if marker is not None and marker.checkpoint >= checkpoint_id:
             self._check_same(marker, checkpoint_id, digest, application)
+            if found is not None:
+                self._last = replace(found, time=_prepared(requests))
         else:
             if marker is None and self._restored:
                 self._check_age(checkpoint_id, requests)
@@ -126,17 +183,50 @@ class KafkaCommitter(Committer[KafkaCommittable]):
                 self._write_without_refused(marker, requests, topic, application)
         if application not in self._origins:
             self._origins = ()
-        self._clean(checkpoint_id, requests, lineage, uid)
+        self._clean(checkpoint_id, requests, lineage)
 
     # -- what was written ----------------------------------------------------------------------------------------------------
 
-    def _marker(self, application: str) -> _Marker | None:
+    def _of_this_target(self, state: _CommitterState) -> _Commit | None:
+        """Return the last commit of a state, unless the sink has a new target or prefix since, where nothing can be missed."""
+        same = (state.servers, state.prefix) == (self._settings.servers, self._settings.prefix)
+        same = same and state.last is not None and self._settings.serializer._topic in (None, state.last.topic)
+        return state.last if same else None
+
+    def _check_last(self, *, writing: bool = False) -> None:
+        """Raise SinkChangedError if the brokers do not know the last commit, although they cannot have forgotten it.
+
+        `writing`: a transaction is open, which has sent its own marker. The one before is then complete.
+        """
+        last = self._last
+        if last is None:
+            return
+        found = self._ask(last.application, [last.topic], waits=not writing)
+        if found is not None and found.marker.checkpoint >= last.marker.checkpoint:
+            self._last = replace(found, time=last.time)  # at a restore, the checkpoint itself may be written
+        elif found is not None or not self._may_have_forgotten(last.time):
+            raise lost_commits(
+                WHO,
+                f"topic {last.topic!r} at {self._settings.servers}",
+                last=last.marker.checkpoint,
+                found=None if found is None else found.marker.checkpoint,
+                content="messages",
+                advice=f" If only the consumer group {last.application!r} was deleted, no message is lost: give the sink another "
+                "prefix (set_transactional_id_prefix), and start the job again.",
+            )
+
+    def _may_have_forgotten(self, since: int) -> bool:
+        """Return whether the brokers may have dropped a marker that was written at the time `since` or later."""
+        retention = ask_retention(self._settings)
+        return self._clock.wall_time() - since > (_FORGOTTEN if retention is None else retention)
+
+    def _marker(self, application: str) -> _Commit | None:
         """Return the last checkpoint that the brokers know; requested only once, as this is the only committer from then on."""
         if application not in self._markers:
             self._markers[application] = self._ask(application)
         return self._markers[application]
 
-    def _beside(self, requests: Sequence[CommitRequest[KafkaCommittable]], application: str) -> _Marker | None:
+    def _beside(self, requests: Sequence[CommitRequest[KafkaCommittable]], application: str) -> _Commit | None:
         """Return the marker on the topic that the marker of these messages is written to.
 
         `_ask` without topics depends on the list of topics of a broker, which lacks some while the broker starts.
@@ -144,29 +234,36 @@ class KafkaCommitter(Committer[KafkaCommittable]):
         topic = next((message[0] for message in _messages(requests)), None)
         return None if topic is None else self._ask(application, [topic])
 
-    def _ask(self, application: str, topics: Sequence[str] | None = None) -> _Marker | None:
-        reader = client.GroupReader(self._settings.admin("committer"), application, WHO)
+    def _ask(self, application: str, topics: Sequence[str] | None = None, *, waits: bool = True) -> _Commit | None:
+        reader = self._reader(application, waits=waits)
         deadline = self._clock.monotonic() + _TIMEOUT * 1000
-        try:
-            while True:
-                try:
-                    found = reader.committed(_RETRY, topics)
-                    break
-                except self._kafka.KafkaException as error:
-                    refused = reader.refusal()
-                    if refused is not None or not client.is_passing(error.args[0]) or self._clock.monotonic() > deadline:
-                        what = f"{WHO}: the offsets of the group {application!r}, which say what was written, cannot be read"
-                        raise client.described(SinkError, what, refused or error) from None
-        finally:
-            reader.client.close()
-        markers = [msgspec.json.decode(each.metadata, type=_Marker) for each in found if each.metadata]
-        return max(markers, key=lambda marker: marker.checkpoint, default=None)
+        while True:
+            try:
+                found = reader.committed(_RETRY, topics)
+                break
+            except self._kafka.KafkaException as error:
+                refused = reader.refusal()
+                if refused is not None or not client.is_passing(error.args[0]) or self._clock.monotonic() > deadline:
+                    what = f"{WHO}: the offsets of the group {application!r}, which say what was written, cannot be read"
+                    raise client.described(SinkError, what, refused or error) from None
+        commits = [
+            _Commit(application=application, topic=each.topic, marker=msgspec.json.decode(each.metadata, type=_Marker))
+            for each in found
+            if each.metadata
+        ]
+        return max(commits, key=lambda commit: commit.marker.checkpoint, default=None)
 
-    def _noted(self, requests: Sequence[CommitRequest[KafkaCommittable]], lineage: str, uid: str) -> _Marker | None:
+    def _reader(self, application: str, *, waits: bool) -> client.GroupReader:
+        key = application, waits
+        if key not in self._readers:
+            self._readers[key] = client.GroupReader(self._settings.admin("committer"), application, WHO, waits=waits)
+        return self._readers[key]
+
+    def _noted(self, requests: Sequence[CommitRequest[KafkaCommittable]], lineage: str) -> _Marker | None:
         """Return the marker that is stored with the checkpoints, for the case that the brokers have forgotten theirs."""
         if not self._restored:
             return None
-        notes = [Staging(root, digest_of(lineage, uid)).noted() for root in _roots(requests)]
+        notes = [Staging(root, digest_of(lineage, self._uid)).noted(self._settings.servers) for root in _roots(requests)]
         found = [note for note in notes if note is not None]
         return _Marker(checkpoint=max(found), digest="") if found else None
 
@@ -174,22 +271,25 @@ class KafkaCommitter(Committer[KafkaCommittable]):
         if marker.checkpoint > checkpoint_id:
             if application in self._origins:
                 return  # this job moved it, see _write
-            raise SinkError(
+            # Without a restore, the next one decides: it knows whether this attempt is only a late one.
+            kind = ForeignCheckpointError if self._restored else SinkError
+            raise kind(
                 f"{WHO} cannot write {checkpoint_name(checkpoint_id)}: {checkpoint_name(marker.checkpoint)} is written already",
                 hint="another driver process runs the same job, or a copy of its checkpoint folder; stop all but one.",
             )
         # At the end of the input of a job without checkpoints, the marker may come from an earlier attempt of this job.
         if checkpoint_id != END_OF_INPUT_CHECKPOINT and marker.digest not in ("", digest):
-            raise SinkError(
+            raise ForeignCheckpointError(
                 f"{WHO} cannot write {checkpoint_name(checkpoint_id)}: another job has written other messages under the same id",
                 hint="it continues from a copy of this job's checkpoint folder; let one of them start from a savepoint instead.",
             )
 
     def _check_age(self, checkpoint_id: int, requests: Sequence[CommitRequest[KafkaCommittable]]) -> None:
-        """Raise SinkError if the brokers may have forgotten that these messages were written."""
-        age = self._clock.wall_time() - min(request.committable.prepared for request in requests)
-        if age > _FORGOTTEN:
-            raise SinkError(
+        """Raise ForeignCheckpointError if the brokers may have forgotten that these messages were written."""
+        prepared = _prepared(requests)
+        if self._may_have_forgotten(prepared):
+            age = self._clock.wall_time() - prepared
+            raise ForeignCheckpointError(
                 f"{WHO}: it is not known whether the messages of {checkpoint_name(checkpoint_id)} were written: they were "
                 f"prepared {age // 3_600_000} hours ago, and the brokers do not remember a commit (offsets.retention.minutes)",
                 hint="look at the topic. If they are there, start with another uid for the sink and "
@@ -198,22 +298,24 @@ class KafkaCommitter(Committer[KafkaCommittable]):
 
     # -- writing -------------------------------------------------------------------------------------------------------------
 
-    def _begin(self, uid: str, *, alone: bool = False) -> None:
+    def _send_no_more_than(self, requests: Sequence[CommitRequest[KafkaCommittable]]) -> None:
+        """Discard a producer whose batches are larger than the topics of these messages take."""
+        limits = [limit for request in requests if (limit := request.committable.batch_bytes) is not None]
+        limit = min(limits, default=self._batch_size)
+        if limit < self._batch_size:
+            self._batch_size, self._producer = limit, None
+
+    def _begin(self, *, alone: bool = False) -> None:
         """Make the producer; from then on, committers of earlier attempts cannot write.
 
         `alone`: it sends each message in a batch of its own, because brokers take or refuse whole batches.
         """
         if self._producer is not None:
             return
-        topic = self._settings.serializer._topic
-        if topic is not None and self._limits is None:
-            self._limits = ask(self._settings, topic)
-        name = self._settings.transactional_id(uid)
+        name = self._settings.transactional_id(self._uid)
         configuration = self._settings.transactional("committer", name)
         configuration |= {"on_delivery": self._report, "delivery.report.only.error": True}
-        if self._limits is not None and self._limits.batch_bytes is not None:
-            # A larger batch is refused, even if each of its messages would be taken.
-            configuration["batch.size"] = str(min(self._limits.batch_bytes, self._settings.batch_size))
+        configuration["batch.size"] = str(self._batch_size)
         if alone:
             configuration["batch.num.messages"] = "1"
         producer = client.make_producer(configuration, WHO)
@@ -234,7 +336,7 @@ class KafkaCommitter(Committer[KafkaCommittable]):
         refused: dict[int, str] = {}
         while True:
             known = len(refused)
-            self._begin(requests[0].sink_uid, alone=True)
+            self._begin(alone=True)
             try:
                 self._write(marker, requests, topic, application, refused)
             except TargetRefusedError:
@@ -248,10 +350,6 @@ class KafkaCommitter(Committer[KafkaCommittable]):
     def _put_aside(
         self, checkpoint_id: int, requests: Sequence[CommitRequest[KafkaCommittable]], refused: dict[int, str]
     ) -> None:
-        while self._error is None and self._producer.flush(_RETRY):
-            pass  # which messages are refused must be known first
-        if self._error is not None or not refused:
-            return
         records = [
             RefusedRecord(
                 reason=refused[index],
@@ -303,12 +401,17 @@ class KafkaCommitter(Committer[KafkaCommittable]):
                     producer.poll(0)
                     if self._error is not None:
                         break
-            if refused is not None:
+            while self._error is None and producer.flush(_FLUSH_RETRY):
+                pass
+            if self._error is None and refused:
                 self._put_aside(marker.checkpoint, requests, refused)
             if self._error is None and topic:
                 for name in (application, *origins):
                     self._send_marker(name, topic, marker)
-                self._retrying("the transaction was not committed", lambda: producer.commit_transaction(_RETRY), writing=True)
+                # Not earlier: if the topic was deleted while the client waited to send all this, it is in a new one.
+                self._check_last(writing=True)
+                what = "the transaction was not committed"
+                self._retrying(what, lambda: producer.commit_transaction(_COMMIT_RETRY), writing=True)
         except BaseException as error:
             self._abort()
             if isinstance(error, kafka.KafkaException):
@@ -319,19 +422,13 @@ class KafkaCommitter(Committer[KafkaCommittable]):
         if self._error is not None:
             self._abort()
             raise self._described(marker.checkpoint, self._error[0])
+        self._last = _Commit(application=application, topic=topic, marker=marker, time=self._clock.wall_time())
         for name in (application, *origins):
-            self._markers[name] = marker
-        self._last = (application, topic, marker, self._clock.monotonic())
+            self._markers[name] = replace(self._last, application=name)
 
     def _send_marker(self, application: str, topic: str, marker: _Marker) -> None:
-        kafka = self._kafka
-        configuration = {**self._settings.admin("committer"), "group.id": application}
-        consumer = client.make_consumer(configuration, WHO)
-        try:
-            group = consumer.consumer_group_metadata()
-        finally:
-            consumer.close()
-        offset = kafka.TopicPartition(topic, 0, 0, msgspec.json.encode(marker).decode())
+        group = self._reader(application, waits=False).client.consumer_group_metadata()
+        offset = self._kafka.TopicPartition(topic, 0, 0, msgspec.json.encode(marker).decode())
         what = "what was written cannot be noted"
         self._retrying(what, lambda: self._producer.send_offsets_to_transaction([offset], group, _RETRY), writing=True)
 
@@ -357,11 +454,14 @@ class KafkaCommitter(Committer[KafkaCommittable]):
                 raise client.described(SinkError, f"{WHO}: {what}", error) from None
 
     def _abort(self) -> None:
-        """Abort the transaction; if that fails, the next committer aborts it."""
+        """Abort the transaction and discard the producer; if that fails, the next producer aborts it.
+
+        A producer that met a refused message sometimes sends nothing in its next transaction (librdkafka 2.16).
+        """
         producer, self._producer = self._producer, None
         self._markers.clear()
         try:
-            producer.abort_transaction(_RETRY)
+            producer.abort_transaction(_ABORT)
         except self._kafka.KafkaException as error:
             _log.debug("The transaction was not aborted: %s", client.text_of(error.args[0]))
 
@@ -380,37 +480,44 @@ class KafkaCommitter(Committer[KafkaCommittable]):
 
     # -- afterwards ----------------------------------------------------------------------------------------------------------
 
-    def _clean(self, checkpoint_id: int, requests: Sequence[CommitRequest[KafkaCommittable]], lineage: str, uid: str) -> None:
-        """Store the commit with the checkpoints as well, and remove staged files that are no longer needed."""
+    def _clean(self, checkpoint_id: int, requests: Sequence[CommitRequest[KafkaCommittable]], lineage: str) -> None:
+        """Store the commit with the checkpoints as well, and remove staged files that are no longer needed.
+
+        Files of another job, from whose savepoint this one was started, stay: that job, or others like this one, may need them.
+        """
         for root in _roots(requests):
-            staging = Staging(root, digest_of(lineage, uid))
-            staging.note_committed(checkpoint_id)
-            if self._restored:
-                # No task of this attempt has written anything yet.
-                staging.remove_all_but(())
+            Staging(root, digest_of(lineage, self._uid)).note_committed(checkpoint_id, self._settings.servers)
+        if lineage != self._origin:
+            remove_staged((root, file.path) for root, file in _files(requests))
+            if not self._restored:
+                # A savepoint may name the leftovers. Kafka is ahead of it now, so nothing can start from it.
+                remove_staged(self._leftovers)
+                self._leftovers = []
         self._restored = False
-        for request in requests:
-            for file in request.committable.files:
-                assert request.committable.root is not None
-                remove_staged(root_of(request.committable.root), file)
 
     def _refresh(self) -> None:
         """Commit the marker of an idle sink again."""
         self._restored = False
-        if self._last is None or self._clock.monotonic() - self._last[3] < _REFRESH:
+        now = self._clock.wall_time()
+        if self._last is None or now - self._last.time < _REFRESH:
             return
-        application, topic, marker, _ = self._last
+        self._check_last()
+        last = self._last
+        self._begin()
         try:
             self._producer.begin_transaction()
-            self._send_marker(application, topic, marker)
+            self._send_marker(last.application, last.topic, last.marker)
             self._producer.commit_transaction(_RETRY)
         except self._kafka.KafkaException as error:
             self._abort()
-            raise self._described(marker.checkpoint, error) from None
-        self._last = (application, topic, marker, self._clock.monotonic())
+            raise self._described(last.marker.checkpoint, error) from None
+        self._last = replace(last, time=now)
 
     def close(self) -> None:
         self._producer = None
+        readers, self._readers = self._readers, {}
+        for reader in readers.values():
+            reader.client.close()
 
 
 def _messages(requests: Sequence[CommitRequest[KafkaCommittable]]) -> Iterator[Message]:
@@ -429,6 +536,18 @@ def _messages_of(
                 yield from ((request, message) for message in decoder.decode(chunk))
         for chunk in committable.chunks:
             yield from ((request, message) for message in decoder.decode(chunk))
+
+
+def _prepared(requests: Sequence[CommitRequest[KafkaCommittable]]) -> int:
+    """Return when the first of these messages were prepared, in milliseconds since 1970; none was written earlier."""
+    return min(request.committable.prepared for request in requests)
+
+
+def _files(requests: Sequence[CommitRequest[KafkaCommittable]]) -> Iterator[tuple[PurePath, StagedFile]]:
+    for request in requests:
+        for file in request.committable.files:
+            assert request.committable.root is not None
+            yield root_of(request.committable.root), file
 
 
 def _roots(requests: Sequence[CommitRequest[KafkaCommittable]]) -> list[PurePath]:

@@ -20,7 +20,7 @@ from flinkish.datastream.connectors.kafka import client
 from flinkish.datastream.connectors.kafka.client import Partition
 from flinkish.datastream.connectors.kafka.offsets import KafkaOffsetResetStrategy, OffsetKind, OffsetRule
 from flinkish.datastream.connectors.kafka.reader import lost_messages
-from flinkish.datastream.connectors.kafka.settings import (
+from flinkish.datastream.connectors.kafka.source_settings import (
     WHO,
     KafkaEnumeratorState,
     KafkaPartitionSplit,

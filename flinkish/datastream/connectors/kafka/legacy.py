@@ -7,14 +7,15 @@ from collections.abc import Sequence
 from dataclasses import replace
 from enum import Enum
 
+from flinkish.common.arguments import instance_of
 from flinkish.common.errors import InvalidArgumentError
 from flinkish.common.serialization import DeserializationSchema, SerializationSchema
 from flinkish.common.typeinfo import TypeInformation
 from flinkish.datastream.connectors.kafka.offsets import KafkaOffsetResetStrategy, KafkaOffsetsInitializer, rule_of
 from flinkish.datastream.connectors.kafka.serialization import KafkaRecordSerializationSchema
-from flinkish.datastream.connectors.kafka.settings import KafkaEnumeratorState, KafkaPartitionSplit
 from flinkish.datastream.connectors.kafka.sink import KafkaSink
 from flinkish.datastream.connectors.kafka.source import KafkaSource
+from flinkish.datastream.connectors.kafka.source_settings import KafkaEnumeratorState, KafkaPartitionSplit
 from flinkish.program.sinks import DeliveryGuarantee
 
 
@@ -143,8 +144,7 @@ class FlinkKafkaProducer(FlinkKafkaProducerBase):
         kafka_producer_pool_size: int = 5,
         semantic: Semantic = Semantic.AT_LEAST_ONCE,
     ) -> None:
-        if not isinstance(semantic, Semantic):
-            raise InvalidArgumentError(f"semantic must be a Semantic; got {semantic!r}")
+        instance_of("semantic", semantic, Semantic)
         if not isinstance(producer_config, dict):
             raise InvalidArgumentError(f"producer_config must be a dict; got a {type(producer_config).__name__}")
         schema = KafkaRecordSerializationSchema.builder().set_topic(topic).set_value_serialization_schema(serialization_schema)

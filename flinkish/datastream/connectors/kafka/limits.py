@@ -1,4 +1,4 @@
-"""What a topic takes: the largest message, and whether messages need a key."""
+"""What a topic takes: the largest message, and whether messages need a key; and how long brokers keep offsets."""
 
 from __future__ import annotations
 
@@ -56,10 +56,8 @@ def ask(settings: KafkaSinkSettings, topic: str) -> TopicLimits:
     """Ask the brokers for the limits of a topic; nothing is checked beforehand if they do not tell."""
     admin = client.Admin(settings.admin("limits"), WHO)
     kafka = client.library()
-    resource = kafka.admin.ConfigResource(kafka.admin.ConfigResource.Type.TOPIC, topic)
     try:
-        (future,) = admin.client.describe_configs([resource], request_timeout=_TIMEOUT).values()
-        found: dict[str, Any] = {name: entry.value for name, entry in future.result(_TIMEOUT + 1).items()}
+        found = _describe(admin, kafka.admin.ConfigResource(kafka.admin.ConfigResource.Type.TOPIC, topic))
     except (kafka.KafkaException, TimeoutError) as error:
         text = client.text_of(error.args[0]) if isinstance(error, kafka.KafkaException) else "no answer"
         _log.warning("%s: the limits of topic %r are not known, so messages are not checked against them: %s", WHO, topic, text)
@@ -70,6 +68,25 @@ def ask(settings: KafkaSinkSettings, topic: str) -> TopicLimits:
     # The brokers compare the size of the batch as they store it.
     compressed = settings.compresses if by_topic == "producer" else by_topic != "uncompressed"
     return TopicLimits(limit, None if compressed else limit, "compact" in (found.get("cleanup.policy") or ""))
+
+
+def ask_retention(settings: KafkaSinkSettings) -> int | None:
+    """Ask the brokers for how many milliseconds they keep the offsets of an idle group; None if they do not tell."""
+    admin = client.Admin(settings.admin("limits"), WHO)
+    kafka = client.library()
+    try:
+        broker = next(iter(admin.client.list_topics("", timeout=_TIMEOUT).brokers))
+        found = _describe(admin, kafka.admin.ConfigResource(kafka.admin.ConfigResource.Type.BROKER, str(broker)))
+    except (kafka.KafkaException, TimeoutError, StopIteration):
+        return None
+    minutes = str(found.get("offsets.retention.minutes", ""))
+    return int(minutes) * 60_000 if minutes.isdigit() else None
+
+
+def _describe(admin: client.Admin, resource: Any) -> dict[str, Any]:
+    """Return the settings of a topic or broker. Raises KafkaException or TimeoutError."""
+    (future,) = admin.client.describe_configs([resource], request_timeout=_TIMEOUT).values()
+    return {name: entry.value for name, entry in future.result(_TIMEOUT + 1).items()}
 
 
 def batch_bytes(message: Message) -> int:

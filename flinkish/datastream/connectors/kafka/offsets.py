@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Final
 
+from flinkish.common.arguments import instance_of, int_of
 from flinkish.common.errors import InvalidArgumentError
 from flinkish.common.limits import LONG_MAX
 
@@ -23,8 +24,7 @@ class KafkaTopicPartition:
     def __init__(self, topic: str, partition: int) -> None:
         if not isinstance(topic, str) or not topic:
             raise InvalidArgumentError(f"the topic of a KafkaTopicPartition must be text; got {topic!r}")
-        if not isinstance(partition, int) or isinstance(partition, bool) or partition < 0:
-            raise InvalidArgumentError(f"the partition of a KafkaTopicPartition must be an int of at least 0; got {partition!r}")
+        int_of("the partition of a KafkaTopicPartition", partition, minimum=0)
         self._topic = topic
         self._partition = partition
 
@@ -145,18 +145,12 @@ class KafkaOffsetsInitializer:
 
 def rule_of(initializer: Any, method: str) -> OffsetRule:
     """Return the rule of an initializer; raises InvalidArgumentError for other objects."""
-    if not isinstance(initializer, KafkaOffsetsInitializer):
-        raise InvalidArgumentError(
-            f"{method} takes a KafkaOffsetsInitializer; got {initializer!r}",
-            hint="for example KafkaOffsetsInitializer.earliest().",
-        )
-    return initializer._rule
+    hint = "for example KafkaOffsetsInitializer.earliest()."
+    return instance_of(method, initializer, KafkaOffsetsInitializer, hint=hint)._rule
 
 
 def _strategy(value: Any, method: str) -> KafkaOffsetResetStrategy:
-    if not isinstance(value, KafkaOffsetResetStrategy):
-        raise InvalidArgumentError(f"offset_reset_strategy of {method}() must be a KafkaOffsetResetStrategy; got {value!r}")
-    return value
+    return instance_of(f"offset_reset_strategy of {method}()", value, KafkaOffsetResetStrategy)
 
 
 def _integer(value: Any, what: str) -> None:

@@ -16,7 +16,7 @@ from flinkish.common.errors import SourceError
 from flinkish.datastream.connectors.kafka import client
 from flinkish.datastream.connectors.kafka.client import Partition
 from flinkish.datastream.connectors.kafka.records import KafkaRecord, ValueOnly
-from flinkish.datastream.connectors.kafka.settings import WHO, KafkaPartitionSplit, KafkaSourceSettings
+from flinkish.datastream.connectors.kafka.source_settings import WHO, KafkaPartitionSplit, KafkaSourceSettings
 from flinkish.datastream.connectors.record_errors import Message, RecordErrors
 from flinkish.program.sources import InputStatus, ReaderOutput, SourceReader, SourceReaderContext
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from flinkish.common.arguments import instance_of
 from flinkish.common.errors import InvalidArgumentError, UnsupportedError
 from flinkish.common.serialization import DeserializationSchema
 from flinkish.common.typeinfo import TypeInformation
@@ -40,8 +41,7 @@ class KafkaRecordDeserializationSchema(DeserializationSchema):
                 "value_only() takes a schema of values; got a KafkaRecordDeserializationSchema",
                 hint="give that to set_deserializer().",
             )
-        if not isinstance(deserialization_schema, DeserializationSchema):
-            raise InvalidArgumentError(f"value_only() takes a DeserializationSchema; got {deserialization_schema!r}")
+        instance_of("value_only()", deserialization_schema, DeserializationSchema)
         if type(deserialization_schema).is_end_of_stream is not DeserializationSchema.is_end_of_stream:
             raise UnsupportedError(
                 f"{type(deserialization_schema).__name__}.is_end_of_stream() would end a KafkaSource, which it cannot",

@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from flinkish.common.arguments import instance_of
 from flinkish.common.errors import InvalidArgumentError, InvalidProgramError
 from flinkish.common.serialization import SerializationSchema
 
@@ -162,6 +163,4 @@ class _FunctionSelector(KafkaTopicSelector):
 
 
 def _schema(schema: Any, method: str) -> SerializationSchema:
-    if not isinstance(schema, SerializationSchema):
-        raise InvalidArgumentError(f"{method} takes a SerializationSchema; got {schema!r}", hint="such as SimpleStringSchema().")
-    return schema
+    return instance_of(method, schema, SerializationSchema, hint="such as SimpleStringSchema().")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from flinkish.common.arguments import instance_of
 from flinkish.common.clock import SystemClock
 from flinkish.common.configuration import Configuration
 from flinkish.common.errors import InvalidArgumentError, InvalidProgramError
@@ -104,11 +105,12 @@ class KafkaSinkBuilder:
 
     def set_delivery_guarantee(self, delivery_guarantee: DeliveryGuarantee) -> KafkaSinkBuilder:
         """Set the delivery guarantee; the default is NONE."""
-        if not isinstance(delivery_guarantee, DeliveryGuarantee):
-            raise InvalidArgumentError(
-                f"set_delivery_guarantee() takes a DeliveryGuarantee; got {delivery_guarantee!r}",
-                hint="DeliveryGuarantee.EXACTLY_ONCE, AT_LEAST_ONCE or NONE.",
-            )
+        instance_of(
+            "set_delivery_guarantee()",
+            delivery_guarantee,
+            DeliveryGuarantee,
+            hint="DeliveryGuarantee.EXACTLY_ONCE, AT_LEAST_ONCE or NONE.",
+        )
         self._guarantee = delivery_guarantee
         return self
 
@@ -126,11 +128,12 @@ class KafkaSinkBuilder:
 
     def set_record_serializer(self, record_serializer: KafkaRecordSerializationSchema) -> KafkaSinkBuilder:
         """Set the serializer that makes messages of records."""
-        if not isinstance(record_serializer, KafkaRecordSerializationSchema):
-            raise InvalidArgumentError(
-                f"set_record_serializer() takes a KafkaRecordSerializationSchema; got {record_serializer!r}",
-                hint="KafkaRecordSerializationSchema.builder().set_topic(...).set_value_serialization_schema(...).build().",
-            )
+        instance_of(
+            "set_record_serializer()",
+            record_serializer,
+            KafkaRecordSerializationSchema,
+            hint="KafkaRecordSerializationSchema.builder().set_topic(...).set_value_serialization_schema(...).build().",
+        )
         self._serializer = record_serializer
         return self
 

@@ -42,6 +42,8 @@ class KafkaCommittable:
     chunks: tuple[bytes, ...]
     #: Milliseconds since 1970.
     prepared: int
+    #: The largest batch that all topics take which the writer has asked, in bytes; None: they have not told.
+    batch_bytes: int | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
+from flinkish.common.arguments import instance_of
 from flinkish.common.clock import SystemClock
 from flinkish.common.errors import ForeignCheckpointError, InvalidArgumentError, InvalidProgramError
 from flinkish.common.serialization import DeserializationSchema
@@ -21,7 +22,12 @@ from flinkish.datastream.connectors.kafka.offsets import (
 )
 from flinkish.datastream.connectors.kafka.reader import KafkaReader
 from flinkish.datastream.connectors.kafka.records import KafkaRecordDeserializationSchema
-from flinkish.datastream.connectors.kafka.settings import WHO, KafkaEnumeratorState, KafkaPartitionSplit, KafkaSourceSettings
+from flinkish.datastream.connectors.kafka.source_settings import (
+    WHO,
+    KafkaEnumeratorState,
+    KafkaPartitionSplit,
+    KafkaSourceSettings,
+)
 from flinkish.datastream.connectors.record_errors import RecordErrorPolicy, RecordErrors
 from flinkish.program.sources import (
     Boundedness,
@@ -198,11 +204,12 @@ class KafkaSourceBuilder:
 
     def set_deserializer(self, record_deserializer: KafkaRecordDeserializationSchema) -> KafkaSourceBuilder:
         """Convert whole messages to records: key, value, headers, time, offset. In Flink's Java API, not in PyFlink."""
-        if not isinstance(record_deserializer, KafkaRecordDeserializationSchema):
-            raise InvalidArgumentError(
-                f"set_deserializer() takes a KafkaRecordDeserializationSchema; got {record_deserializer!r}",
-                hint="a schema of values goes to set_value_only_deserializer().",
-            )
+        instance_of(
+            "set_deserializer()",
+            record_deserializer,
+            KafkaRecordDeserializationSchema,
+            hint="a schema of values goes to set_value_only_deserializer().",
+        )
         self._deserializer = record_deserializer
         return self
 
@@ -212,10 +219,7 @@ class KafkaSourceBuilder:
 
     def on_record_error(self, policy: RecordErrorPolicy) -> KafkaSourceBuilder:
         """Set what happens to messages that cannot be decoded; the default is to fail. Not in Flink."""
-        if not isinstance(policy, RecordErrorPolicy):
-            raise InvalidArgumentError(
-                f"on_record_error takes a RecordErrorPolicy; got {policy!r}", hint="RecordErrorPolicy.skip()."
-            )
+        instance_of("on_record_error", policy, RecordErrorPolicy, hint="RecordErrorPolicy.skip().")
         self._record_errors = policy
         return self
 

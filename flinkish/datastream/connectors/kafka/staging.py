@@ -5,7 +5,8 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from pathlib import PurePath
 from typing import Final
 
@@ -21,7 +22,6 @@ from flinkish.datastream.connectors.kafka.sink_settings import WHO, StagedFile
 _MAGIC: Final = b"flinkish kafka 1\n"
 _LENGTH: Final = 4
 _PATH: Final = re.compile(r"kafka/[0-9a-f]{32}/[0-9a-zA-Z-]+\.messages")
-_COMMITTED: Final = "committed"
 
 
 def staging_root(configuration: Configuration, job_id: str) -> PurePath | None:
@@ -67,37 +67,36 @@ class Staging:
             yield len(chunk).to_bytes(_LENGTH, "big")
             yield chunk
 
-    def note_committed(self, checkpoint_id: int) -> None:
-        """Store which checkpoint was written last, in addition to the marker in Kafka, which brokers forget after a week."""
+    def note_committed(self, checkpoint_id: int, servers: str) -> None:
+        """Store which checkpoint was written last to these brokers, which forget their marker after a week."""
         try:
             self._files.make_root(sync=True)
             self._files.make_folders(self._folder)
-            self._files.replace(f"{self._folder}/{_COMMITTED}", str(checkpoint_id).encode(), sync=True)
+            self._files.replace(self._note(servers), str(checkpoint_id).encode(), sync=True)
         except OSError as error:
             raise SinkError(f"{WHO} cannot write {self._root}/{self._folder}: {error.strerror or error}") from error
 
-    def noted(self) -> int | None:
-        """Return the checkpoint id that `note_committed` stored; None = none."""
+    def noted(self, servers: str) -> int | None:
+        """Return the checkpoint id that `note_committed` stored for these brokers; None = none."""
         try:
-            text = self._files.read(f"{self._folder}/{_COMMITTED}", limit=100)
+            text = self._files.read(self._note(servers), limit=100)
         except OSError:
             return None
         return int(text) if text.isdigit() else None
 
-    def remove_all_but(self, kept: Collection[str]) -> None:
-        """Remove the files of failed attempts: all but those in `kept`."""
+    def _note(self, servers: str) -> str:
+        return f"{self._folder}/committed-{hashlib.sha256(servers.encode()).hexdigest()[:16]}"
+
+    def names(self) -> list[str]:
+        """Return the paths of the files of messages, relative to the root."""
         try:
-            names = self._files.names(self._folder)
+            return [f"{self._folder}/{name}" for name in self._files.names(self._folder) if name.endswith(".messages")]
         except OSError:
-            return
-        for name in names:
-            path = f"{self._folder}/{name}"
-            if name.endswith(".messages") and path not in kept:
-                remove(self._files, path)
+            return []
 
 
 def read(root: PurePath, file: StagedFile) -> list[bytes]:
-    """Return the runs of messages in a file; raises SinkError if the file is missing or was changed."""
+    """Return the runs of messages in a file; raises ForeignCheckpointError if it is missing or was changed."""
     if _PATH.fullmatch(file.path) is None:
         raise ForeignCheckpointError(
             f"{WHO}: the checkpoint names {file.path[:200]!r}, which is no file of messages",
@@ -105,13 +104,18 @@ def read(root: PurePath, file: StagedFile) -> list[bytes]:
         )
     try:
         data = files_at(root).read(file.path, limit=file.size + 1)
-    except OSError as error:
-        raise SinkError(
-            f"{WHO}: {root}/{file.path} cannot be read, whose messages were not written to Kafka yet: {error.strerror or error}",
+    except FileNotFoundError as error:
+        raise ForeignCheckpointError(
+            f"{WHO}: {root}/{file.path} is gone, whose messages were not written to Kafka yet",
             hint="the folder of the job's checkpoints also holds messages that wait for their checkpoint: leave it as it is.",
         ) from error
+    except OSError as error:
+        raise SinkError(f"{WHO}: {root}/{file.path} cannot be read: {error.strerror or error}") from error
     if len(data) != file.size or hashlib.sha256(data).hexdigest() != file.sha256:
-        raise SinkError(f"{WHO}: {root}/{file.path} is not what was written: {len(data)} bytes, {file.size} expected")
+        raise ForeignCheckpointError(
+            f"{WHO}: {root}/{file.path} is not what was written: {len(data)} bytes, {file.size} expected",
+            hint="the file was damaged or changed; start from another checkpoint.",
+        )
     chunks, at = [], len(_MAGIC)
     while at < len(data):
         length = int.from_bytes(data[at : at + _LENGTH], "big")
@@ -120,15 +124,9 @@ def read(root: PurePath, file: StagedFile) -> list[bytes]:
     return chunks
 
 
-def remove(files: CheckpointFiles, path: str) -> None:
-    """Remove a file of messages; if that fails, the file is left."""
-    try:
-        files.remove(path)
-    except OSError:
-        return
-
-
-def remove_staged(root: PurePath, file: StagedFile) -> None:
-    """Remove a file whose messages were written to Kafka."""
-    if _PATH.fullmatch(file.path) is not None:
-        remove(files_at(root), file.path)
+def remove_staged(paths: Iterable[tuple[PurePath, str]]) -> None:
+    """Remove files of messages that no checkpoint needs any more, by root and path; one that cannot be removed is left."""
+    for root, path in paths:
+        if _PATH.fullmatch(path) is not None:
+            with suppress(OSError):
+                files_at(root).remove(path)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, Final
 
 import msgspec
 
+from flinkish.common import options
 from flinkish.common.errors import RecordRefusedError, SinkError, TargetRefusedError, TypeMismatchError
 from flinkish.common.ids import IdSource
 from flinkish.datastream.connectors._row_buffer import RowBuffer, bytes_state
@@ -30,6 +32,8 @@ _log = logging.getLogger("flinkish.kafka")
 
 #: Messages between two checks of the producer's delivery reports.
 _LOOK_EVERY: Final = 1_000
+#: Messages that wait at most for an answer of the brokers, if those that they refuse become dead letters.
+_MOST_SENT: Final = 100_000
 #: Seconds of one wait for room in the client's full queue, and of a request for a topic's partitions.
 _ROOM: Final = 0.1
 _TOPIC_TIMEOUT: Final = 30.0
@@ -153,7 +157,10 @@ def produce(producer: Any, message: Message, kafka: Any, on_delivery: Callable[[
 
 
 class DirectWriter(SinkWriter[Any, KafkaCommittable]):
-    """Writes to the brokers immediately; with AT_LEAST_ONCE, an epoch ends when they have acknowledged its messages."""
+    """Writes to the brokers immediately.
+
+    With AT_LEAST_ONCE, or if the job keeps dead letters, an epoch ends when they have answered to all its messages.
+    """
 
     def __init__(self, settings: KafkaSinkSettings, context: SinkWriterContext) -> None:
         self._settings = settings
@@ -166,8 +173,12 @@ class DirectWriter(SinkWriter[Any, KafkaCommittable]):
         self._batch_size = settings.batch_size
         self._producer = client.make_producer(configuration, WHO)
         self._message = message_function(settings, _Topics(lambda: self._producer, settings.servers), self._keep_within)
-        self._waits = settings.guarantee is not DeliveryGuarantee.NONE
+        self._context = context
+        self._keeps = context.configuration.contains(options.DEAD_LETTERS_DIR)
+        self._waits = self._keeps or settings.guarantee is not DeliveryGuarantee.NONE
         self._count = 0
+        #: The records since the last answer of the brokers to all messages, and their messages; none without dead letters.
+        self._sent: list[tuple[Any, Message]] = []
 
     def _keep_within(self, limits: TopicLimits) -> None:
         """Send no larger batches than a topic takes; a batch is refused even if each of its messages would be taken."""
@@ -179,28 +190,62 @@ class DirectWriter(SinkWriter[Any, KafkaCommittable]):
     def _report(self, error: Any, message: Any) -> None:
         if error is not None:
             self._failed += 1
-            self._error = self._error or (error, message.topic())
+            if self._error is None or client.is_refusal(self._error[0]):
+                self._error = error, message.topic()
 
     def write(self, value: Any, context: WriteContext) -> None:
         message = self._message(value, context.timestamp)  # may replace the producer
         produce(self._producer, message, self._kafka)
+        if self._keeps:
+            self._sent.append((value, message))
+            if len(self._sent) >= _MOST_SENT:
+                self._settle()
         self._count += 1
         if self._count >= _LOOK_EVERY:
             self._count = 0
             self._producer.poll(0)
-            self._check()
+            if not self._keeps:
+                self._check()
 
     def end_epoch(self) -> None:
-        if self._waits:
-            self._producer.flush()
-        else:
-            self._producer.poll(0)
-        self._check()
+        self._settle()
 
     def flush(self, end_of_input: bool) -> None:
-        if self._waits or end_of_input:
+        self._settle(wait=end_of_input)
+
+    def _settle(self, *, wait: bool = False) -> None:
+        """Have the brokers answer to all messages, unless the sink does not wait for them."""
+        if not self._waits and not wait:
+            self._producer.poll(0)
+        else:
             self._producer.flush()
+        if self._error is not None and self._keeps and client.is_refusal(self._error[0]):
+            self._send_alone()
         self._check()
+        self._sent.clear()
+
+    def _send_alone(self) -> None:
+        """Send the messages again, each in a batch of its own, and put those aside that the brokers refuse.
+
+        They refuse whole batches. All messages are sent again, because otherwise those of a refused batch would come after later
+        ones.
+        """
+        self._error, self._failed = None, 0
+        alone = {**self._configuration, "batch.size": str(self._batch_size), "batch.num.messages": "1"}
+        producer = client.make_producer(alone, WHO)
+        refused: dict[int, str] = {}
+
+        def report(index: int, error: Any, message: Any) -> None:
+            if error is not None and client.is_refusal(error):
+                refused[index] = f"{WHO}: topic {message.topic()!r}: {client.text_of(error)}"
+            else:
+                self._report(error, message)
+
+        for index, (_, message) in enumerate(self._sent):
+            produce(producer, message, self._kafka, partial(report, index))
+        producer.flush()
+        for index, reason in refused.items():
+            self._context.put_aside(self._sent[index][0], reason)
 
     def _check(self) -> None:
         if self._error is None:
@@ -227,7 +272,8 @@ class StagingWriter(SinkWriter[Any, KafkaCommittable]):
         self._context = context
         self._ids = ids
         self._producer: Any = None
-        self._message = message_function(settings, _Topics(self._asking, settings.servers))
+        self._message = message_function(settings, _Topics(self._asking, settings.servers), self._note_limits)
+        self._batch_bytes: int | None = None
         self._largest = settings.largest
         root = staging_root(context.configuration, context.job_id)
         self._root = None if root is None else str(root)
@@ -239,6 +285,10 @@ class StagingWriter(SinkWriter[Any, KafkaCommittable]):
         self._file_state = context.get_list_state(bytes_state("flinkish.kafka-sink.files"))
         decoder = msgspec.msgpack.Decoder(StagedFile)
         self._files = [decoder.decode(item) for item in self._file_state.get()]
+
+    def _note_limits(self, limits: TopicLimits) -> None:
+        if limits.batch_bytes is not None and (self._batch_bytes is None or limits.batch_bytes < self._batch_bytes):
+            self._batch_bytes = limits.batch_bytes
 
     def _asking(self) -> Any:
         """Return a client for requests about topics."""
@@ -292,7 +342,11 @@ class StagingWriter(SinkWriter[Any, KafkaCommittable]):
         if not chunks and not self._files:
             return ()
         committable = KafkaCommittable(
-            root=self._root, files=tuple(self._files), chunks=tuple(chunks), prepared=self._context.processing_time()
+            root=self._root,
+            files=tuple(self._files),
+            chunks=tuple(chunks),
+            prepared=self._context.processing_time(),
+            batch_bytes=self._batch_bytes,
         )
         if self._files:
             self._files = []

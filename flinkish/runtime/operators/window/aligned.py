@@ -13,13 +13,9 @@ from operator import itemgetter
 from typing import Any
 
 from flinkish.common import options
-from flinkish.common.errors import ForeignCheckpointError, InvalidArgumentError
+from flinkish.common.errors import InvalidArgumentError
 from flinkish.common.limits import LONG_MAX
 from flinkish.common.typeinfo import Types
-from flinkish.datastream.functions import ReduceFunction
-from flinkish.datastream.state import ListStateDescriptor
-from flinkish.datastream.window.assigners import no_timestamp
-from flinkish.datastream.window.windows import TimeWindow
 from flinkish.runtime.elements import Records
 from flinkish.runtime.operators.base import OperatorContext
 from flinkish.runtime.operators.timestamps import after_all_time
@@ -29,11 +25,15 @@ from flinkish.runtime.operators.window.restored import (
     CONTENTS,
     drop_timers,
     panes_name,
+    refuse_other_kind,
     refuse_other_windows,
     refuse_timers,
 )
 from flinkish.runtime.protocol import MAX_WATERMARK, MIN_WATERMARK, Barrier
 from flinkish.runtime.state.backend import GroupedLists, PaneTable
+from flinkish.udf.functions import ReduceFunction
+from flinkish.udf.state import ListStateDescriptor
+from flinkish.udf.window.windows import TimeWindow
 
 _FIRED = "fired"
 #: Processing time (ms) up to which windows that share panes have fired, the same for all subtasks.
@@ -94,11 +94,7 @@ class AlignedWindowOperator(BaseWindowOperator):
             # Timers of windows that operator.py stored.
             drop_timers(self.timers)
             if any(span.__class__ is not tuple for span in self._table.groups()):
-                raise ForeignCheckpointError(
-                    f"operator {self.node.uid} cannot go on with its open windows: those of the checkpoint are not of time, but "
-                    f"those of {self.assigner!r} are",
-                    hint="go on with the same assigner, or give the operator another uid, to start without windows.",
-                )
+                refuse_other_kind(self.node.uid, self.assigner)
         refuse_other_windows(self.context.state.uid, self.context.state.unclaimed(), self.state_name)
 
     @property
@@ -113,13 +109,7 @@ class AlignedWindowOperator(BaseWindowOperator):
     # -- time ----------------------------------------------------------------------------------------------------------------
 
     def _times(self, records: Records) -> list[int]:
-        """Return the times by which records are assigned to windows."""
-        if not self.event_time:
-            return [max(self.context.time.now(), self._fired + 1)] * len(records.values)
-        times = records.timestamps
-        if times is None or None in times:
-            raise no_timestamp(self.assigner)
-        return times  # type: ignore[return-value]
+        return self.times_of(records, max(self.context.time.now(), self._fired + 1))
 
     def watermark(self, timestamp: int) -> None:
         before, self.current_watermark = self.current_watermark, timestamp

@@ -5,18 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from flinkish.common import options
-from flinkish.datastream.window import (
-    DynamicEventTimeSessionWindows,
-    DynamicProcessingTimeSessionWindows,
-    EventTimeSessionWindows,
-    EventTimeTrigger,
-    ProcessingTimeSessionWindows,
-    ProcessingTimeTrigger,
-    SlidingEventTimeWindows,
-    SlidingProcessingTimeWindows,
-    TumblingEventTimeWindows,
-    TumblingProcessingTimeWindows,
-)
 from flinkish.program.operators import WindowConfig
 from flinkish.runtime.operators.base import Operator, OperatorContext
 from flinkish.runtime.operators.window.aligned import (
@@ -25,17 +13,20 @@ from flinkish.runtime.operators.window.aligned import (
     OverlappingWindowsOperator,
     SharedPanesOperator,
 )
+from flinkish.runtime.operators.window.merging import SESSIONS
 from flinkish.runtime.operators.window.operator import WindowOperator, clear_of
 from flinkish.runtime.operators.window.sessions import SessionWindowsOperator
+from flinkish.udf.window import (
+    EventTimeTrigger,
+    ProcessingTimeTrigger,
+    SlidingEventTimeWindows,
+    SlidingProcessingTimeWindows,
+    TumblingEventTimeWindows,
+    TumblingProcessingTimeWindows,
+)
 
 _TUMBLING = (TumblingEventTimeWindows, TumblingProcessingTimeWindows)
 _SLIDING = (SlidingEventTimeWindows, SlidingProcessingTimeWindows)
-_SESSIONS = (
-    EventTimeSessionWindows,
-    ProcessingTimeSessionWindows,
-    DynamicEventTimeSessionWindows,
-    DynamicProcessingTimeSessionWindows,
-)
 #: Allowed lateness (ms) with which windows outlive the end of the input; only the general operator knows which have fired then.
 _FOREVER = 2**62
 
@@ -57,7 +48,7 @@ def window_operator(context: OperatorContext) -> Operator:
         if assigner in _TUMBLING:
             return FoldedWindowsOperator(context)
         return SharedPanesOperator(context) if _may_share_panes(context, config) else OverlappingWindowsOperator(context)
-    if assigner in _SESSIONS and config.fold is not None and config.allowed_lateness == 0:
+    if assigner in SESSIONS and config.fold is not None and config.allowed_lateness == 0:
         return SessionWindowsOperator(context)
     return WindowOperator(context)
 

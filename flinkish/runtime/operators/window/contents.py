@@ -5,14 +5,12 @@ All classes refer to the window that the operator has set as the current namespa
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 from flinkish.common.typeinfo import TypeInformation, Types
 from flinkish.common.types import Row
-from flinkish.datastream.evictors import TimestampedValue
-from flinkish.datastream.functions import AggregateFunction, ReduceFunction
-from flinkish.datastream.state import AggregatingStateDescriptor, ListStateDescriptor, ReducingStateDescriptor
 from flinkish.program.operators import WindowConfig
 from flinkish.runtime.operators.window.namespaces import Namespace
 from flinkish.runtime.operators.window.restored import CONTENTS, TIMESTAMPED_CONTENTS
@@ -20,26 +18,34 @@ from flinkish.runtime.state.backend import Convert, ListTable, ValueTable
 from flinkish.runtime.state.codec import Codec
 from flinkish.runtime.state.handles import refuse_nothing
 from flinkish.runtime.state.keyed import KeyedStateBackend, NamespacedBackend
+from flinkish.udf.evictors import TimestampedValue
+from flinkish.udf.functions import AggregateFunction, ReduceFunction
+from flinkish.udf.state import AggregatingStateDescriptor, ListStateDescriptor, ReducingStateDescriptor
 
 
-class Contents(Protocol):
+class Contents(ABC):
     """The contents of the current window."""
 
     scope: NamespacedBackend
     #: Name of the state.
     name: str
+    _state: Any
 
+    @abstractmethod
     def add(self, value: Any, timestamp: int | None) -> None:
         """Add a record."""
 
+    @abstractmethod
     def elements(self) -> list[Any] | None:
         """Return the elements for the window function; None if the window is empty."""
 
     def clear(self) -> None:
         """Drop the contents."""
+        self._state.clear()
 
     def merge(self, target: Namespace, sources: Sequence[Namespace]) -> None:
         """Move the contents of other windows into a window."""
+        self.scope.merge(self._state, target, sources)
 
 
 class Fold:
@@ -59,10 +65,10 @@ class Fold:
             self.descriptor: ReducingStateDescriptor | AggregatingStateDescriptor = ReducingStateDescriptor(
                 state_name, function, fold_type
             )
-            self.first: Callable[[Any], Any] = _itself
+            self.first: Callable[[Any], Any] = itself
             self.add: Callable[[Any, Any], Any] = lambda value, accumulator: reduce(accumulator, value)
             self.merge: Callable[[Any, Any], Any] = reduce
-            self.result: Callable[[Any], Any] = _itself
+            self.result: Callable[[Any], Any] = itself
         else:
             create, add = function.create_accumulator, function.add
             self.descriptor = AggregatingStateDescriptor(state_name, function, fold_type)
@@ -77,16 +83,16 @@ class Fold:
 
     def copy_first(self, codec: Codec) -> None:
         """Copy the first record if it becomes the accumulator, because the function may change the accumulator."""
-        if self.first is _itself and not codec.immutable:
+        if self.first is itself and not codec.immutable:
             freeze, thaw = codec.freeze, codec.thaw
             self.first = lambda value: thaw(freeze(value))
 
 
-def _itself(value: Any) -> Any:
+def itself(value: Any) -> Any:
     return value
 
 
-class FoldedContents:
+class FoldedContents(Contents):
     """One accumulator for each window."""
 
     name = CONTENTS
@@ -118,11 +124,8 @@ class FoldedContents:
     def clear(self) -> None:
         self.table.remove(self.scope.address())
 
-    def merge(self, target: Namespace, sources: Sequence[Namespace]) -> None:
-        self.scope.merge(self._state, target, sources)
 
-
-class ListedContents:
+class ListedContents(Contents):
     """All records of each window."""
 
     name = CONTENTS
@@ -140,14 +143,8 @@ class ListedContents:
     def elements(self) -> list[Any] | None:
         return list(self._state.get()) or None
 
-    def clear(self) -> None:
-        self._state.clear()
 
-    def merge(self, target: Namespace, sources: Sequence[Namespace]) -> None:
-        self.scope.merge(self._state, target, sources)
-
-
-class TimestampedContents:
+class TimestampedContents(Contents):
     """All records of each window with their timestamps, for evictors."""
 
     name = TIMESTAMPED_CONTENTS
@@ -172,16 +169,8 @@ class TimestampedContents:
         """Set the contents."""
         self._state.update([Row(element.timestamp, element.value) for element in elements])
 
-    def clear(self) -> None:
-        self._state.clear()
 
-    def merge(self, target: Namespace, sources: Sequence[Namespace]) -> None:
-        self.scope.merge(self._state, target, sources)
-
-
-def contents_of(
-    config: WindowConfig, backend: KeyedStateBackend, name: str
-) -> FoldedContents | ListedContents | TimestampedContents:
+def contents_of(config: WindowConfig, backend: KeyedStateBackend, name: str) -> Contents:
     """Create the contents class for the windows of an operator, whose name appears in errors."""
     if config.evictor is not None:
         return TimestampedContents(backend, config.input_type)

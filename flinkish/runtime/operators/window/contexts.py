@@ -3,27 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 from flinkish.common.errors import StateError
 from flinkish.common.limits import LONG_MAX
-from flinkish.datastream.evictors import Evictor
-from flinkish.datastream.functions import KeyedStateStore, ProcessAllWindowFunction, ProcessWindowFunction, RuntimeContext
-from flinkish.datastream.state import (
-    AggregatingState,
-    AggregatingStateDescriptor,
-    ListState,
-    ListStateDescriptor,
-    MapState,
-    MapStateDescriptor,
-    ReducingState,
-    ReducingStateDescriptor,
-    State,
-    StateDescriptor,
-    ValueState,
-    ValueStateDescriptor,
-)
-from flinkish.datastream.window import Trigger, WindowAssigner
 from flinkish.metrics import MetricGroup
 from flinkish.runtime.operators.base import Operator
 from flinkish.runtime.operators.runtime_context import TaskRuntimeContext
@@ -31,6 +14,18 @@ from flinkish.runtime.operators.timestamps import after_all_time
 from flinkish.runtime.operators.window.namespaces import Namespace
 from flinkish.runtime.state.keyed import KeyedStateBackend
 from flinkish.runtime.state.timers import InternalTimerService
+from flinkish.udf.evictors import Evictor
+from flinkish.udf.functions import KeyedStateStore, ProcessAllWindowFunction, ProcessWindowFunction, RuntimeContext
+from flinkish.udf.state import (
+    AggregatingStateDescriptor,
+    ListStateDescriptor,
+    ReducingStateDescriptor,
+    State,
+    StateDescriptor,
+    ValueState,
+    ValueStateDescriptor,
+)
+from flinkish.udf.window import Trigger, WindowAssigner
 
 
 class _States:
@@ -140,52 +135,16 @@ class EvictorContext(_Times, Evictor.EvictorContext):
     """Times only."""
 
 
-class StateStore(KeyedStateStore):
-    """The keyed state of a backend, or of a view of it."""
-
-    def __init__(self, backend: KeyedStateBackend) -> None:
-        self._backend = backend
-
-    def get_state(self, state_descriptor: ValueStateDescriptor) -> ValueState[Any]:
-        return self._backend.get_state(state_descriptor)
-
-    def get_list_state(self, state_descriptor: ListStateDescriptor) -> ListState[Any]:
-        return self._backend.get_list_state(state_descriptor)
-
-    def get_map_state(self, state_descriptor: MapStateDescriptor) -> MapState[Any, Any]:
-        return self._backend.get_map_state(state_descriptor)
-
-    def get_reducing_state(self, state_descriptor: ReducingStateDescriptor) -> ReducingState[Any]:
-        return self._backend.get_reducing_state(state_descriptor)
-
-    def get_aggregating_state(self, state_descriptor: AggregatingStateDescriptor) -> AggregatingState[Any, Any]:
-        return self._backend.get_aggregating_state(state_descriptor)
-
-
 class NoWindowState(KeyedStateStore):
     """Refuses per-window state if windows are merged, because such state could not be merged with them."""
 
-    def get_state(self, state_descriptor: ValueStateDescriptor) -> ValueState[Any]:
-        raise _no_window_state()
+    def _refuse(self, state_descriptor: Any) -> NoReturn:
+        raise StateError(
+            "per-window state is not allowed when using merging windows",
+            hint="use global_state(), or a trigger's state, which is merged.",
+        )
 
-    def get_list_state(self, state_descriptor: ListStateDescriptor) -> ListState[Any]:
-        raise _no_window_state()
-
-    def get_map_state(self, state_descriptor: MapStateDescriptor) -> MapState[Any, Any]:
-        raise _no_window_state()
-
-    def get_reducing_state(self, state_descriptor: ReducingStateDescriptor) -> ReducingState[Any]:
-        raise _no_window_state()
-
-    def get_aggregating_state(self, state_descriptor: AggregatingStateDescriptor) -> AggregatingState[Any, Any]:
-        raise _no_window_state()
-
-
-def _no_window_state() -> StateError:
-    return StateError(
-        "per-window state is not allowed when using merging windows",
-        hint="use global_state(), or a trigger's state, which is merged.",
-    )
+    get_state = get_list_state = get_map_state = get_reducing_state = get_aggregating_state = _refuse
 
 
 class WindowFunctionContext(ProcessWindowFunction.Context[Any], ProcessAllWindowFunction.Context[Any]):
@@ -196,8 +155,8 @@ class WindowFunctionContext(ProcessWindowFunction.Context[Any], ProcessAllWindow
         self._now = operator.context.time.now
         self._scope = backend.in_namespace()
         self._window: Any = None
-        self._window_state: KeyedStateStore = NoWindowState() if merging else StateStore(self._scope)
-        self._global_state = StateStore(backend)
+        self._window_state: KeyedStateStore = NoWindowState() if merging else self._scope
+        self._global_state = backend
 
     def enter(self, window: Any, namespace: Namespace) -> None:
         """Set the current window."""

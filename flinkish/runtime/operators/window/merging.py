@@ -10,21 +10,22 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from flinkish.common.errors import StateError
-from flinkish.datastream.window import (
+from flinkish.runtime.operators.window.namespaces import Namespace, WindowNamespaces
+from flinkish.runtime.operators.window.restored import merging_set
+from flinkish.runtime.state.keyed import KeyedStateBackend
+from flinkish.udf.window import (
     DynamicEventTimeSessionWindows,
     DynamicProcessingTimeSessionWindows,
     EventTimeSessionWindows,
     MergingWindowAssigner,
     ProcessingTimeSessionWindows,
 )
-from flinkish.runtime.operators.window.namespaces import Namespace, WindowNamespaces
-from flinkish.runtime.operators.window.restored import merging_set
-from flinkish.runtime.state.keyed import KeyedStateBackend
 
 #: merged window, windows merged into it, namespace of its contents, namespaces whose contents have to be moved there
 OnMerge = Callable[[Namespace, Sequence[Namespace], Namespace, Sequence[Namespace]], None]
 
-_SESSIONS = (
+#: The assigners of sessions, whose windows are merged in the same way.
+SESSIONS = (
     EventTimeSessionWindows,
     ProcessingTimeSessionWindows,
     DynamicEventTimeSessionWindows,
@@ -46,7 +47,7 @@ class MergingWindows:
         self._namespaces = namespaces
         self._on_merge = on_merge
         self._state = backend.get_map_state(merging_set())
-        self._decide = self._decide_sessions if type(assigner) in _SESSIONS else self._decide_by_assigner
+        self._decide = self._decide_sessions if type(assigner) in SESSIONS else self._decide_by_assigner
 
     def state_window(self, window: Namespace) -> Namespace | None:
         """Return the namespace of a window's contents; None if there is no such window."""

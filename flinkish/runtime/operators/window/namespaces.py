@@ -6,7 +6,7 @@ from io import BytesIO
 from typing import Any
 
 from flinkish.common.errors import InvalidProgramError
-from flinkish.datastream.window import (
+from flinkish.udf.window import (
     CountWindow,
     CountWindowSerializer,
     GlobalWindow,

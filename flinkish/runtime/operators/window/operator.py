@@ -6,25 +6,14 @@ from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 from flinkish.common.errors import InvalidArgumentError, StateError
-from flinkish.datastream.functions import (
-    AllWindowFunction,
-    Function,
-    PassThroughAllWindowFunction,
-    PassThroughWindowFunction,
-    ProcessAllWindowFunction,
-    ProcessWindowFunction,
-    WindowFunction,
-)
-from flinkish.datastream.time_domain import TimeDomain
-from flinkish.datastream.window import MergingWindowAssigner, TriggerResult
 from flinkish.program.operators import WindowConfig
-from flinkish.runtime.channels import Emit
-from flinkish.runtime.key_groups import original_key
+from flinkish.runtime.elements import Emit, Records
+from flinkish.runtime.keys import original_key
 from flinkish.runtime.operators.base import LATE_RECORDS, OperatorContext, converting
 from flinkish.runtime.operators.results import results_emitter
 from flinkish.runtime.operators.runtime_context import TaskRuntimeContext
 from flinkish.runtime.operators.timed import TimedOperator
-from flinkish.runtime.operators.window.contents import Contents, Fold, FoldedContents, TimestampedContents, contents_of
+from flinkish.runtime.operators.window.contents import Fold, FoldedContents, TimestampedContents, contents_of
 from flinkish.runtime.operators.window.contexts import AssignerContext, EvictorContext, TriggerContext, WindowFunctionContext
 from flinkish.runtime.operators.window.merging import MergingWindows
 from flinkish.runtime.operators.window.namespaces import Namespace, WindowNamespaces
@@ -39,6 +28,18 @@ from flinkish.runtime.operators.window.restored import (
     take_sessions,
 )
 from flinkish.runtime.protocol import MAX_WATERMARK, MIN_WATERMARK
+from flinkish.udf.functions import (
+    AllWindowFunction,
+    Function,
+    PassThroughAllWindowFunction,
+    PassThroughWindowFunction,
+    ProcessAllWindowFunction,
+    ProcessWindowFunction,
+    WindowFunction,
+)
+from flinkish.udf.time_domain import TimeDomain
+from flinkish.udf.window import MergingWindowAssigner, TriggerResult
+from flinkish.udf.window.assigners import no_timestamp
 
 #: Key, window, context, elements.
 CallFunction = Callable[[Any, Any, WindowFunctionContext, list[Any]], Any]
@@ -102,6 +103,15 @@ class BaseWindowOperator(TimedOperator[WindowConfig]):
             self.late_records.inc()
             self.context.dead_letters.late(value, timestamp, self.current_watermark, _LATE)
 
+    def times_of(self, records: Records, now: int) -> list[int]:
+        """Return the times by which records are assigned to windows: event time, or `now`."""
+        if not self.event_time:
+            return [now] * len(records.values)
+        times = records.timestamps
+        if times is None or None in times:
+            raise no_timestamp(self.assigner)
+        return times  # type: ignore[return-value]
+
     def emit_window(self, window: Any, namespace: Namespace, elements: list[Any], timestamp: int | None) -> None:
         """Call the window function and emit its results."""
         if self._passes_through:
@@ -131,12 +141,18 @@ class WindowOperator(BaseWindowOperator):
     def open(self) -> None:
         super().open()
         self.trigger = self.config.trigger
-        self.contents: Contents = contents_of(self.config, self.backend, self.node.name)
+        self.contents = contents_of(self.config, self.backend, self.node.name)
         self.trigger_context = TriggerContext(self, self.backend, self.timers)
         self._assigner_context = AssignerContext(self, self.backend)
         self._evicting: _Evicting | None = None
         if isinstance(self.contents, TimestampedContents):
             self._evicting = _Evicting(self, self.contents)
+        timers = self.timers
+        self._set_timer, self._delete_timer = (
+            (timers.register_event_time_timer, timers.delete_event_time_timer)
+            if self.event_time
+            else (timers.register_processing_time_timer, timers.delete_processing_time_timer)
+        )
         self._merging: MergingWindows | None = None
         if isinstance(self.assigner, MergingWindowAssigner):
             self._merging = MergingWindows(self.assigner, self.backend, self.namespaces, self._on_merge)
@@ -271,20 +287,8 @@ class WindowOperator(BaseWindowOperator):
         return min(end + self.lateness, MAX_WATERMARK)
 
     def _register_cleanup(self, namespace: Namespace, time: int) -> None:
-        if time == MAX_WATERMARK:
-            return
-        if self.event_time:
-            self.timers.register_event_time_timer(self.backend.current_key, namespace, time)
-        else:
-            self.timers.register_processing_time_timer(self.backend.current_key, namespace, time)
-
-    def _delete_cleanup(self, namespace: Namespace, time: int) -> None:
-        if time == MAX_WATERMARK:
-            return
-        if self.event_time:
-            self.timers.delete_event_time_timer(self.backend.current_key, namespace, time)
-        else:
-            self.timers.delete_processing_time_timer(self.backend.current_key, namespace, time)
+        if time != MAX_WATERMARK:
+            self._set_timer(self.backend.current_key, namespace, time)
 
     # -- merging -------------------------------------------------------------------------------------------------------------
 
@@ -308,7 +312,7 @@ class WindowOperator(BaseWindowOperator):
             context.enter(source)
             source_window = self.namespaces.window(source)
             self.trigger.clear(source_window, context)
-            self._delete_cleanup(source, self._cleanup_time(source_window))
+            self._delete_timer(self.backend.current_key, source, self._cleanup_time(source_window))
         if state_windows:
             self.contents.merge(state_window, state_windows)
 
@@ -360,12 +364,12 @@ class _Evicting:
 
 def calling(function: Any) -> tuple[CallFunction, bool]:
     """Return how to call a window function, and whether it only passes its elements on."""
+    passes_through = type(function) in (PassThroughWindowFunction, PassThroughAllWindowFunction)
     if isinstance(function, WindowFunction):
         apply = function.apply
-        return lambda key, window, context, elements: apply(key, window, elements), type(function) is PassThroughWindowFunction
+        return lambda key, window, context, elements: apply(key, window, elements), passes_through
     if isinstance(function, AllWindowFunction):
         apply_all = function.apply
-        passes_through = type(function) is PassThroughAllWindowFunction
         return lambda key, window, context, elements: apply_all(window, elements), passes_through
     if isinstance(function, ProcessWindowFunction):
         process = function.process

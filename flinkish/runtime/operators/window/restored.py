@@ -12,11 +12,11 @@ from typing import Any, NoReturn
 from flinkish.common import options
 from flinkish.common.errors import ForeignCheckpointError
 from flinkish.common.typeinfo import TypeInformation, Types
-from flinkish.datastream.state import AggregatingStateDescriptor, MapStateDescriptor, ReducingStateDescriptor
 from flinkish.runtime.protocol import MAX_WATERMARK
 from flinkish.runtime.state.keyed import KeyedStateBackend
 from flinkish.runtime.state.tables import Namespaced
 from flinkish.runtime.state.timers import InternalTimerService
+from flinkish.udf.state import AggregatingStateDescriptor, MapStateDescriptor, ReducingStateDescriptor
 
 #: Accumulators or lists of records.
 CONTENTS = "window-contents"
@@ -100,8 +100,7 @@ def refuse_timers(uid: str, unclaimed: set[str], timers: InternalTimerService) -
 def refuse_other_kind(uid: str, assigner: Any) -> NoReturn:
     """Refuse a checkpoint whose windows are not of the kind that the assigner makes; raises ForeignCheckpointError."""
     raise ForeignCheckpointError(
-        f"operator {uid} cannot go on with its open windows: those of the checkpoint are of another kind than those of "
-        f"{assigner!r}",
+        f"operator {uid} cannot go on with its open windows: the checkpoint has windows of another kind than {assigner!r}",
         hint="go on with the same assigner, or give the operator another uid, to start without windows.",
     )
 

@@ -7,12 +7,9 @@ from operator import itemgetter
 from typing import Any
 
 from flinkish.common.limits import LONG_MAX
-from flinkish.datastream.time_domain import TimeDomain
-from flinkish.datastream.window.assigners import no_timestamp
-from flinkish.datastream.window.windows import TimeWindow
 from flinkish.runtime.elements import Records
 from flinkish.runtime.operators.timestamps import after_all_time
-from flinkish.runtime.operators.window.contents import Fold
+from flinkish.runtime.operators.window.contents import Fold, itself
 from flinkish.runtime.operators.window.operator import BaseWindowOperator
 from flinkish.runtime.operators.window.restored import (
     MERGING_SET,
@@ -26,6 +23,8 @@ from flinkish.runtime.operators.window.restored import (
 from flinkish.runtime.state.backend import MapTable
 from flinkish.runtime.state.codec import codec_of
 from flinkish.runtime.state.handles import conversion
+from flinkish.udf.time_domain import TimeDomain
+from flinkish.udf.window.windows import TimeWindow
 
 
 class SessionWindowsOperator(BaseWindowOperator):
@@ -43,7 +42,7 @@ class SessionWindowsOperator(BaseWindowOperator):
         if self.context.restored_checkpoint is not None:
             refuse_timers(self.context.state.uid, self.context.state.unclaimed(), timers)
         self._table: MapTable = self.backend.table_of(sessions(config.fold_type))[0]
-        self._convert = conversion(f"the accumulator of {self.node.name!r}", codec_of(config.fold_type)) or _itself
+        self._convert = conversion(f"the accumulator of {self.node.name!r}", codec_of(config.fold_type)) or itself
         self._set_timer = timers.register_event_time_timer if self.event_time else timers.register_processing_time_timer
         #: The gap in milliseconds; None = it depends on the record.
         self._gap: int | None = getattr(assigner, "_session_gap", None)
@@ -62,8 +61,9 @@ class SessionWindowsOperator(BaseWindowOperator):
     def process_records(self, input_index: int, records: Records) -> None:
         backend, entries, put = self.backend, self._table.entries, self._table.put
         add, convert, gap = self._fold.add, self._convert, self._gap
+        times = self.times_of(records, self.context.time.now())
         assert records.keys is not None
-        for value, time, key in zip(records.values, self._times(records), records.keys, strict=True):
+        for value, time, key in zip(records.values, times, records.keys, strict=True):
             backend.current_key = key
             end = time + gap if gap is not None else self.assigner._window(value, time).end
             there = entries(key)
@@ -81,15 +81,6 @@ class SessionWindowsOperator(BaseWindowOperator):
         if last > LONG_MAX:
             raise after_all_time(self.node.name, last)
         self._set_timer(key, None, last)
-
-    def _times(self, records: Records) -> list[int]:
-        """Return the times by which records are assigned to sessions."""
-        if not self.event_time:
-            return [self.context.time.now()] * len(records.values)
-        times = records.timestamps
-        if times is None or None in times:
-            raise no_timestamp(self.assigner)
-        return times  # type: ignore[return-value]
 
     def _add(self, key: Any, value: Any, time: int, end: int, there: list[tuple[int, tuple[int, Any]]]) -> None:
         """Add a record to the sessions that it touches, which are merged into one, or begin a session."""
@@ -127,7 +118,3 @@ class SessionWindowsOperator(BaseWindowOperator):
             if result is not None:
                 self.emit_window(TimeWindow(start, end), (start, end), [result], timestamp)
             self.clear_window_function(TimeWindow(start, end), (start, end))
-
-
-def _itself(value: Any) -> Any:
-    return value

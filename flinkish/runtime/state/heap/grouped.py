@@ -27,21 +27,37 @@ class _Pending:
 PENDING: Any = _Pending()
 
 
-class HeapGroupedTable(HeapTable, GroupedTable):
-    """See GroupedTable. Logged member by member."""
+class _HeapGroups(HeapTable):
+    """The parts that all of these tables have in common."""
 
     def __init__(self, meta: TableMeta, value_type: TypeInformation) -> None:
         super().__init__(meta)
         self.codec: Codec = codec_of(value_type, ttl=meta.ttl)
-        self.data: dict[Any, dict[Any, Frozen]] = {}
+        self.data: dict[Any, dict[Any, Any]] = {}
+        #: Groups that were cleared in this epoch; what is dirty of them came later.
+        self.cleared: set[Any] = set()
+        self._check = self.codec.check_all
+
+    def groups(self) -> list[Any]:
+        return list(self.data)
+
+    def members(self, group: Any) -> list[Any]:
+        return list(self.data.get(group, ()))
+
+    def is_empty(self) -> bool:
+        return not self.data
+
+
+class HeapGroupedTable(_HeapGroups, GroupedTable):
+    """See GroupedTable. Logged member by member."""
+
+    def __init__(self, meta: TableMeta, value_type: TypeInformation) -> None:
+        super().__init__(meta, value_type)
         #: Objects that were touched in this epoch; used only if values can change.
         self.hot: dict[Any, dict[Any, Any]] = {}
         #: Members that were put or removed in this epoch; new ones are in the order of the heap. True = it was removed, and
         #: perhaps put again, at the end.
         self.dirty: dict[Any, dict[Any, bool]] = {}
-        #: Groups that were cleared in this epoch; what is dirty of them came later.
-        self.cleared: set[Any] = set()
-        self._check = self.codec.check_all
 
     def get(self, group: Any, member: Any) -> Any:
         members = self.data.get(group)
@@ -129,12 +145,6 @@ class HeapGroupedTable(HeapTable, GroupedTable):
     def has(self, group: Any) -> bool:
         return group in self.data
 
-    def groups(self) -> list[Any]:
-        return list(self.data)
-
-    def members(self, group: Any) -> list[Any]:
-        return list(self.data.get(group, ()))
-
     def freeze(self) -> None:
         freeze = self.codec.freeze
         for group, hot in self.hot.items():
@@ -213,9 +223,6 @@ class HeapGroupedTable(HeapTable, GroupedTable):
 
     def addresses(self) -> list[Any]:
         return list(self.data)
-
-    def is_empty(self) -> bool:
-        return not self.data
 
 
 #: A group, members of it, and what each has.
@@ -302,19 +309,14 @@ class HeapPaneTable(HeapGroupedTable, PaneTable):
             data.setdefault(namespace, {})[key] = value
 
 
-class HeapGroupedLists(HeapTable, GroupedLists):
+class HeapGroupedLists(_HeapGroups, GroupedLists):
     """See GroupedLists."""
 
     def __init__(self, meta: TableMeta) -> None:
-        super().__init__(meta)
-        self.codec: Codec = codec_of(meta.types[0])
-        self.data: dict[Any, dict[Any, list[Frozen]]] = {}
+        super().__init__(meta, meta.types[0])
         #: How many elements from the front of each list are as they were at the start of the epoch.
         self.dirty: dict[Any, dict[Any, int]] = {}
-        #: Groups that were cleared in this epoch; what is dirty of them came later.
-        self.cleared: set[Any] = set()
         self._by_namespace = meta.grouped_by == "namespace"
-        self._check = self.codec.check_all
 
     def append(self, group: Any, member: Any, frozen: Frozen) -> None:
         members = self.data.get(group)
@@ -352,12 +354,6 @@ class HeapGroupedLists(HeapTable, GroupedLists):
         if self.data.pop(group, None) is not None:
             self.dirty[group] = {}
             self.cleared.add(group)
-
-    def groups(self) -> list[Any]:
-        return list(self.data)
-
-    def members(self, group: Any) -> list[Any]:
-        return list(self.data.get(group, ()))
 
     def changed(self) -> int:
         return len(self.dirty)
@@ -424,6 +420,3 @@ class HeapGroupedLists(HeapTable, GroupedLists):
         for (key, namespace, _), elements in zip(addresses, lists, strict=True):
             group, member = (namespace, key) if self._by_namespace else (key, namespace)
             self.data.setdefault(group, {})[member] = elements
-
-    def is_empty(self) -> bool:
-        return not self.data

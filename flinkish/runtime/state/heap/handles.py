@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
-from flinkish.datastream.state import ValueState
 from flinkish.runtime.state.backend import Convert, Scope
 from flinkish.runtime.state.codec import KEPT_AS_THEY_ARE, Codec
 from flinkish.runtime.state.tables import Address, Frozen
+from flinkish.udf.state import ValueState
 
 
 class Values(Protocol):

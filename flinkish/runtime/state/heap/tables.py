@@ -13,12 +13,12 @@ from collections.abc import Callable, Iterable, Iterator, MutableMapping
 from itertools import chain, islice
 from typing import Any
 
-from flinkish.datastream.state import ValueState
 from flinkish.runtime.state.backend import Convert, ListTable, Scope, ValueTable
 from flinkish.runtime.state.codec import KEPT_AS_THEY_ARE, Codec, codec_of
 from flinkish.runtime.state.heap.handles import FastValueState, ObjectValueState
 from flinkish.runtime.state.heap.packing import pack, pack_addresses, unpack, unpack_addresses
 from flinkish.runtime.state.tables import INTERNAL_META, Address, Frozen, TableMeta
+from flinkish.udf.state import ValueState
 
 
 class _Missing:

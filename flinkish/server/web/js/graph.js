@@ -4,7 +4,7 @@ import { h, svg } from "./dom.js";
 import { bytes, chain, count, duration, percent, short, watermark, whole } from "./format.js";
 import { layout } from "./layout.js";
 import { loadVertex, vertexPanel } from "./vertex.js";
-import { badge, ENDED, meter, section, table, tone } from "./widgets.js";
+import { badge, cellsOf, ENDED, meter, section, table, tone } from "./widgets.js";
 
 const BOX = { boxWidth: 248, levelGap: 84, gap: 26 };
 /** Height of a box without names, of one whose job has ended, of one of a plan, and of one line of names. */
@@ -25,32 +25,26 @@ export function graphTab(path, [vertex, part], jobId) {
 }
 
 /** All vertices with their totals, sources first. */
-function verticesTable({ job, samples }, jobId) {
+function verticesTable({ job, samples, redraw }, jobId) {
   const vertices = new Map(job.vertices.map((vertex) => [vertex.id, vertex]));
   const rows = job.plan.nodes.toReversed().flatMap((node) => {
     const [vertex, metrics] = [vertices.get(node.id), samples.get(node.id)];
     if (!vertex) return [];
     const { metrics: totals } = vertex;
     const name = chain(node.description).map(({ text }) => text).join(" → ");
-    return {
-      key: node.id,
-      cells: [
-        h("a.name", { href: `#/job/${jobId}/graph/${node.id}`, title: name }, short(name)),
-        badge(vertex.status),
-        vertex.parallelism,
-        whole(totals["read-records"]),
-        whole(totals["write-records"]),
-        bytes(totals["read-bytes"]),
-        bytes(totals["write-bytes"]),
-        whole(sum(metrics, "numLateRecordsDropped")),
-        whole(sum(metrics, "pendingRecords")),
-        duration(totals["accumulated-busy-time"]),
-        duration(totals["accumulated-backpressured-time"]),
-      ],
-    };
+    const columns = [
+      [name, h("a.name", { href: `#/job/${jobId}/graph/${node.id}`, title: name }, short(name))],
+      [vertex.status, badge(vertex.status)],
+      [vertex.parallelism, vertex.parallelism],
+      ...["read-records", "write-records"].map((total) => [totals[total], whole(totals[total])]),
+      ...["read-bytes", "write-bytes"].map((total) => [totals[total], bytes(totals[total])]),
+      ...["numLateRecordsDropped", "pendingRecords"].map((metric) => [sum(metrics, metric), whole(sum(metrics, metric))]),
+      ...["accumulated-busy-time", "accumulated-backpressured-time"].map((total) => [totals[total], duration(totals[total])]),
+    ];
+    return { key: node.id, ...cellsOf(columns) };
   });
   const columns = [["Vertex"], ["State"], ["Parallelism", "n"], ["Records in", "n"], ["Records out", "n"], ["Bytes in", "n"], ["Bytes out", "n"], ["Late", "n"], ["To read", "n"], ["Busy", "n"], ["Held back", "n"]];
-  return section("Vertices", table("Vertices with their totals", columns, rows, "No vertex has started yet."));
+  return section("Vertices", table("Vertices with their totals", columns, rows, "No vertex has started yet.", redraw));
 }
 
 function drawing({ job, samples }, chosen, jobId) {

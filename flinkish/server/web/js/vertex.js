@@ -3,7 +3,7 @@
 import { get } from "./api.js";
 import { h } from "./dom.js";
 import { bytes, chain, count, duration, time, watermark, whole } from "./format.js";
-import { badge, meterWithNumber, table, tabs } from "./widgets.js";
+import { badge, cellsOf, meterWithNumber, table, tabs } from "./widgets.js";
 
 const PARTS = {
   subtasks: ["Subtasks", "", subtasks],
@@ -44,28 +44,29 @@ function totals(metrics) {
   return texts.length > 0 && h("p.muted", null, texts.join(" · "));
 }
 
-const number = (metrics, name) => (metrics[`${name}-complete`] === false ? "–" : count(metrics[name]));
+const number = (metrics, name) => (metrics[`${name}-complete`] === false ? [undefined, "–"] : [metrics[name], count(metrics[name])]);
 
-function subtasks({ subtasks: all }) {
+function subtasks({ subtasks: all }, { redraw }) {
   return table(
     "Subtasks",
     [["Subtask", "n"], ["State"], ["Attempt", "n"], ["Records in", "n"], ["Records out", "n"], ["Bytes out", "n"], ["Busy", "n"], ["Held back", "n"], ["Started"], ["Duration", "n"], ["Where"]],
     all.map((each) => ({
       key: String(each.subtask),
-      cells: [
-        each.subtask,
-        badge(each.status),
-        each.attempt + 1,
+      ...cellsOf([
+        [each.subtask, each.subtask],
+        [each.status, badge(each.status)],
+        [each.attempt, each.attempt + 1],
         number(each.metrics, "read-records"),
         number(each.metrics, "write-records"),
-        bytes(each.metrics["write-bytes"]),
-        duration(each.metrics["accumulated-busy-time"]),
-        duration(each.metrics["accumulated-backpressured-time"]),
-        time(each["start-time"]),
-        duration(each.duration),
-        each.endpoint,
-      ],
+        [each.metrics["write-bytes"], bytes(each.metrics["write-bytes"])],
+        ...["accumulated-busy-time", "accumulated-backpressured-time"].map((name) => [each.metrics[name], duration(each.metrics[name])]),
+        [each["start-time"], time(each["start-time"])],
+        [each.duration, duration(each.duration)],
+        [each.endpoint, each.endpoint],
+      ]),
     })),
+    undefined,
+    redraw,
   );
 }
 

@@ -55,8 +55,44 @@ export const meter = (name, share, kind) =>
 
 export const meterWithNumber = (name, share, kind) => h("span.withnumber", null, meter(name, share, kind), h("span.number", null, percent(share)));
 
-/** A table that scrolls in its own box; columns are [title, kind], kind "n" for numbers. */
-export function table(caption, columns, rows, empty = "Nothing here.") {
+/** How tables are sorted, by caption: the index of the column, and whether the largest comes first. */
+const orders = new Map();
+
+/** No value is negative, so one that is not there, which is shown as a dash, counts as the smallest. */
+const known = (value) => (Number.isFinite(value) ? value : -1);
+const compare = (a, b) => (typeof a === "string" ? a.localeCompare(b) : known(a) - known(b));
+
+function sorted(caption, rows) {
+  const order = orders.get(caption);
+  if (!order) return rows;
+  const { column, down } = order;
+  return rows.toSorted((a, b) => (down ? -1 : 1) * compare(a.values[column], b.values[column]));
+}
+
+/** Sort by a column, numbers with the largest first; a second time the other way round, a third time not at all. */
+function reorder(caption, column, kind) {
+  const order = orders.get(caption);
+  const first = kind === "n";
+  if (order?.column !== column) orders.set(caption, { column, down: first });
+  else if (order.down === first) orders.set(caption, { column, down: !first });
+  else orders.delete(caption);
+}
+
+function header(caption, [title, kind], column, redraw) {
+  const order = orders.get(caption);
+  const sort = redraw && order?.column === column && (order.down ? "descending" : "ascending");
+  const onclick = () => {
+    reorder(caption, column, kind);
+    redraw();
+  };
+  return h(`th${kind === "n" ? ".n" : ""}`, { scope: "col", "aria-sort": sort }, redraw ? h("button.sort", { type: "button", onclick }, title) : title);
+}
+
+/**
+ * A table that scrolls in its own box; columns are [title, kind], kind "n" for numbers. With redraw, which draws the page again,
+ * its headers sort it by the values of its rows.
+ */
+export function table(caption, columns, rows, empty = "Nothing here.", redraw = null) {
   if (rows.length === 0) return h("p.empty", { "data-key": `none:${caption}` }, empty);
   return h(
     "div.scroll",
@@ -65,11 +101,11 @@ export function table(caption, columns, rows, empty = "Nothing here.") {
       "table",
       null,
       h("caption", null, caption),
-      h("thead", null, h("tr", null, columns.map(([title, kind]) => h(`th${kind === "n" ? ".n" : ""}`, { scope: "col" }, title)))),
+      h("thead", null, h("tr", null, columns.map((column, index) => header(caption, column, index, redraw)))),
       h(
         "tbody",
         null,
-        rows.map(({ key, cells, ...properties }) =>
+        (redraw ? sorted(caption, rows) : rows).map(({ key, cells, values, ...properties }) =>
           h(
             "tr",
             { "data-key": key, ...properties },
@@ -80,6 +116,9 @@ export function table(caption, columns, rows, empty = "Nothing here.") {
     ),
   );
 }
+
+/** The part of a row with [value, cell] of each column. */
+export const cellsOf = (columns) => ({ values: columns.map(([value]) => value), cells: columns.map(([, cell]) => cell) });
 
 /** Names and values. */
 export const facts = (entries) =>

@@ -23,6 +23,7 @@ from flinkish.datastream.connectors.base import (
     WriteContext,
 )
 from flinkish.datastream.state import ListStateDescriptor
+from flinkish.program.refused_records import RefusedRecord, refusal
 
 
 class FakeCounter:
@@ -264,6 +265,11 @@ class FakeWriterContext:
     def emit_to_driver(self, destination: str, values: Sequence[Any], watermark: int | None = None) -> None:
         self.sent.append((destination, list(values)))
 
+    def put_aside(self, value: Any, reason: str) -> None:
+        if not self._run.keeps_dead_letters:
+            raise refusal([RefusedRecord(reason=reason, subtask=self.subtask_index, value=value)])
+        self._run.put_aside.append((value, reason))
+
 
 @dataclass
 class Checkpoint:
@@ -279,12 +285,22 @@ class SinkRun:
     """Runs a sink's writers and committer as the runtime would; writers can be lost, epochs run twice, checkpoints restored."""
 
     def __init__(
-        self, sink: Sink[Any, Any], input_type: TypeInformation | None = None, parallelism: int = 1, *, checkpoints: bool = True
+        self,
+        sink: Sink[Any, Any],
+        input_type: TypeInformation | None = None,
+        parallelism: int = 1,
+        *,
+        checkpoints: bool = True,
+        configuration: Configuration | None = None,
     ) -> None:
         self.sink = sink
-        self.configuration = Configuration.from_dict({"execution.checkpointing.interval": "1 s"} if checkpoints else {})
+        interval = {"execution.checkpointing.interval": "1 s"} if checkpoints else {}
+        self.configuration = configuration or Configuration.from_dict(interval)
         self.input_type = Types.PICKLED_BYTE_ARRAY() if input_type is None else input_type
         self.parallelism = parallelism
+        self.keeps_dead_letters = False
+        #: Content and reason of the records that writers have put aside.
+        self.put_aside: list[tuple[Any, str]] = []
         self.job_id = "job"
         self.lineage = "lineage"
         self.attempt_id = "attempt-0"
@@ -293,7 +309,7 @@ class SinkRun:
         self.states: list[States] = [{} for _ in range(parallelism)]
         self.contexts: list[FakeWriterContext] = []
         self.writers: list[SinkWriter[Any, Any]] = []
-        self.committer: Committer[Any] | None = sink.create_committer(Configuration())
+        self.committer: Committer[Any] | None = sink.create_committer(self.configuration)
         self._open()
 
     def _open(self) -> None:
@@ -377,13 +393,14 @@ class SinkRun:
 
     def restored_committer(self, checkpoint: Checkpoint) -> Committer[Any]:
         """Return the committer of another driver that goes on from a checkpoint, before it commits anything."""
-        committer = self.sink.create_committer(Configuration())
+        committer = self.sink.create_committer(self.configuration)
         assert committer is not None
         committer.restore(
             RestoredCheckpoint(
                 checkpoint_id=checkpoint.id,
                 lineage=checkpoint.lineage,
                 job_lineage=self.lineage,
+                job_id=self.job_id,
                 sink_uid="sink",
                 state=checkpoint.committer_state,
             )

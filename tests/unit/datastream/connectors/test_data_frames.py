@@ -3,20 +3,31 @@
 from __future__ import annotations
 
 import datetime
+import shutil
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from flinkish.common import Configuration, Instant, Row, Types, WatermarkStrategy
-from flinkish.common.errors import AbsentMemberError, InvalidArgumentError, SourceError, UnsupportedError
+from flinkish.common.errors import (
+    AbsentMemberError,
+    ForeignCheckpointError,
+    InvalidArgumentError,
+    SourceError,
+    UnsupportedError,
+)
 from flinkish.common.typeinfo import DecimalTypeInfo, TypeInformation
 from flinkish.datastream import DataStream, StreamExecutionEnvironment
-from flinkish.datastream.connectors import DataFrameSink
+from flinkish.datastream.connectors import DataFrameSink, data_frame_sink
 from flinkish.datastream.connectors._spark_types import SIMPLE, ddl_of, in_any_session, row_type_of
 from flinkish.datastream.connectors.data_frame import data_frame_source, decoder
+from flinkish.program.row_folders import keep_rows, remove_rows
 from tests.kit.native import Batches, body
+from tests.unit.datastream.connectors.fakes import SinkRun
 
 
 def struct(**types: Any) -> dict[str, Any]:
@@ -208,3 +219,87 @@ class TestRefusals:
         sink.validate(Types.PICKLED_BYTE_ARRAY())
         with pytest.raises(InvalidArgumentError, match="schema of DataFrameSink"):
             DataFrameSink(print, "a long")
+
+
+class FakeFrames:
+    """Stands for Spark's session and its reader: a DataFrame is the list of its files' rows."""
+
+    @property
+    def read(self) -> FakeFrames:
+        return self
+
+    def options(self, **options: str) -> FakeFrames:
+        return self
+
+    def schema(self, ddl: str) -> FakeFrames:
+        return self
+
+    def parquet(self, *urls: str) -> list[Any]:
+        return [row["n"] for url in urls for row in pq.read_table(url.removeprefix("file://").removeprefix("file:")).to_pylist()]
+
+
+class TestFilesOfASink:
+    """The files of a DataFrameSink are there as long as a checkpoint or a savepoint needs them, and no longer."""
+
+    @pytest.fixture(autouse=True)
+    def start(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.settings = Configuration.from_dict(
+            {"execution.checkpointing.dir": str(tmp_path), "execution.checkpointing.num-retained": "2"}
+        )
+        monkeypatch.setattr(data_frame_sink, "open_session", lambda configuration: (FakeFrames(), lambda: None))
+        self.written: list[tuple[int, list[int]]] = []
+        self.root = tmp_path
+        self.run = self.job()
+
+    def job(self) -> SinkRun:
+        sink = DataFrameSink(lambda df, checkpoint_id: self.written.append((checkpoint_id, sorted(df))))
+        return SinkRun(sink, Types.ROW_NAMED(["n"], [Types.LONG()]), configuration=self.settings)
+
+    def files(self) -> list[int]:
+        """Return the rows of all files."""
+        return sorted(row["n"] for path in self.root.rglob("*.parquet") for row in pq.read_table(path).to_pylist())
+
+    def test_files_of_retained_checkpoints_stay(self) -> None:
+        for number in range(1, 5):
+            self.run.checkpoint([Row(n=number)])
+        assert self.files() == [3, 4]
+        assert self.written == [(number, [number]) for number in range(1, 5)]
+
+    def test_a_new_attempt_removes_what_no_retained_checkpoint_names(self) -> None:
+        checkpoints = [self.run.checkpoint([Row(n=number)]) for number in (1, 2, 3)]
+        self.run.checkpoint([Row(n=4)], commit=False)
+        self.run.restore(checkpoints[-1])
+        assert self.files() == [2, 3]
+        # The committed files of the attempt before are known, so they go in their turn.
+        self.run.checkpoint([Row(n=5)])
+        assert self.files() == [3, 5]
+        assert self.written[-2:] == [(3, [3]), (5, [5])]
+
+    def test_a_job_that_starts_from_the_savepoint_of_another_leaves_its_files_alone(self) -> None:
+        self.run.checkpoint([Row(n=1)])
+        savepoint = self.run.checkpoint([Row(n=2)], commit=False)
+        other = self.job()
+        other.job_id, other.next_checkpoint = "other", 3
+        other.restore(savepoint, lineage="another lineage")
+        last = [other.checkpoint([Row(n=number)]) for number in (3, 4, 5)][-1]
+        other.restore(last)
+        assert self.files() == [1, 2, 4, 5]
+
+    def test_files_that_a_savepoint_may_need_stay(self) -> None:
+        checkpoint = self.run.checkpoint([Row(n=1)])
+        savepoint = self.run.checkpoint([Row(n=2)], commit=False)
+        keep_rows(self.settings, self.run.job_id)
+        self.run.restore(checkpoint)
+        for number in range(3, 7):
+            self.run.checkpoint([Row(n=number)])
+        assert self.files() == [1, 2, 5, 6]
+        remove_rows(self.settings, self.run.job_id)
+        other = self.job()
+        other.restore(savepoint, lineage="another lineage")
+        assert self.written[-1] == (2, [2])
+
+    def test_rows_that_are_gone_end_the_job(self) -> None:
+        checkpoint = self.run.checkpoint([Row(n=1)])
+        shutil.rmtree(self.root / "job")
+        with pytest.raises(ForeignCheckpointError, match="rows of checkpoint 1 are gone"):
+            self.run.restore(checkpoint)

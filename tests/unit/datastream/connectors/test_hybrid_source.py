@@ -261,5 +261,5 @@ def test_what_a_part_refuses_the_whole_refuses(tmp_path: Path) -> None:
         HybridSource.builder(NumberSequenceSource(1, 2)).add_source(missing).build().validate()
     with pytest.raises(InvalidProgramError, match="SocketSource is read on the driver"):
         HybridSource.builder(NumberSequenceSource(1, 2)).add_source(SocketSource("localhost", 1))  # type: ignore[arg-type]
-    with pytest.raises(InvalidArgumentError, match="takes a Source"):
+    with pytest.raises(InvalidArgumentError, match="needs a Source"):
         HybridSource.builder("x")  # type: ignore[arg-type]

@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import pickle
-import socket
 import sys
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from flinkish.common import Configuration, WatermarkStrategy
+from flinkish.common import Configuration
 from flinkish.common.clock import ManualClock
 from flinkish.common.errors import (
     ConfigurationError,
     ForeignCheckpointError,
     InvalidArgumentError,
     InvalidProgramError,
-    JobExecutionError,
     MissingPackageError,
     UnsupportedError,
 )
@@ -37,8 +35,7 @@ from flinkish.datastream.connectors.kafka import (
 from flinkish.datastream.connectors.kafka.committer import KafkaCommitter
 from flinkish.datastream.connectors.kafka.offsets import OffsetKind, OffsetRule
 from flinkish.datastream.connectors.kafka.properties import client_configuration
-from flinkish.datastream.connectors.kafka.settings import KafkaEnumeratorState, KafkaPartitionSplit
-from tests.conftest import MakeEnvironment
+from flinkish.datastream.connectors.kafka.source_settings import KafkaEnumeratorState, KafkaPartitionSplit
 from tests.unit.datastream.connectors.fakes import FakeEnumeratorContext
 
 JAAS = 'org.apache.kafka.common.security.{}LoginModule required username="me" password="a \\"b\\";c";'
@@ -292,21 +289,6 @@ def test_a_topic_whose_leaders_are_not_known_yet_is_waited_for(choose: str, monk
     answers += [{"new": waiting}] * 1000
     with pytest.raises(enumerator._PassingError, match="topic 'new' at nowhere:9092 cannot be read"):
         brokers.partitions()
-
-
-@pytest.mark.parametrize("engine", ["local"])
-def test_brokers_that_do_not_answer_are_named_with_what_to_check(make_env: MakeEnvironment) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-        nobody = f"127.0.0.1:{listening.getsockname()[1]}"
-    source = builder(default_api_timeout_ms="200").set_bootstrap_servers(nobody)
-    env = make_env(1)
-    env.from_source(source.build(), WatermarkStrategy.no_watermarks(), "kafka").print()
-    with pytest.raises(JobExecutionError) as failed:
-        env.execute()
-    assert "SourceError: source 'Source: kafka'" in str(failed.value)
-    assert f"KafkaSource: the topics at {nobody} cannot be listed" in str(failed.value)
-    assert "are the brokers running" in str(failed.value)
-    assert "_PassingError" not in str(failed.value)
 
 
 def test_a_commit_that_waits_for_the_brokers_says_so_now_and_then(caplog: pytest.LogCaptureFixture) -> None:

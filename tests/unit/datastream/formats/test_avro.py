@@ -532,7 +532,7 @@ def test_wrong_arguments_are_refused(tmp_path: Path) -> None:
         lambda: BulkFormat.avro_format("x"), lambda: AvroBulkWriters.for_generic_record("x"),
         lambda: GenericRecordAvroTypeInfo("x"), lambda: AvroInputFormat(str(tmp_path), "x"),
     ):  # fmt: skip
-        with pytest.raises(InvalidArgumentError, match="takes an AvroSchema"):
+        with pytest.raises(InvalidArgumentError, match="must be an AvroSchema"):
             call()  # type: ignore[no-untyped-call]
     with pytest.raises(InvalidArgumentError, match=r"cannot read the Avro schema .*none\.avsc"):
         AvroSchema.parse_file(str(tmp_path / "none.avsc"))
@@ -605,3 +605,11 @@ def test_bytes_that_are_no_record_are_an_error(message: bytes, reason: str) -> N
 def test_rows_of_another_type_are_no_messages(row: Any, reason: str) -> None:
     with pytest.raises(TypeMismatchError, match=reason):
         AvroRowSerializationSchema(None, str(NUMBERS)).serialize(row)
+
+
+def test_a_named_type_with_a_logical_type_is_used_again_by_its_name() -> None:
+    money = {"type": "fixed", "name": "Money", "size": 8, "logicalType": "decimal", "precision": 9, "scale": 2}
+    text = json.dumps({"type": "record", "name": "R", "fields": [{"name": "a", "type": money}, {"name": "b", "type": "Money"}]})
+    row = Row(a=decimal.Decimal("1.25"), b=decimal.Decimal("-2.50"))
+    message = AvroRowSerializationSchema(avro_schema_string=text).serialize(row)
+    assert AvroRowDeserializationSchema(avro_schema_string=text).deserialize(message) == row

@@ -367,8 +367,8 @@ def test_wrong_settings_of_a_schema_are_refused() -> None:
         (lambda: builder().add_string_column(1), "name must be a str"),
         (lambda: builder().set_use_header("yes"), "use must be a bool"),
         (lambda: builder().remove_array_element_separator(3), "there is no column 3"),
-        (lambda: builder().add_columns_from(builder()), "takes a CsvSchema"),
-        (lambda: CsvReaderFormat.for_schema(columns()), "takes a CsvSchema"),
+        (lambda: builder().add_columns_from(builder()), "needs a CsvSchema"),
+        (lambda: CsvReaderFormat.for_schema(columns()), "needs a CsvSchema"),
         (lambda: builder().set_line_separator(""), "must not be empty"),
     ):
         with pytest.raises(InvalidArgumentError, match=text):
@@ -557,6 +557,14 @@ def test_settings_of_written_messages() -> None:
     ):
         with pytest.raises(TypeMismatchError, match=text):
             serialize(row)
+
+
+@pytest.mark.parametrize("text", ["ab", ""])
+def test_a_char_is_one_character_when_it_is_written(text: str) -> None:
+    schema = CsvRowSerializationSchema.Builder(Types.ROW_NAMED(["c", "s"], [Types.CHAR(), Types.STRING()])).build()
+    assert schema.serialize(Row(c=";", s="")) == b";,\n"
+    with pytest.raises(TypeMismatchError, match=f"column 'c' .*'{text}' is not one character"):
+        schema.serialize(Row(c=text, s=""))
 
 
 def test_wrong_settings_of_messages_are_refused() -> None:

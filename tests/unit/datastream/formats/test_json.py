@@ -224,9 +224,10 @@ ZONE = datetime.timezone(datetime.timedelta(hours=2))
     ("type_info", "value", "reason"),
     [
         (Types.LIST(Types.STRING()), "abc", "expected an array; got 'abc'"),
-        (Types.PRIMITIVE_ARRAY(Types.BYTE()), 5, "an int is no bytes"),
+        (Types.PRIMITIVE_ARRAY(Types.BYTE()), 5, "a value of type int is no bytes"),
         (Types.MAP(Types.STRING(), Types.INT()), {1: 1, "1": 2}, "two keys have the same text"),
         (Types.SQL_TIME(), datetime.time(1, tzinfo=ZONE), "a time of day has no zone"),
+        (Types.CHAR(), "ab", "'ab' is not one character"),
     ],
 )
 def test_what_would_be_written_as_something_else_is_refused(type_info: TypeInformation, value: Any, reason: str) -> None:
@@ -262,9 +263,9 @@ def test_wrong_settings_are_refused() -> None:
         (lambda: write().with_type_info(Types.TUPLE([Types.INT()])), "Only RowTypeInfo is supported"),
         (lambda: read().json_schema(None), "must not be None"), (lambda: read().json_schema("x"), "Invalid JSON schema"),
         (lambda: read().json_schema('{"type":"string"}').build(), "Only RowTypeInfo"),
-        (lambda: Encoder.of_schema("x"), "takes a SerializationSchema"),
+        (lambda: Encoder.of_schema("x"), "needs a SerializationSchema"),
         (lambda: Encoder.of_schema(SimpleStringSchema(), "\n"), "must be bytes"),
-        (lambda: StreamFormat.line_format("x"), "takes a DeserializationSchema"),
+        (lambda: StreamFormat.line_format("x"), "needs a DeserializationSchema"),
     ):  # fmt: skip
         with pytest.raises(InvalidArgumentError, match=text):
             call()  # type: ignore[no-untyped-call]

@@ -174,7 +174,9 @@ def test_values_that_do_not_fit_are_refused_when_they_are_written(tmp_path: Path
         (Types.SQL_DATE(), 5),
         (Types.SQL_TIMESTAMP(), 1_700_000_000_000),
         (Types.LIST(Types.STRING()), "abc"),
+        (Types.LIST(Types.STRING()), {"a": 1}),
         (Types.PRIMITIVE_ARRAY(Types.BYTE()), 5),
+        (Types.PRIMITIVE_ARRAY(Types.BYTE()), {1: "a"}),
         (Types.STRING(), b"x"),
         (Types.LIST(Types.INT()), [1, 1.5]),
         (Types.MAP(Types.STRING(), Types.INT()), {"a": 1.5}),
@@ -291,7 +293,7 @@ def test_what_parquet_files_cannot_hold_is_refused() -> None:
             make(AvroSchema.parse_string('"string"'))
         with pytest.raises(InvalidProgramError, match="field 'next': Parquet files cannot hold the record 'N' within itself"):
             make(AvroSchema.parse_string(recursive))
-        with pytest.raises(InvalidArgumentError, match="takes an AvroSchema"):
+        with pytest.raises(InvalidArgumentError, match="must be an AvroSchema"):
             make("x")  # type: ignore[arg-type]
 
 

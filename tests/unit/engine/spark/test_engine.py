@@ -15,8 +15,7 @@ from flinkish.engine.spark import shim
 from flinkish.engine.spark.engine import SparkEngine, _Attempt
 from flinkish.engine.spark.query import Ready, Rows
 from flinkish.engine.spark.session import HeldSession
-from flinkish.runtime.dependencies import Dependencies
-from flinkish.runtime.protocol import EpochReport
+from flinkish.runtime.protocol import Dependencies, EpochReport
 from tests.spark.toy import ToyLoop, toy_program
 
 

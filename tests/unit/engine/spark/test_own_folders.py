@@ -9,16 +9,16 @@ from pathlib import Path
 import pytest
 
 from flinkish.common.errors import EngineError
-from flinkish.engine.spark import settings
-from flinkish.engine.spark.scratch import OwnPlace, check_own_folders, has_working_folders, make_own_folder
+from flinkish.engine.spark import spark_settings
+from flinkish.engine.spark.scratch import UnsharedScratch, check_own_folders, has_working_folders, make_own_folder
 from flinkish.program.program import CachedFile
-from flinkish.runtime.dependencies import Dependencies
+from flinkish.runtime.protocol import Dependencies
 from tests.spark.toy import toy_program
 
 
 def test_the_place_is_another_one_for_each_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     root = make_own_folder(tmp_path)
-    place = OwnPlace(root=root, attempt=3)
+    place = UnsharedScratch(root=root, attempt=3)
     assert root.parent == tmp_path
     assert root.stat().st_mode & 0o777 == 0o700
     assert place.folder == root / "3"
@@ -37,7 +37,7 @@ def test_a_working_folder_that_cannot_be_written_is_named(tmp_path: Path) -> Non
 
 
 def test_a_cluster_without_a_shared_folder_is_accepted_where_executors_have_their_own() -> None:
-    settings.check_cluster_settings("spark://host:7077", None, speculation=False, own_folders=has_working_folders())
+    spark_settings.check_cluster_settings("spark://host:7077", None, speculation=False, own_folders=has_working_folders())
 
 
 def test_what_needs_a_shared_folder_is_refused(tmp_path: Path) -> None:

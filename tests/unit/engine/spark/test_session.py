@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import os
-import stat
 import sys
 import zipfile
 from pathlib import Path
@@ -16,9 +15,10 @@ import pytest
 from flinkish.common.errors import EngineError
 from flinkish.engine.processes import ProcessId
 from flinkish.engine.scratch import make_folder
-from flinkish.engine.spark import package, session
+from flinkish.engine.spark import package, session, session_start, socket_folder
 from flinkish.engine.spark.engine import SparkEngine
-from flinkish.engine.spark.session import check_java, java_version, refuse_connect
+from flinkish.engine.spark.installation import check_java, java_version
+from flinkish.engine.spark.session import refuse_connect
 
 
 @pytest.mark.parametrize(
@@ -45,31 +45,6 @@ def test_a_wrong_java_home_is_named(tmp_path: Path) -> None:
         check_java({"JAVA_HOME": str(tmp_path), "PATH": "/usr/bin"})
 
 
-def test_an_old_java_is_refused_with_its_version(tmp_path: Path) -> None:
-    java = tmp_path / "java"
-    java.write_text("#!/bin/sh\necho 'openjdk version \"11.0.2\"' >&2\n")
-    java.chmod(java.stat().st_mode | stat.S_IXUSR)
-    with pytest.raises(EngineError, match=r"Java 17 or newer, but .* is Java 11"):
-        check_java({"PATH": str(tmp_path)})
-
-
-def test_the_version_is_read_from_the_installation_of_java_without_a_call(tmp_path: Path) -> None:
-    java = tmp_path / "jdk" / "bin" / "java"
-    java.parent.mkdir(parents=True)
-    java.write_text("#!/bin/sh\necho 'openjdk version \"17.0.2\"' >&2\n")
-    java.chmod(java.stat().st_mode | stat.S_IXUSR)
-    (tmp_path / "java").symlink_to(java)
-    assert check_java({"PATH": str(tmp_path)}).version_text == 'openjdk version "17.0.2"\n'
-    release = tmp_path / "jdk" / "release"
-    release.write_text("no version\n")
-    assert check_java({"PATH": str(tmp_path)}).version_text == 'openjdk version "17.0.2"\n'
-    release.write_text('JAVA_VERSION="21.0.1"\n')
-    assert check_java({"PATH": str(tmp_path)}).version_text == 'JAVA_VERSION="21.0.1"\n'
-    release.write_text('JAVA_VERSION="11.0.1"\n')
-    with pytest.raises(EngineError, match=r"Java 17 or newer, but .* is Java 11"):
-        check_java({"PATH": str(tmp_path)})
-
-
 @pytest.mark.parametrize("environment", [{"SPARK_REMOTE": "sc://x"}, {"SPARK_API_MODE": "connect"}])
 def test_spark_connect_is_refused_by_name(environment: dict[str, str]) -> None:
     with pytest.raises(EngineError, match="Spark Connect"):
@@ -90,11 +65,11 @@ def test_sockets_beside_a_long_temporary_folder_are_removed_by_the_next_driver_i
     _, user, _, *rest = alive.name.split("-")
     killed = short / "-".join(["flinkish", user, str(2**30), *rest])
     killed.mkdir()
-    monkeypatch.setattr(session, "_socket_folder", None)
-    monkeypatch.setattr(session, "_SHORT", short)
-    monkeypatch.setattr(session, "make_scratch_folder", lambda _: long)
+    monkeypatch.setattr(socket_folder, "_folder", None)
+    monkeypatch.setattr(socket_folder, "_SHORT", short)
+    monkeypatch.setattr(socket_folder, "make_scratch_folder", lambda _: long)
 
-    made = session._make_socket_folder()
+    made = socket_folder.socket_folder()
 
     assert (made.parent, long.exists(), killed.exists(), alive.exists()) == (short, False, False, True)
 
@@ -123,8 +98,8 @@ def test_a_person_learns_that_spark_is_started_and_where_its_page_is(
         "_made": None,
         "_holders": 0,
         "_running_context": lambda: contexts[-1] if contexts else None,
-        "_make_session": make,
-        "_jvm_of": lambda context: process,
+        "make_session": make,
+        "jvm_of": lambda context: process,
         "_process": lambda: None,
         "silence_py4j": lambda: None,
     }
@@ -174,9 +149,9 @@ class _Context:
 def test_a_session_of_ours_sends_flinkish_to_other_machines_and_keeps_the_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(session, "_socket_folder", tmp_path)
+    monkeypatch.setattr(socket_folder, "_folder", tmp_path)
     context = _Context()
-    session._equip_executors(context, {"spark.master": "spark://host:7077"})
+    session_start._equip_executors(context, {"spark.master": "spark://host:7077"})
     (sent,) = context.sent
     with zipfile.ZipFile(sent) as archive:
         assert "flinkish/engine/slots/slot_host.py" in archive.namelist()
@@ -185,7 +160,7 @@ def test_a_session_of_ours_sends_flinkish_to_other_machines_and_keeps_the_file(
 
 def test_a_session_of_ours_sends_nothing_on_one_machine_and_takes_the_python_that_is_set() -> None:
     context = _Context()
-    session._equip_executors(context, {"spark.master": "local[2]", "spark.pyspark.python": "/opt/python"})
+    session_start._equip_executors(context, {"spark.master": "local[2]", "spark.pyspark.python": "/opt/python"})
     assert (context.pythonExec, context.sent) == ("/opt/python", [])
 
 

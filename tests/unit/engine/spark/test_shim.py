@@ -11,13 +11,13 @@ from typing import IO, NoReturn
 
 import pytest
 
-from flinkish.engine.slots import wire
+from flinkish.engine.slots import messages
 from flinkish.engine.spark import shim
-from tests.unit.engine.slots.test_wire import SLOT_VALUES, some_frames
+from tests.unit.engine.slots.test_messages import SLOT_VALUES, some_frames
 
 
 def test_arrow_and_pandas_rows_hold_the_same() -> None:
-    (packed,) = wire.pack(some_frames(9), SLOT_VALUES)
+    (packed,) = messages.pack(some_frames(9), SLOT_VALUES)
     rows = shim._arrow(packed).to_pylist()
     assert rows == shim._pandas(packed).to_dict("records")
     assert rows[1] == {"slot": 5, "level": 2, "edge": 1, "channel": 1, "seq": 0, "body": b"\x01\x01\x01"}

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import shlex
-import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -9,9 +8,9 @@ import pytest
 
 from flinkish.common.config_file import PROPERTIES_VARIABLE
 from flinkish.common.errors import ConfigurationError, InvalidArgumentError
-from flinkish.engine.spark.settings import delta_coordinates
+from flinkish.engine.spark.spark_settings import delta_coordinates
 from flinkish.engine.spark.submission import (
-    SparkPlace,
+    SparkInstallation,
     SparkSubmit,
     environment_of,
     find_spark,
@@ -25,9 +24,9 @@ HOME = Path("/spark")
 PACKAGE = Path("/packed/flinkish.zip")
 
 
-def place(**given: object) -> SparkPlace:
+def place(**given: object) -> SparkInstallation:
     usual = {"home": HOME, "defaults": {}, "project_defaults": {}, "delta_jars": (Path("/ivy/delta.jar"),), "log4j": None}
-    return SparkPlace(**{**usual, **given})  # type: ignore[arg-type]
+    return SparkInstallation(**{**usual, **given})  # type: ignore[arg-type]
 
 
 FILE = Path("/private/spark.properties")
@@ -155,17 +154,6 @@ def test_properties_travel_to_a_driver_in_the_cluster_however_the_deploy_mode_is
     assert "PYSPARK_DRIVER_PYTHON" not in environment_of(line, place(project_defaults=project), "/python", {})
     found = settings_of("--master yarn --deploy-mode client -Da=1 job.py", project_defaults=project)
     assert f"spark.yarn.appMasterEnv.{PROPERTIES_VARIABLE}" not in found
-
-
-def test_yarn_gives_a_driver_the_very_text_of_a_property() -> None:
-    value = """ 'a' "b" $HOME `date` \\ {{c}} {{{d}}} <CPS> {{"$e"}}"""
-    line = shlex.join(["--master", "yarn", "--deploy-mode", "cluster", f"-Da={value}", "job.py"])
-    given = settings_of(line)[f"spark.yarn.appMasterEnv.{PROPERTIES_VARIABLE}"]
-    # As YARN does: ContainerLaunch.expandEnvironment, ShellScriptBuilder.env.
-    expanded = given.replace("<CPS>", ":").replace("{{", "$").replace("}}", "")
-    script = f'export PROPERTIES="{expanded}"\nprintf %s "$PROPERTIES"'
-    found = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=True).stdout
-    assert shlex.split(found) == [f"a={value}"]
 
 
 def test_a_driver_on_yarn_gets_the_log_settings_and_the_configuration_of_the_project(tmp_path: Path) -> None:

@@ -57,7 +57,7 @@ class Counted(KeyedProcessFunction):
 
 @pytest.mark.parametrize("lost", [False, True])
 def test_what_was_sorted_is_handed_on_over_several_epochs_also_within_a_key(monkeypatch: pytest.MonkeyPatch, lost: bool) -> None:
-    monkeypatch.setattr("flinkish.runtime.held._PIECE", 2)
+    monkeypatch.setattr("flinkish.runtime.spilling._PIECE", 2)
     monkeypatch.setattr("flinkish.runtime.operators.batch._LOOK_RECORDS", 1)
     monkeypatch.setattr("flinkish.testing.piece_harness.EpochCommand", functools.partial(EpochCommand, release=2))
     expected: list[Any] = []
@@ -126,7 +126,7 @@ def test_state_of_every_kind_starts_empty_for_each_key(monkeypatch: pytest.Monke
 
     if cut:
         # One record in each epoch, and a new process for each.
-        monkeypatch.setattr("flinkish.runtime.held._PIECE", 1)
+        monkeypatch.setattr("flinkish.runtime.spilling._PIECE", 1)
         monkeypatch.setattr("flinkish.testing.piece_harness.EpochCommand", functools.partial(EpochCommand, release=1))
     with OneInputHarness(lambda stream: stream.key_by(lambda value: value % 3).process(All()), settings=BATCH) as harness:
         harness.process_elements(range(3))

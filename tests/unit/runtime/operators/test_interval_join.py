@@ -1,4 +1,4 @@
-"""Interval joins, step by step; against a model they are tested in tests/unit/testing."""
+"""Interval joins, step by step; against a model they are tested in tests/models/testing."""
 
 from __future__ import annotations
 

@@ -5,11 +5,13 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from flinkish.common.configuration import Configuration
 from flinkish.common.ids import AttemptId, CheckpointId, OperatorUid
 from flinkish.common.typeinfo import TypeInformation, Types
 from flinkish.runtime.key_groups import key_group_range
+from flinkish.runtime.keys import original_key
 from flinkish.runtime.protocol import Barrier, Restore, StateFile
 from flinkish.runtime.state.backends import make_backend
 from flinkish.runtime.state.keyed import KeyedStateBackend
@@ -65,6 +67,10 @@ class Slot:
     def operator(self) -> OperatorState:
         return self.state.operator(UID)
 
+    def keys(self, name: str, namespace: Any = None) -> list[Any]:
+        """Return the keys that have values in a state."""
+        return [original_key(key) for key, at in self.backend.keys_and_namespaces(name) if at == namespace]
+
     def begin(self) -> None:
         assert self.state.matches(self.blob)
         self.state.begin_epoch()
@@ -90,7 +96,7 @@ class Slot:
         )
 
     def snapshot(self, checkpoint_id: int = 1) -> tuple[StateFile, ...]:
-        return self.state.snapshot([UID], self.barrier(checkpoint_id), f"7-{self.subtask}")
+        return self.state.snapshot([UID], self.barrier(checkpoint_id), vertex=7, subtask=self.subtask)
 
     def restore(
         self, files: tuple[StateFile, ...], *, old_parallelism: int = 1, pickle_allowed: bool = False, keyed: bool = True

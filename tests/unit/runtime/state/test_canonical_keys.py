@@ -9,14 +9,10 @@ import datetime
 import enum
 import functools
 import ipaddress
-import os
 import pathlib
 import re
-import struct
-import subprocess
-import sys
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from decimal import Decimal
 from fractions import Fraction
 from typing import Any, NamedTuple
@@ -28,16 +24,16 @@ import pandas as pd
 import pytest
 from hypothesis import HealthCheck, given, settings
 
-from flinkish.common import pickling
 from flinkish.common.errors import ForeignCheckpointError, TypeMismatchError
 from flinkish.common.time import Instant
 from flinkish.common.typeinfo import Types
 from flinkish.common.types import Row, RowKind
 from flinkish.datastream.state import ListStateDescriptor, ValueStateDescriptor
 from flinkish.datastream.window import TimeWindow
-from flinkish.runtime import key_groups
-from flinkish.runtime.key_groups import as_key, key_group, original_key, sort_key, stable_hash, subtask_of_group
-from flinkish.runtime.state.codec import decode_untyped
+from flinkish.runtime import keys as keys_module
+from flinkish.runtime.key_encoding import canonical
+from flinkish.runtime.key_groups import key_group, stable_hash, subtask_of_group
+from flinkish.runtime.keys import as_key, original_key, sort_key
 from tests.unit.runtime.state.harness import MAX_PARALLELISM, Slot
 
 NAN = float("nan")
@@ -227,7 +223,7 @@ def test_keys_of_different_lines_are_different_keys() -> None:
     for form in (lambda key: key, lambda key: [key]):
         firsts = [as_key(form(keys[0])) for keys in EQUAL]
         assert len(set(firsts)) == len(EQUAL)
-        assert len({key_groups.canonical(form(keys[0])) for keys in EQUAL}) == len(EQUAL)
+        assert len({canonical(form(keys[0])) for keys in EQUAL}) == len(EQUAL)
 
 
 def _itself() -> list[Any]:
@@ -268,59 +264,6 @@ def test_what_keys_give_back_is_what_was_given() -> None:
     assert original_key(as_key(bytearray(b"a"))) == b"a"
 
 
-# -- in another process ----------------------------------------------------------------------------------------------------------
-
-_CHILD = """
-import struct, sys
-from flinkish.common import pickling
-from flinkish.runtime.key_groups import as_key, key_group
-from flinkish.runtime.state.codec import encode_untyped
-while header := sys.stdin.buffer.read(8):
-    given, copies = pickling.loads(sys.stdin.buffer.read(*struct.unpack("<Q", header)))
-    keys = [as_key(key) for key in given]
-    same = [key == wrapped and hash(key) == hash(wrapped) for key, wrapped in zip(keys, copies)]
-    answer = pickling.dumps(([key_group(key, 128) for key in keys], same, keys, list(map(encode_untyped, given))))
-    sys.stdout.buffer.write(struct.pack("<Q", len(answer)) + answer)
-    sys.stdout.buffer.flush()
-"""
-
-Ask = Callable[[list[Any]], tuple[list[int], list[bool], list[Any], list[bytes]]]
-
-
-@pytest.fixture(scope="module")
-def other_process() -> Iterator[Ask]:
-    environment = {**os.environ, "PYTHONHASHSEED": "4711"}
-    child = subprocess.Popen([sys.executable, "-c", _CHILD], env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-    assert child.stdin is not None
-    assert child.stdout is not None
-    stdin, stdout = child.stdin, child.stdout
-
-    def ask(keys: list[Any]) -> Any:
-        data = pickling.dumps((keys, [as_key(key) for key in keys]))
-        stdin.write(struct.pack("<Q", len(data)) + data)
-        stdin.flush()
-        return pickling.loads(stdout.read(struct.unpack("<Q", stdout.read(8))[0]))
-
-    yield ask
-    stdin.close()
-    assert child.wait(30) == 0
-    stdout.close()
-
-
-def _agree(keys: list[Any], ask: Ask) -> None:
-    groups, same, theirs, encodings = ask(keys)
-    ours = [as_key(key) for key in keys]
-    assert groups == [key_group(key, 128) for key in ours]
-    assert all(same)
-    assert theirs == ours
-    assert list(map(hash, theirs)) == list(map(hash, ours))
-    assert [as_key(decode_untyped(encoding)) for encoding in encodings] == ours
-
-
-def test_all_kinds_of_keys_are_the_same_in_a_process_with_another_hash_seed(other_process: Ask) -> None:
-    _agree([key for keys in EQUAL for key in keys], other_process)
-
-
 _SCALARS = st.one_of(
     st.none(),
     st.booleans(),
@@ -354,13 +297,6 @@ _KEYS = st.recursive(
     ),
     max_leaves=8,
 )
-
-
-@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
-@given(keys=st.lists(_KEYS, max_size=5))
-def test_generated_keys_are_the_same_in_a_process_with_another_hash_seed(other_process: Ask, keys: list[Any]) -> None:
-    _agree(keys, other_process)
-    assert len({as_key(key) for key in keys}) == len({key_groups.canonical(key) for key in keys})
 
 
 # -- through a checkpoint --------------------------------------------------------------------------------------------------------
@@ -424,7 +360,7 @@ def test_a_restore_finds_the_state_of_every_generated_key(tmp_path_factory: pyte
 def test_keys_that_an_earlier_version_stored_in_another_group_are_refused(make_slot: Callable[..., Slot], key: Any) -> None:
     (slot,) = _slots(make_slot, 1, "first")
     slot.begin()
-    for stored in ("a", 1, (1, "a"), key_groups._remade(key, b"another encoding")):
+    for stored in ("a", 1, (1, "a"), keys_module._remade(key, b"another encoding")):
         slot.key(stored)
         slot.backend.get_state(COUNT).update(1)
     (restored,) = _slots(make_slot, 1, "second")

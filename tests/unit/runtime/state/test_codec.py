@@ -27,7 +27,7 @@ from flinkish.runtime.state.codec import (
     is_pickled,
     structure_of,
 )
-from flinkish.runtime.state.columns import decode_all, encode_all, freeze_all, join_list, json_column, split_list
+from flinkish.runtime.state.columns import decode_all, freeze_all, join_list, split_list
 
 LONGS = st.integers(-(2**63), 2**63 - 1)
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=300)
@@ -123,27 +123,6 @@ def same(one: Any, other: Any) -> bool:
     return bool(one == other)
 
 
-@pytest.mark.parametrize(("type_info", "values"), TYPES, ids=lambda part: repr(part) if isinstance(part, TypeInformation) else "")
-def test_typed_values_come_back_as_they_were(type_info: TypeInformation, values: st.SearchStrategy[Any]) -> None:
-    @given(st.lists(values, max_size=12), st.booleans())
-    def check(batch: list[Any], ttl: bool) -> None:
-        codec = codec_of(type_info, ttl=ttl)
-        if ttl:
-            batch = [(number, value) for number, value in enumerate(batch)]
-        assert all(same(codec.decode(codec.encode(value)), value) for value in batch)
-        frozen = [codec.freeze(value) for value in batch]
-        assert all(same(codec.thaw(value), original) for value, original in zip(frozen, batch, strict=True))
-        column = encode_all(codec, frozen, frozen=True)
-        assert column.to_pylist() == [codec.encode(value) for value in batch]
-        assert encode_all(codec, batch, frozen=False).equals(column)
-        chunked = pa.chunked_array([column.slice(0, 3), column.slice(3)]).cast(pa.binary())
-        assert same(decode_all(codec, chunked), batch)
-        assert same([codec.thaw(value) for value in freeze_all(codec, chunked)], batch)
-        assert len(json_column(codec, frozen, column)) == len(batch)
-
-    check()
-
-
 @given(PLAIN)
 def test_plain_untyped_values_come_back_as_they_were_and_are_not_pickled(value: Any) -> None:
     encoded = encode_untyped(value)
@@ -226,6 +205,22 @@ def test_what_makes_a_type_another_is_its_shape_not_its_names() -> None:
     assert structure_of(Types.ROW([Types.LONG()])) != structure_of(Types.ROW([Types.INT()]))
     assert structure_of(Types.LIST(Types.LONG())) != structure_of(Types.PRIMITIVE_ARRAY(Types.LONG()))
     assert structure_of(ExternalTypeInfo(Types.LONG())) == structure_of(Types.LONG())
+
+
+@pytest.mark.parametrize(
+    ("type_info", "structure"),
+    [
+        (Types.PRIMITIVE_ARRAY(Types.BYTE()), "PrimitiveArray<Byte>"),
+        (Types.PRIMITIVE_ARRAY(Types.LONG()), "PrimitiveArray<Long>"),
+        (Types.BASIC_ARRAY(Types.STRING()), "BasicArray<String>"),
+        (Types.OBJECT_ARRAY(Types.SQL_DATE()), "ObjectArray<DateTypeInfo>"),
+        (Types.MAP(Types.STRING(), Types.LIST(Types.INT())), "Map<String, List<Integer>>"),
+        (Types.TUPLE([Types.ROW_NAMED(["a"], [Types.BIG_DEC()]), Types.INSTANT()]), "Tuple(Row(BigDecimal), Instant)"),
+        (Types.ROW([Types.PICKLED_BYTE_ARRAY(), Types.SQL_TIMESTAMP()]), "Row(PickledByteArrayTypeInfo, TimestampTypeInfo)"),
+    ],
+)
+def test_checkpoints_have_these_structures(type_info: TypeInformation, structure: str) -> None:
+    assert structure_of(type_info) == structure
 
 
 def test_integers_that_are_too_large_for_a_long_are_named() -> None:

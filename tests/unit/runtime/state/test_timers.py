@@ -81,7 +81,7 @@ def test_timers_registered_while_firing_fire_too_in_their_order(timers: Timers) 
     timers.service.register_event_time_timer("c", None, 7)
     timers.service.advance_watermark(10, fire)
     assert fired == [(5, "a"), (2, "late"), (5, "b"), (6, "next"), (7, "c")]
-    assert timers.service.next_event_time() == 11
+    assert timers.table.event_time.next() == 11
 
 
 def test_a_timer_may_register_itself_again_for_the_same_time(timers: Timers) -> None:
@@ -124,7 +124,7 @@ def test_the_heap_does_not_grow_with_timers_that_are_moved(timers: Timers) -> No
         timers.service.delete_event_time_timer("a", None, timestamp - 1)
         timers.service.register_event_time_timer("a", None, timestamp)
     assert len(timers.table.event_time._heap) < 2_000
-    assert timers.service.next_event_time() == 9_999
+    assert timers.table.event_time.next() == 9_999
 
 
 def test_timers_survive_a_lost_heap_in_their_order(make_slot: Callable[..., Slot]) -> None:
@@ -177,5 +177,5 @@ def test_timers_behave_as_a_sorted_set(steps: list[tuple[str, str, int]]) -> Non
             if changes is not None:
                 replayed.table.apply(changes)
             assert list(replayed.table.event_time) == list(timers.table.event_time)
-        assert timers.service.next_event_time() == min((at for at, _ in model), default=None)
+        assert timers.table.event_time.next() == min((at for at, _ in model), default=None)
         assert timers.service.num_event_time_timers() == len(model)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import http.server
 import json
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -18,15 +17,19 @@ from flinkish.common import Configuration
 from flinkish.common.clock import ManualClock
 from flinkish.common.errors import EngineError
 from flinkish.server.answers.jobs import JobSummary
-from flinkish.server.session import wire
+from flinkish.server.proof import PROOF_PATH, proof
+from flinkish.server.session import driver_protocol
 from flinkish.server.session.archive import Archive, encode_archive
 from flinkish.server.session.dispatcher import Dispatcher, Submission
+from flinkish.server.session.dispatcher_settings import SessionSettings, session_settings
+from flinkish.server.session.driver_protocol import Report
 from flinkish.server.session.processes import Command
-from flinkish.server.session.settings import SessionSettings, session_settings
 from flinkish.server.session.storage import SessionStorage
-from flinkish.server.session.wire import Report
+from tests.kit.http import handled_by
 
 SCRIPT = b"print('a script')\n"
+#: The token of the servers of all drivers.
+DRIVER_TOKEN = "of the driver"
 
 
 def settings_of(folder: Path, **changes: str) -> SessionSettings:
@@ -55,16 +58,20 @@ class FakeProcess:
         return dict(self.command.environment)
 
     @property
+    def assignment(self) -> driver_protocol.Assignment:
+        return msgspec.json.decode(self.environment[driver_protocol.ASSIGNMENT_VARIABLE], type=driver_protocol.Assignment)
+
+    @property
     def job_id(self) -> str:
-        return self.environment[wire.JOB_VARIABLE]
+        return self.assignment.job_id
 
     @property
     def driver_id(self) -> str:
-        return self.environment[wire.DRIVER_VARIABLE]
+        return self.assignment.driver_id
 
     @property
     def token(self) -> str:
-        return self.environment[wire.TOKEN_VARIABLE]
+        return self.assignment.token
 
     def report(self, state: str | None = "RUNNING", *, status: str | None = None, port: int = 1) -> Report:
         """Return what the driver reports; `state` None = its job has not started."""
@@ -75,7 +82,7 @@ class FakeProcess:
             created=1.0,
             host="127.0.0.1",
             port=port,
-            token="of the driver",
+            token=DRIVER_TOKEN,
             summary=None if state is None else summary(self.job_id, state),
             slots=2,
             status=status,
@@ -107,8 +114,8 @@ class FakeProcesses:
     full: bool = False
     #: Processes that are not drivers, such as other Dispatchers, are alive unless they are here.
     dead: set[int] = field(default_factory=set)
-    #: See places.py.
-    place: str = "boot/pid/net/machine"
+    #: See process_location.py.
+    location: str = "boot/pid/net/machine"
 
     def start(self, command: Command) -> tuple[int, float]:
         if self.full:
@@ -188,7 +195,9 @@ class Member:
 def write_archive(storage: SessionStorage, driver: FakeProcess, status: str = "FINISHED", **answers: Any) -> None:
     """Write the archive of a driver's job, with answers by path."""
     raw = {path: msgspec.Raw(json.dumps(answer).encode()) for path, answer in answers.items()}
-    storage.write(wire.archive_file(driver.job_id, driver.driver_id), encode_archive(Archive(status=status, answers=raw)))
+    storage.write(
+        driver_protocol.archive_file(driver.job_id, driver.driver_id), encode_archive(Archive(status=status, answers=raw))
+    )
 
 
 def other_key(folder: Path, settings: SessionSettings) -> SessionSettings:
@@ -197,17 +206,27 @@ def other_key(folder: Path, settings: SessionSettings) -> SessionSettings:
 
 @contextmanager
 def answering(answers: dict[str, tuple[int, Any]]) -> Iterator[tuple[int, list[tuple[str, str, str, str]]]]:
-    """Serve answers by path on a port of this machine; yield it and the requests: method, path, token, body."""
+    """Serve a driver's answers by path on a port of this machine; yield it and the requests: method, path, token, body."""
     seen: list[tuple[str, str, str, str]] = []
 
     class Handler(http.server.BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
         def _answer(self) -> None:
+            asked, _, query = self.path.partition("?")
+            if asked == PROOF_PATH:
+                self._send(
+                    200, "text/plain", proof(DRIVER_TOKEN, self.server.server_address[1], query.removeprefix("nonce=")).encode()
+                )
+                return
             body = self.rfile.read(int(self.headers.get("Content-Length") or 0)).decode()
             seen.append((self.command, self.path, self.headers.get("Authorization", ""), body))
-            status, answer = answers.get(self.path.partition("?")[0], (404, {"errors": ["no"]}))
-            content = json.dumps(answer).encode()
+            status, answer = answers.get(asked, (404, {"errors": ["no"]}))
+            self._send(status, "application/json; charset=UTF-8", json.dumps(answer).encode())
+
+        def _send(self, status: int, kind: str, content: bytes) -> None:
             self.send_response(status)
-            self.send_header("Content-Type", "application/json; charset=UTF-8")
+            self.send_header("Content-Type", kind)
             self.send_header("Content-Length", str(len(content)))
             self.end_headers()
             self.wfile.write(content)
@@ -216,12 +235,5 @@ def answering(answers: dict[str, tuple[int, Any]]) -> Iterator[tuple[int, list[t
 
         def log_message(self, format: str, *args: Any) -> None: ...
 
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
-    thread.start()
-    try:
-        yield server.server_address[1], seen
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
+    with handled_by(Handler) as port:
+        yield port, seen

@@ -5,12 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from flinkish.common import Configuration, options
 from flinkish.server.session import driver as session_driver
-from flinkish.server.session import reporter, wire
-from flinkish.server.session.settings import session_settings
+from flinkish.server.session import driver_protocol, reporter
+from flinkish.server.session.dispatcher_settings import session_settings
 from tests.unit.server.session.support import Member
 
 _INTERVAL = {"execution.checkpointing.interval": "1 s"}
@@ -28,17 +29,21 @@ _INTERVAL = {"execution.checkpointing.interval": "1 s"}
 def test_checkpoints_without_a_folder_are_kept_with_the_session(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, own: dict[str, str], expected: str | None
 ) -> None:
-    environment = {
-        wire.TOKEN_VARIABLE: "t",
-        wire.JOB_VARIABLE: "1" * 32,
-        wire.DRIVER_VARIABLE: "d",
-        wire.ADDRESS_VARIABLE: "127.0.0.1:1",
-        wire.STORAGE_VARIABLE: str(tmp_path),
-        wire.CHECKPOINTS_VARIABLE: "/session/checkpoints",
-    }
+    assignment = driver_protocol.Assignment(
+        job_id="1" * 32,
+        driver_id="d",
+        reports="127.0.0.1:1",
+        storage=str(tmp_path),
+        token="t",
+        secret="s",
+        files=("log", "out"),
+        checkpoints="/session/checkpoints",
+    )
+    environment = {driver_protocol.ASSIGNMENT_VARIABLE: msgspec.json.encode(assignment).decode()}
     # First, so that what is put back after the test is not the driver that it makes: that would run the jobs of later tests.
     monkeypatch.setattr(session_driver, "_driver", None)
     driver = reporter.become_driver(environment)
+    assert environment == {}
     found = driver._with_checkpoints(Configuration.from_dict(own))
     assert found.get(options.CHECKPOINTS_DIRECTORY) == expected
 
@@ -75,5 +80,4 @@ def test_drivers_get_a_folder_for_checkpoints_that_their_tasks_can_access(
     member = Member(tmp_path)
     member.settings = replace(settings, start_timeout=0, logs=tmp_path / "log")
     member.dispatcher = member.make()
-    variables = member.submit().environment
-    assert variables.get(wire.CHECKPOINTS_VARIABLE) == (str(settings.checkpoints) if shared else None)
+    assert member.submit().assignment.checkpoints == (str(settings.checkpoints) if shared else None)

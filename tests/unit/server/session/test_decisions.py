@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from flinkish.server.session.driver_protocol import LeaderRecord
 from flinkish.server.session.election import Lease, Watch
 from flinkish.server.session.entries import (
     DriverRecord,
@@ -22,7 +23,6 @@ from flinkish.server.session.supervision import (
     Start,
     decide,
 )
-from flinkish.server.session.wire import LeaderRecord
 
 LIMITS = Limits(heartbeat_timeout=50_000, max_restarts=3, restart_window=600_000)
 PROGRAM = ProgramEntry(id="a" * 32 + "_job.py", name="job.py", size=1, sha256="", uploaded=0)

@@ -13,13 +13,13 @@ import pytest
 from flinkish.checkpoint.signing import SigningKey
 from flinkish.common.clock import ManualClock, SystemClock
 from flinkish.common.errors import CheckpointError, ConfigurationError, EngineError, ForeignCheckpointError, RegistryError
-from flinkish.server.session import wire
+from flinkish.server.answers.jobs import RestartsInfo
+from flinkish.server.session import driver_protocol
 from flinkish.server.session.dispatcher import Dispatcher, Submission
 from flinkish.server.session.launch import StartError
 from flinkish.server.session.leadership import NotLeaderError
 from flinkish.server.session.registry import Registry
 from flinkish.server.session.storage import SessionStorage
-from tests.kit.s3_server import BUCKET, S3Server
 from tests.unit.server.session.support import SCRIPT, FakeProcess, FakeProcesses, Member, other_key
 
 
@@ -44,7 +44,7 @@ def test_a_program_is_started_as_a_driver_with_nothing_on_its_command_line(membe
     driver = member.submit(arguments=("--password", "hunter2"), properties=("parallelism.default=3",), entry_class=None)
 
     assert not any("hunter2" in word or driver.token in word for word in driver.command.arguments)
-    program = msgspec.json.decode(driver.environment[wire.PROGRAM_VARIABLE], type=wire.Program)
+    program = msgspec.json.decode(driver.environment[driver_protocol.PROGRAM_VARIABLE], type=driver_protocol.Program)
     assert Path(program.file).read_bytes() == SCRIPT
     assert list(program.arguments) == ["--password", "hunter2"]
     assert "parallelism.default=3" in driver.environment["FLINKISH_PROPERTIES"]
@@ -74,7 +74,7 @@ def test_a_lost_driver_is_started_again_under_the_same_job_id(member: Member) ->
     second = member.processes.last
     assert second is not first
     assert second.job_id == first.job_id
-    assert second.environment[wire.PROGRAM_VARIABLE] == first.environment[wire.PROGRAM_VARIABLE]
+    assert second.environment[driver_protocol.PROGRAM_VARIABLE] == first.environment[driver_protocol.PROGRAM_VARIABLE]
     assert second.token != first.token
     assert member.state(first.job_id) == "RESTARTING"
     # Its driver is there, but answers only when its job has started.
@@ -99,6 +99,51 @@ def test_a_job_whose_driver_was_lost_has_no_running_subtasks(member: Member) -> 
     assert entry is not None
     shown = member.dispatcher.summary(entry)
     assert (shown.state, shown.tasks) == ("RESTARTING", {"total": 4, "running": 0, "finished": 0, "canceled": 4})
+
+
+def test_a_lost_driver_is_a_restart_of_its_job(member: Member) -> None:
+    first = member.submit()
+    reported = RestartsInfo(count=3, last_failure="ValueError: 7", last_failure_time=member.clock.wall_time() - 5_000)
+    assert member.dispatcher.report(_with_restarts(first.report(), reported), first.token)
+    first.alive = False
+    member.dispatcher.step()
+
+    lost = member.clock.wall_time()
+    expected = RestartsInfo(
+        count=4, last_failure="the job's driver was lost", last_failure_time=lost, restarting_since=lost - 5_000
+    )
+    assert _restarts(member, first.job_id) == expected
+    second = member.processes.last
+    assert second.assignment.earlier == expected
+    assert member.dispatcher.report(second.report(None), second.token)
+    assert _restarts(member, first.job_id) == expected
+    # What the second driver reports contains the restarts before it.
+    runs = RestartsInfo(count=4, last_failure=expected.last_failure, last_failure_time=lost)
+    assert member.dispatcher.report(_with_restarts(second.report(), runs), second.token)
+    assert _restarts(member, first.job_id) == runs
+
+
+def test_a_driver_that_is_lost_long_after_the_last_failure_restarts_its_job_once(member: Member) -> None:
+    first = member.submit()
+    reported = RestartsInfo(count=1, last_failure="ValueError: 7", last_failure_time=member.clock.wall_time() - 600_001)
+    assert member.dispatcher.report(_with_restarts(first.report(), reported), first.token)
+    first.alive = False
+    member.dispatcher.step()
+
+    restarts = _restarts(member, first.job_id)
+    assert isinstance(restarts, RestartsInfo)
+    assert (restarts.count, restarts.restarting_since) == (2, None)
+
+
+def _with_restarts(report: driver_protocol.Report, restarts: RestartsInfo) -> driver_protocol.Report:
+    assert report.summary is not None
+    return msgspec.structs.replace(report, summary=msgspec.structs.replace(report.summary, restarts=restarts))
+
+
+def _restarts(member: Member, job_id: str) -> object:
+    entry = member.dispatcher.job(job_id)
+    assert entry is not None
+    return member.dispatcher.summary(entry).restarts
 
 
 def test_a_silent_driver_is_killed_and_replaced(member: Member) -> None:
@@ -130,6 +175,9 @@ def test_a_job_whose_driver_is_lost_again_and_again_fails(tmp_path: Path) -> Non
     entry = member.dispatcher.job(driver.job_id)
     assert entry is not None
     assert "lost 3 times within 10 min" in (entry.failure or "")
+    restarts = member.dispatcher.summary(entry).restarts
+    assert isinstance(restarts, RestartsInfo)
+    assert (restarts.count, restarts.restarting_since) == (2, None)
 
 
 def test_a_driver_that_reports_the_end_is_not_started_again(member: Member) -> None:
@@ -156,7 +204,7 @@ def test_an_end_that_could_not_be_reported_is_found_in_the_storage(member: Membe
 def test_a_driver_that_died_after_it_noted_the_end_is_not_started_again(member: Member) -> None:
     # Its checkpoints may be deleted: started again, the job would begin from nothing and do its work twice.
     driver = member.submit()
-    member.storage.write(wire.end_file(driver.job_id, driver.driver_id), b'{"status":"FINISHED"}')
+    member.storage.write(driver_protocol.end_file(driver.job_id, driver.driver_id), b'{"status":"FINISHED"}')
     driver.alive = False
     member.dispatcher.step()
 
@@ -438,7 +486,7 @@ def test_jobs_that_ended_long_ago_are_forgotten_with_their_files(member: Member,
 
     assert member.dispatcher.job(driver.job_id) is None
     storage = SessionStorage(member.settings.root)
-    assert storage.read(wire.archive_file(driver.job_id, driver.driver_id)) is None
+    assert storage.read(driver_protocol.archive_file(driver.job_id, driver.driver_id)) is None
     assert not any((tmp_path / "ha" / "session" / "programs").iterdir())
 
 
@@ -470,31 +518,6 @@ def test_the_registry_keeps_few_files(member: Member, tmp_path: Path) -> None:
 
 
 # -- storage in S3
-
-
-def test_a_session_in_s3_is_found_again_and_has_one_leader(s3: S3Server, tmp_path: Path) -> None:
-    root = {"high-availability.storageDir": f"s3://{BUCKET}/{tmp_path.name}", **s3.settings}
-    first = Member(tmp_path, **root)
-    second = first.make("http://b:1", first_id=1_000)
-    driver = first.submit()
-    second.step()
-    assert not second.leads
-    first.archive(driver, "FINISHED", **{"/x": 1})
-    first.clock.advance(10_001)
-    second.step()
-
-    with pytest.raises(NotLeaderError):
-        first.dispatcher.upload("late.py", SCRIPT)
-    driver.alive = False
-    second.step()
-    entry = second.job(driver.job_id)
-    assert entry is not None
-    assert entry.status == "FINISHED"
-    archive = second.archive(entry)
-    assert archive is not None
-    assert archive.find("/x", {}) == b"1"
-    # Credentials are in no command line, and those of the Dispatcher are in no driver's properties unless they were given there.
-    assert not any(s3.settings["s3.secret-key"] in word for word in driver.command.arguments)
 
 
 def test_an_entry_whose_commit_nobody_confirmed_is_there_for_the_next_dispatcher(
@@ -603,7 +626,7 @@ def test_a_leader_whose_lease_has_ended_takes_no_reports(tmp_path: Path) -> None
 
 def test_what_drivers_had_on_this_machine_goes_with_their_jobs(member: Member) -> None:
     driver = member.submit()
-    program = Path(msgspec.json.decode(driver.environment[wire.PROGRAM_VARIABLE], type=wire.Program).file)
+    program = Path(msgspec.json.decode(driver.environment[driver_protocol.PROGRAM_VARIABLE], type=driver_protocol.Program).file)
     member.dispatcher.report(driver.report("FINISHED", status="FINISHED"), driver.token)
     driver.alive = False
     member.dispatcher.step()
@@ -618,11 +641,11 @@ def test_what_drivers_had_on_this_machine_goes_with_their_jobs(member: Member) -
 def test_a_record_that_goes_while_it_is_read_is_looked_for_again(member: Member, monkeypatch: pytest.MonkeyPatch) -> None:
     member.dispatcher.step()
     earlier = member.dispatcher._leading().record
-    member.storage.write(wire.leader_file(earlier.generation), msgspec.json.encode(earlier))
+    member.storage.write(driver_protocol.leader_file(earlier.generation), msgspec.json.encode(earlier))
     read = member.storage.read
 
     def read_late(inside: str) -> bytes | None:
-        if inside == wire.leader_file(1):
+        if inside == driver_protocol.leader_file(1):
             later = msgspec.structs.replace(earlier, generation=2)
             member.storage.write_leader(later)
             member.storage.remove(inside)

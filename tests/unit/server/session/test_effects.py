@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -17,12 +15,10 @@ from flinkish.checkpoint.delta_log import DeltaLog
 from flinkish.checkpoint.signing import SigningKey
 from flinkish.common.clock import ManualClock
 from flinkish.common.errors import EngineError, ForeignCheckpointError, RegistryError, StaleGenerationError
-from flinkish.engine.processes import this_process
-from flinkish.server.session import reporter, service, wire
+from flinkish.server.session import driver_protocol, reporter, service
 from flinkish.server.session.calls import Reply
 from flinkish.server.session.dispatcher import Submission
-from flinkish.server.session.places import Place
-from flinkish.server.session.processes import Command, SystemProcesses
+from flinkish.server.session.process_location import Location
 from flinkish.server.session.registry import Registry
 from flinkish.server.session.service import Service
 from flinkish.server.session.storage import SessionStorage
@@ -30,7 +26,7 @@ from flinkish.server.session.supervision import Close, Keep, Start, decide
 from tests.unit.server.session.support import SCRIPT, FakeProcess, FakeProcesses, Member, summary
 from tests.unit.server.session.test_decisions import DRIVER, ENTRY, LIMITS, sight
 
-HERE = Place(boot="b1", processes="p1", network="n1", machine="m1")
+HERE = Location(boot="b1", processes="p1", network="n1", machine="m1")
 
 
 class Killed(BaseException):
@@ -161,7 +157,7 @@ def test_the_end_that_a_driver_writes_before_it_is_killed_counts(tmp_path: Path,
     kill = member.processes.kill
 
     def ends_first(pid: int, created: float) -> None:
-        member.storage.write(wire.end_file(driver.job_id, driver.driver_id), b'{"status":"FINISHED"}')
+        member.storage.write(driver_protocol.end_file(driver.job_id, driver.driver_id), b'{"status":"FINISHED"}')
         kill(pid, created)
 
     monkeypatch.setattr(member.processes, "kill", ends_first)
@@ -455,11 +451,13 @@ def _driver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[reporter.S
     """Return a driver whose Dispatcher does not answer any more."""
     storage = SessionStorage(tmp_path)
     storage.make()
-    assignment = reporter.Assignment(job_id="1" * 32, driver_id="d", reports="127.0.0.1:1", storage=str(tmp_path), token="t")
+    assignment = driver_protocol.Assignment(
+        job_id="1" * 32, driver_id="d", reports="127.0.0.1:1", storage=str(tmp_path), token="t", secret="s", files=("log", "out")
+    )
     driver, clock = reporter.SessionDriver(assignment), ManualClock(1_000_000)
     for name, value in {"_clock": clock, "_current": lambda: None, "_send": lambda body: False}.items():
         monkeypatch.setattr(driver, name, value)
-    monkeypatch.setattr(reporter.places, "this_place", lambda: str(HERE))
+    monkeypatch.setattr(reporter, "this_location", lambda: str(HERE))
     return driver, clock, storage
 
 
@@ -470,7 +468,6 @@ def _driver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[reporter.S
         ("elsewhere", True, True),
         # It was killed, too, so nobody starts another driver.
         ("elsewhere", False, False),
-        ("the host name of an earlier version", True, False),
     ],
 )
 def test_a_driver_ends_before_a_leader_that_it_cannot_reach_starts_another_one(
@@ -480,7 +477,7 @@ def test_a_driver_ends_before_a_leader_that_it_cannot_reach_starts_another_one(
     host = str(_elsewhere(boot="b2", network="n2")) if leader == "elsewhere" else leader
     times = []
     for beat in range(60):
-        record = wire.LeaderRecord(
+        record = driver_protocol.LeaderRecord(
             generation=2, address="a", reports="127.0.0.1:2", host=host, pid=1, created=1.0, beat=beat if beats else 0
         )
         storage.write_leader(record)
@@ -496,16 +493,16 @@ def test_a_driver_ends_before_a_leader_that_it_cannot_reach_starts_another_one(
 # -- whose process it is
 
 
-def _others(tmp_path: Path, here: Place, there: Place) -> tuple[Member, Member, FakeProcess]:
+def _others(tmp_path: Path, here: Location, there: Location) -> tuple[Member, Member, FakeProcess]:
     """Return a leader with a running job, another Dispatcher elsewhere which sees no process of either, and the driver."""
-    leader = Member(tmp_path, processes=FakeProcesses(place=str(here)))
+    leader = Member(tmp_path, processes=FakeProcesses(location=str(here)))
     driver = leader.submit()
-    seen = FakeProcesses(place=str(there), dead={os.getpid(), driver.pid})
+    seen = FakeProcesses(location=str(there), dead={os.getpid(), driver.pid})
     return leader, Member(tmp_path, processes=seen, clock=leader.clock), driver
 
 
-def _elsewhere(**changes: str) -> Place:
-    return Place(**{"boot": "b1", "processes": "p1", "network": "n1", "machine": "m1", **changes})
+def _elsewhere(**changes: str) -> Location:
+    return Location(**{"boot": "b1", "processes": "p1", "network": "n1", "machine": "m1", **changes})
 
 
 @pytest.mark.parametrize("changes", [{"processes": "p2"}, {"boot": "b2", "machine": "m2"}, {"boot": "b2", "machine": ""}])
@@ -532,7 +529,7 @@ def test_a_dispatcher_of_the_same_name_elsewhere_takes_nobody_for_dead(tmp_path:
 
 @pytest.mark.parametrize("there", [HERE, _elsewhere(boot="b2")])
 def test_a_killed_dispatcher_and_its_drivers_are_replaced_at_once_here_and_after_a_restart_of_the_machine(
-    tmp_path: Path, there: Place
+    tmp_path: Path, there: Location
 ) -> None:
     _, other, driver = _others(tmp_path, HERE, there)
     other.dispatcher = other.make("http://b:1", first_id=1_000)
@@ -541,27 +538,3 @@ def test_a_killed_dispatcher_and_its_drivers_are_replaced_at_once_here_and_after
     other.dispatcher.step()
 
     assert other.processes.last.job_id == driver.job_id
-
-
-def test_a_process_is_not_taken_for_an_earlier_child_with_the_same_id(tmp_path: Path) -> None:
-    processes = SystemProcesses()
-    child = subprocess.Popen([sys.executable, "-c", ""])
-    child.wait()
-    me = this_process()
-    processes._children[me.pid] = child, 5.0
-
-    assert processes.is_alive(me.pid, me.created)
-    assert not processes.is_alive(me.pid, 5.0)
-
-
-def test_children_that_have_ended_are_forgotten_with_the_next_start(tmp_path: Path) -> None:
-    processes = SystemProcesses()
-    files = {"log": tmp_path / "log", "stdout": tmp_path / "out"}
-    command = Command(arguments=[sys.executable, "-c", ""], environment={}, folder=tmp_path, **files)
-    first, _ = processes.start(command)
-    os.waitid(os.P_PID, first, os.WEXITED | os.WNOWAIT)
-    second, created = processes.start(command)
-
-    assert list(processes._children) == [second]
-    os.waitid(os.P_PID, second, os.WEXITED | os.WNOWAIT)
-    assert not processes.is_alive(second, created)

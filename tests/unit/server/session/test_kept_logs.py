@@ -7,14 +7,14 @@ from pathlib import Path
 import pytest
 
 from flinkish.common import redaction
-from flinkish.server.session import kept_logs, wire
+from flinkish.server.session import driver_protocol, kept_logs
 from flinkish.server.session.storage import SessionStorage
 from tests.unit.server.session.support import FakeProcess, FakeProcesses, Member
 
 
 def _elsewhere(tmp_path: Path, member: Member) -> Member:
     """Return a Dispatcher of the same session on a machine with a disk of its own, which leads."""
-    processes = FakeProcesses(place="boot2/pid2/net2/machine2")
+    processes = FakeProcesses(location="boot2/pid2/net2/machine2")
     other = Member(tmp_path, processes=processes, clock=member.clock, **{"env.log.dir": tmp_path / "log2"})
     member.dispatcher.resign()
     other.dispatcher.step()
@@ -80,7 +80,7 @@ def test_the_log_of_a_job_whose_driver_is_lost_too_often_is_kept_and_goes_with_t
     driver.alive = False
     member.dispatcher.step()
     assert member.state(driver.job_id) == "FAILED"
-    log, out = wire.log_files(driver.job_id, driver.driver_id)
+    log, out = driver_protocol.log_files(driver.job_id, driver.driver_id)
     storage = SessionStorage(member.settings.root)
     assert (storage.read(log), storage.read(out)) == (b"Segmentation fault\n", None)
     member.clock.advance(3_600_001)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import threading
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,10 +11,18 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pyarrow import orc
 
-from flinkish.common.errors import InvalidArgumentError, InvalidProgramError, NotSerializableError, SinkError
+from flinkish.common.errors import (
+    ForeignCheckpointError,
+    InvalidArgumentError,
+    InvalidProgramError,
+    NotSerializableError,
+    SinkError,
+)
 from flinkish.common.serialization import Encoder
-from flinkish.common.typeinfo import Types
+from flinkish.common.time import Instant
+from flinkish.common.typeinfo import TypeInformation, Types
 from flinkish.datastream import StreamExecutionEnvironment
 from flinkish.datastream.connectors.file_system import (
     BucketAssigner,
@@ -25,8 +34,9 @@ from flinkish.datastream.connectors.file_system import (
     RollingPolicy,
 )
 from flinkish.datastream.connectors.file_system.compaction import ClosedFile
-from flinkish.datastream.connectors.file_system.compactor import WaitingFiles, groups_to_merge
+from flinkish.datastream.connectors.file_system.compactor import groups_to_merge
 from flinkish.datastream.connectors.file_system.parts import FileCommittable, PartFile
+from flinkish.datastream.formats.orc import OrcBulkWriters
 from tests.unit.datastream.connectors.fakes import Checkpoint, SinkRun
 from tests.unit.datastream.connectors.file_system.test_file_sink import ByFirstLetter, hidden, lines, rows, visible
 
@@ -65,8 +75,8 @@ def closed(name: str, length: int) -> FileCommittable:
 def test_files_are_grouped_by_size_and_age(
     sizes: list[int], checkpoints: int, given: FileCompactStrategy, end: bool, groups: list[list[int]], rest: list[int]
 ) -> None:
-    files = tuple(closed(str(i), size) for i, size in enumerate(sizes))
-    found, left = groups_to_merge(WaitingFiles(bucket_id="", lineage="", files=files, checkpoints=checkpoints), given, end)
+    files = [closed(str(i), size) for i, size in enumerate(sizes)]
+    found, left = groups_to_merge(files, checkpoints, given, end)
     assert [[file.length for file in group] for group in found] == groups
     assert [file.length for file in left] == rest
 
@@ -250,7 +260,9 @@ def test_a_waiting_file_that_is_gone_is_named(tmp_path: Path) -> None:
     run.checkpoint(["a"])
     (waiting,) = hidden(tmp_path)
     waiting.unlink()
-    with pytest.raises(SinkError, match=rf"cannot merge files for .*{waiting.name} is gone(?s:.*)restore the latest"):
+    with pytest.raises(
+        ForeignCheckpointError, match=rf"cannot merge files for .*{waiting.name} is gone(?s:.*)restore the latest"
+    ):
         run.checkpoint(["b"])
 
 
@@ -302,6 +314,39 @@ def test_parquet_files_of_two_schemas_are_not_merged(tmp_path: Path) -> None:
         ParquetWriterFactory().merge([str(one), str(two)], str(tmp_path / "3"))
 
 
+@pytest.mark.parametrize(
+    ("kind", "value"),
+    [
+        (Types.SQL_TIMESTAMP(), datetime.datetime(9999, 12, 31)),
+        (Types.LIST(Types.SQL_TIMESTAMP()), [datetime.datetime(1, 1, 1)]),
+        (Types.INSTANT(), Instant.of_epoch_milli(253_402_214_400_000)),
+    ],
+)
+def test_orc_files_with_times_that_arrow_cannot_read_back_stay_apart(
+    tmp_path: Path, kind: TypeInformation, value: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    sink = (
+        FileSink.for_bulk_format(str(tmp_path), OrcBulkWriters.for_row_type(Types.ROW_NAMED(["at"], [kind])))
+        .with_bucket_assigner(BucketAssigner.base_path_bucket_assigner())
+        .enable_compact(strategy(checkpoints=2), FileCompactor.record_wise_file_compactor())
+        .build()
+    )
+    run = TwoStages(sink, PAIR, parallelism=1)
+    for values in ([(value,)], [(None,)], [(None,)], [(None,)]):
+        run.checkpoint(values)
+    assert sorted(path.name[:5] for path in visible(tmp_path)) == ["compa", "part-", "part-"]
+    assert sum(orc.ORCFile(path).nrows for path in visible(tmp_path)) == 4
+    assert hidden(tmp_path) == []
+    assert "from 1677 to 2262" in caplog.text
+
+
+def test_a_damaged_orc_file_is_not_left_unmerged_in_silence(tmp_path: Path) -> None:
+    factory = OrcBulkWriters.for_row_type(Types.ROW_NAMED(["a"], [Types.INT()]))
+    (tmp_path / "1").write_bytes(b"ORC")
+    with pytest.raises(OSError, match="too small"):
+        factory.merge([str(tmp_path / "1")], str(tmp_path / "2"))  # type: ignore[attr-defined]
+
+
 class Backwards(FileCompactor):
     """One of the user's own."""
 
@@ -334,9 +379,9 @@ def test_wrong_settings_are_refused() -> None:
     with pytest.raises(InvalidArgumentError, match="must be bytes"):
         FileCompactor.concat_file_compactor("x")  # type: ignore[arg-type]
     row = FileSink.for_row_format("/tmp/x", Encoder.simple_string_encoder())
-    with pytest.raises(InvalidArgumentError, match="takes a FileCompactStrategy"):
+    with pytest.raises(InvalidArgumentError, match="needs a FileCompactStrategy"):
         row.enable_compact(10, FileCompactor.concat_file_compactor())  # type: ignore[arg-type]
-    with pytest.raises(InvalidArgumentError, match="takes a FileCompactor"):
+    with pytest.raises(InvalidArgumentError, match="needs a FileCompactor"):
         row.enable_compact(strategy(size=1), "concat")  # type: ignore[arg-type]
     with pytest.raises(InvalidProgramError, match="concat_file_compactor"):
         row.enable_compact(strategy(size=1), FileCompactor.record_wise_file_compactor())

@@ -11,7 +11,14 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from flinkish.common.errors import InvalidArgumentError, InvalidProgramError, SinkError, TypeMismatchError
+from flinkish.common.errors import (
+    ForeignCheckpointError,
+    InvalidArgumentError,
+    InvalidProgramError,
+    SinkChangedError,
+    SinkError,
+    TypeMismatchError,
+)
 from flinkish.common.ids import random_id
 from flinkish.common.pickling import dumps, loads
 from flinkish.common.serialization import Encoder
@@ -348,15 +355,18 @@ def test_a_part_that_became_shorter_is_refused_by_name(tmp_path: Path) -> None:
     checkpoint = run.checkpoint(["abc"])
     (in_progress,) = hidden(tmp_path)
     os.truncate(in_progress, 2)
-    with pytest.raises(SinkError, match=r"has 2 bytes, but 4 were written"):
+    with pytest.raises(SinkChangedError, match=r"has 2 bytes, but 4 were written"):
         run.restore(checkpoint)
     in_progress.unlink()
-    with pytest.raises(SinkError, match="the file is gone"):
+    with pytest.raises(ForeignCheckpointError, match="the file is gone"):
         run.restore(checkpoint)
     pending = SinkRun(text_sink(tmp_path / "x", RollingPolicy.on_checkpoint_rolling_policy()), Types.STRING())
     checkpoint = pending.checkpoint(["abc"], commit=False)
     os.truncate(hidden(tmp_path / "x")[0], 2)
-    with pytest.raises(SinkError, match="has 2 bytes; 4 were written"):
+    with pytest.raises(SinkChangedError, match="has 2 bytes, but 4 were written"):
+        pending.commit(checkpoint)
+    hidden(tmp_path / "x")[0].unlink()
+    with pytest.raises(SinkChangedError, match="though the 4 bytes were written"):
         pending.commit(checkpoint)
 
 
@@ -422,6 +432,16 @@ def test_typed_rows_are_printed_as_flink_does(tmp_path: Path) -> None:
     assert lines(tmp_path) == ["+I[1, null]"]
 
 
+@pytest.mark.parametrize("in_list", [False, True])
+@pytest.mark.parametrize("text", ["ab", ""])
+def test_a_char_of_a_parquet_file_is_one_character_when_it_is_written(tmp_path: Path, text: str, in_list: bool) -> None:
+    kind = Types.LIST(Types.CHAR()) if in_list else Types.CHAR()
+    run = SinkRun(parquet_sink(tmp_path), Types.ROW_NAMED(["c"], [kind]))
+    run.epoch([Row(c=["a", None] if in_list else "a"), Row(c=None)])
+    with pytest.raises(TypeMismatchError, match=f"column 'c' .*'{text}' is not one character"):
+        run.epoch([Row(c=[text] if in_list else text)])
+
+
 @pytest.mark.parametrize("committed", [False, True])
 @pytest.mark.parametrize("parallelism", [1, 3])
 def test_parquet_rows_survive_lost_writers_and_restarts_once_each(tmp_path: Path, parallelism: int, committed: bool) -> None:
@@ -476,7 +496,7 @@ def test_records_that_no_parquet_file_takes_are_named(tmp_path: Path) -> None:
 
 
 def test_wrong_settings_are_refused_when_the_sink_is_built(tmp_path: Path) -> None:
-    with pytest.raises(InvalidArgumentError, match="takes an Encoder"):
+    with pytest.raises(InvalidArgumentError, match="needs an Encoder"):
         FileSink.for_row_format(str(tmp_path), "text")  # type: ignore[arg-type]
     with pytest.raises(InvalidArgumentError, match="writer factory"):
         FileSink.for_bulk_format(str(tmp_path), "parquet")  # type: ignore[arg-type]

@@ -198,6 +198,13 @@ def test_files_of_several_compressed_streams_are_read_to_their_end_or_named(tmp_
             SourceRun(text_source(tmp_path)).values()
 
 
+@pytest.mark.parametrize("suffix", ["gz", "bz2", "xz", "deflate"])
+def test_a_compressed_file_without_any_bytes_was_cut_short(tmp_path: Path, suffix: str) -> None:
+    (tmp_path / f"a.{suffix}").touch()
+    with pytest.raises(SourceError, match="it ends in the middle"):
+        SourceRun(text_source(tmp_path)).values()
+
+
 @pytest.mark.parametrize("charset", ["utf-16", "utf-16-le", "utf-32", "ISO-8859-1", "cp1252", "shift_jis", "utf-8-sig"])
 @pytest.mark.parametrize("block_size", [None, 10])
 def test_lines_in_other_character_sets(tmp_path: Path, charset: str, block_size: int | None) -> None:
@@ -283,7 +290,7 @@ def test_a_file_that_goes_away_or_shrinks_before_it_is_read_is_named(tmp_path: P
 
 
 def test_wrong_arguments_are_refused_when_the_source_is_built(tmp_path: Path) -> None:
-    with pytest.raises(InvalidArgumentError, match="takes a StreamFormat"):
+    with pytest.raises(InvalidArgumentError, match="needs a StreamFormat"):
         FileSource.for_record_stream_format("text", str(tmp_path))  # type: ignore[arg-type]
     with pytest.raises(InvalidProgramError, match="at least one path"):
         FileSource.for_record_stream_format(StreamFormat.text_line_format())

@@ -205,7 +205,7 @@ def test_the_error_names_the_operator_and_both_ways_of_keeping_windows() -> None
 
 
 def test_windows_that_no_time_bounds_do_not_become_windows_of_time() -> None:
-    with pytest.raises(ForeignCheckpointError, match=r"operator windows .* are not of time"):
+    with pytest.raises(ForeignCheckpointError, match=r"operator windows .* of another kind than"):
         run(lambda k: summed(k.window(GlobalWindows.create())), lambda k: summed(tumbling(k)))
 
 

@@ -1,0 +1,73 @@
+"""Checks of arguments. Each raises an error that names the argument, says what it must be, and what it is.
+
+`what` is an argument, such as "parallelism" or "the path of read_text_file()", which must be something, or a method, such as
+"sink_to()", which needs something.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import TypeVar
+
+from flinkish.common.errors import InvalidArgumentError, InvalidProgramError
+
+KindT = TypeVar("KindT")
+
+
+def check(condition: bool, message: str, *, hint: str | None = None) -> None:
+    """Raise InvalidProgramError unless the condition holds."""
+    if not condition:
+        raise InvalidProgramError(message, hint=hint)
+
+
+def instance_of(what: str, value: object, kind: type[KindT], *, hint: str | None = None) -> KindT:
+    """Return a value; raise InvalidArgumentError unless it is an instance of `kind`.
+
+    >>> instance_of("side_output()", 3, str)
+    Traceback (most recent call last):
+    flinkish.common.errors.InvalidArgumentError: side_output() needs a str; got 3 of type int.
+    """
+    if not isinstance(value, kind):
+        raise InvalidArgumentError(_message(what, f"{_article(kind.__name__)} {kind.__name__}", value), hint=hint)
+    return value
+
+
+def text_of(what: str, value: object, *, empty: bool = False) -> str:
+    """Return a str; raise InvalidArgumentError for other values, and for the empty str unless `empty`."""
+    if not isinstance(value, str) or not (value or empty):
+        raise InvalidArgumentError(_message(what, "a str" if empty else "a non-empty str", value))
+    return value
+
+
+def int_of(what: str, value: object, *, minimum: int | None = None) -> int:
+    """Return an int; raise InvalidArgumentError for other values, among them bools, and for less than the minimum.
+
+    >>> int_of("parallelism", 0, minimum=1)
+    Traceback (most recent call last):
+    flinkish.common.errors.InvalidArgumentError: parallelism must be an int of at least 1; got 0 of type int.
+    """
+    if isinstance(value, bool) or not isinstance(value, int) or (minimum is not None and value < minimum):
+        raise InvalidArgumentError(_message(what, "an int" if minimum is None else f"an int of at least {minimum}", value))
+    return value
+
+
+def names_of(what: str, value: object) -> tuple[str, ...]:
+    """Return names as a tuple; raise InvalidArgumentError for other values, among them a single str."""
+    if not isinstance(value, Collection) or isinstance(value, str) or not all(isinstance(name, str) for name in value):
+        raise InvalidArgumentError(_message(what, "a list of names (str)", value))
+    return tuple(value)
+
+
+def bool_of(what: str, value: object) -> bool:
+    """Return a bool; raise InvalidArgumentError for other values."""
+    return instance_of(what, value, bool)
+
+
+def _message(what: str, expected: str, value: object) -> str:
+    verb = "needs" if what.endswith(")") and " " not in what else "must be"
+    got = f"the class {value.__qualname__}" if isinstance(value, type) else f"{value!r} of type {type(value).__name__}"
+    return f"{what} {verb} {expected}; got {got}."
+
+
+def _article(noun: str) -> str:
+    return "an" if noun[0] in "AEIOU" or noun == "int" else "a"

@@ -1,0 +1,197 @@
+"""Reads sources on the driver that cannot be read again, such as a socket."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import msgspec
+
+from flinkish.checkpoint.manifest import SourceState
+from flinkish.common.clock import Clock
+from flinkish.common.configuration import Configuration
+from flinkish.common.sizes import rough_size
+from flinkish.jobmaster.admission import AdmissionSettings
+from flinkish.jobmaster.program_parts import SourceNode
+from flinkish.jobmaster.source_coordinator import SourceCoordinator
+from flinkish.program.sources import DriverReader, DriverSource
+from flinkish.runtime.protocol import ReaderCommand, ReaderReport, SplitState
+
+_log = logging.getLogger("flinkish.jobmaster.sources")
+
+#: Longest single wait of the thread that waits for a driver-side reader; the thread can be stopped only between two waits.
+_DRIVER_WAIT_MS = 500
+
+#: Number of records that are taken from a driver-side source before their size is known.
+_FIRST_POLL = 100
+
+#: The enumerator state of a driver-side source whose input has ended.
+_ENDED = msgspec.msgpack.encode({"ended": True})
+
+
+class DriverSourceCoordinator(SourceCoordinator):
+    """Coordinates a source that is read on the driver: its records are sent to subtask 0 with the commands."""
+
+    def __init__(
+        self, node: SourceNode, configuration: Configuration, clock: Clock, wake_up: Callable[[], None], limit: AdmissionSettings
+    ) -> None:
+        assert isinstance(node.source, DriverSource)
+        self.node = node
+        self._source: DriverSource[Any] = node.source
+        self._configuration = configuration
+        self._limit = limit
+        self._waiter = _DriverWaiter(f"flinkish-driver-source-{node.name}", clock, wake_up)
+        self._reader: DriverReader | None = None
+        self._records: deque[Any] = deque()
+        #: Number of records to poll at once: small at first, then adapted to their size.
+        self._most = min(_FIRST_POLL, limit.max_records)
+        self._ended = False
+        self._poll_again = True
+        #: By subtask: the state of the watermark generator, as a pseudo-split, and whether the reader knows of the end.
+        self._splits: dict[int, tuple[SplitState, ...]] = {}
+        self._finished: set[int] = set()
+        self._told: set[int] = set()
+        #: Subtasks that may become idle just because time passes.
+        self._awaiting_idleness: set[int] = set()
+
+    def start(self, restored: SourceState | None, *, trusted: bool = True) -> None:
+        if restored is not None:
+            self._splits = {0: restored.splits[:1]} if restored.splits else {}
+            if restored.enumerator is not None:
+                self._ended = True  # it had ended before the checkpoint; reading it again would give other records
+                return
+        self._reader = self._source.create_driver_reader(self._configuration)
+        self._waiter.start(self._reader)
+
+    def refresh(self) -> None:
+        """Poll the reader, unless records are still waiting or the waiting thread has seen no new ones."""
+        if self._records or self._ended or not (self._poll_again or self._waiter.take_signal()):
+            return
+        assert self._reader is not None
+        records, self._ended = self._reader.poll(self._most)
+        self._records.extend(records)
+        self._poll_again = len(records) >= self._most and not self._ended
+        if records:
+            by_bytes = len(records) * self._limit.max_bytes // max(1, sum(map(rough_size, records)))
+            self._most = max(1, min(self._limit.max_records, 100 * self._most, by_bytes))
+        if not self._poll_again and not self._ended:
+            self._waiter.resume()
+
+    @property
+    def input_ready(self) -> bool:
+        return bool(self._records) or (self._ended and len(self._told) < self.node.parallelism)
+
+    @property
+    def wants_poll(self) -> bool:
+        return bool(self._awaiting_idleness)
+
+    @property
+    def finished(self) -> bool:
+        return len(self._finished) == self.node.parallelism
+
+    def commands(self, credit: int) -> dict[int, ReaderCommand]:
+        records = tuple(self._take(credit))
+        end = self._ended and not self._records
+        commands = {}
+        for subtask in range(self.node.parallelism):
+            if end:
+                self._told.add(subtask)
+            commands[subtask] = ReaderCommand(
+                splits=self._splits.get(subtask, ()),
+                credit=credit,
+                no_more_splits=True,
+                finished=subtask in self._finished,
+                records=records if subtask == 0 else (),
+                end_of_records=end,
+            )
+        return commands
+
+    def _take(self, credit: int) -> Iterator[Any]:
+        room = self._limit.max_bytes
+        while self._records and credit > 0 and room > 0:
+            record = self._records.popleft()
+            credit -= 1
+            room -= rough_size(record)
+            yield record
+
+    def apply(self, subtask: int, report: ReaderReport) -> None:
+        if report.finished:
+            self._finished.add(subtask)
+        else:
+            self._splits[subtask] = report.splits
+        if report.awaits_idleness:
+            self._awaiting_idleness.add(subtask)
+        else:
+            self._awaiting_idleness.discard(subtask)
+
+    def snapshot(self, checkpoint_id: int) -> SourceState:
+        ended = _ENDED if self._ended and not self._records else None
+        return SourceState(uid=self.node.uid, enumerator=ended, splits=self._splits.get(0, ()))
+
+    def close(self) -> None:
+        self._waiter.stop()
+        reader, self._reader = self._reader, None
+        if reader is not None:
+            reader.close()
+
+
+class _DriverWaiter:
+    """A daemon thread that waits for a driver-side reader, but never while the coordinator polls that reader."""
+
+    def __init__(self, name: str, clock: Clock, wake_up: Callable[[], None]) -> None:
+        self._name = name
+        self._clock = clock
+        self._wake_up = wake_up
+        self._condition = threading.Condition()
+        self._waiting = False
+        self._signal = False
+        self._stopped = False
+        self._thread: threading.Thread | None = None
+
+    def start(self, reader: DriverReader) -> None:
+        self._thread = threading.Thread(target=self._run, args=(reader,), name=self._name, daemon=True)
+        self._thread.start()
+
+    def resume(self) -> None:
+        """Start waiting until the reader may have records."""
+        with self._condition:
+            self._waiting = True
+            self._condition.notify_all()
+
+    def take_signal(self) -> bool:
+        """Return whether the reader may have records, and reset that signal."""
+        with self._condition:
+            signal, self._signal = self._signal, False
+            return signal
+
+    def stop(self) -> None:
+        with self._condition:
+            self._stopped = True
+            self._condition.notify_all()
+        if self._thread is not None:
+            # The reader must not be closed during a wait. A reader that waits longer than its timeout is not waited for.
+            self._thread.join(timeout=4 * _DRIVER_WAIT_MS / 1000)
+
+    def _run(self, reader: DriverReader) -> None:
+        while True:
+            with self._condition:
+                while not self._waiting and not self._stopped:
+                    self._condition.wait()
+                if self._stopped:
+                    return
+            started = self._clock.monotonic()
+            try:
+                reader.wait(_DRIVER_WAIT_MS)
+            except BaseException:
+                # The poll that follows raises the same error in a thread that can fail the job.
+                _log.debug("Waiting for a driver-side reader failed.", exc_info=True)
+            else:
+                if self._clock.monotonic() - started >= _DRIVER_WAIT_MS:
+                    continue
+            with self._condition:
+                self._waiting = False
+                self._signal = True
+            self._wake_up()

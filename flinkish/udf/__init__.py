@@ -1,0 +1,1 @@
+"""User-defined functions: their interfaces, and what they are called with. Programs import the names from flinkish.datastream."""

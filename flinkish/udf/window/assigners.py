@@ -1,0 +1,441 @@
+"""Window assigners, which assign each record to windows. An assigner is pickled once, when the job is built."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Iterable
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from flinkish.common.arguments import instance_of
+from flinkish.common.errors import InvalidProgramError
+from flinkish.common.limits import LONG_MIN
+from flinkish.common.serializer import TypeSerializer
+from flinkish.common.time import Time, milliseconds_of
+from flinkish.common.typeinfo import Types
+from flinkish.udf.state import ValueStateDescriptor
+from flinkish.udf.window.sizes import record_count, size_in_ms, sizes_in_ms
+from flinkish.udf.window.triggers import CountTrigger, EventTimeTrigger, NeverTrigger, ProcessingTimeTrigger, Trigger
+from flinkish.udf.window.windows import (
+    CountWindow,
+    CountWindowSerializer,
+    GlobalWindow,
+    GlobalWindowSerializer,
+    TimeWindow,
+    TimeWindowSerializer,
+    Window,
+)
+
+if TYPE_CHECKING:
+    from flinkish.udf.functions import RuntimeContext
+
+__all__ = [
+    "CountSlidingWindowAssigner",
+    "CountTumblingWindowAssigner",
+    "DynamicEventTimeSessionWindows",
+    "DynamicProcessingTimeSessionWindows",
+    "EventTimeSessionWindows",
+    "GlobalWindows",
+    "MergingWindowAssigner",
+    "ProcessingTimeSessionWindows",
+    "SessionWindowTimeGapExtractor",
+    "SlidingEventTimeWindows",
+    "SlidingProcessingTimeWindows",
+    "TumblingEventTimeWindows",
+    "TumblingProcessingTimeWindows",
+    "WindowAssigner",
+]
+
+T = TypeVar("T")
+W = TypeVar("W", bound=Window)
+W2 = TypeVar("W2", bound=Window)
+
+
+class WindowAssigner(ABC, Generic[T, W]):
+    """Assigns records to windows."""
+
+    class WindowAssignerContext(ABC):
+        """Information for an assigner on time and runtime context."""
+
+        @abstractmethod
+        def get_current_processing_time(self) -> int:
+            """Return the processing time in milliseconds."""
+
+        @abstractmethod
+        def get_runtime_context(self) -> RuntimeContext:
+            """Return the operator's runtime context; its state belongs to the key of the record."""
+
+    @abstractmethod
+    def assign_windows(self, element: T, timestamp: int, context: WindowAssigner.WindowAssignerContext) -> Collection[W]:
+        """Return the windows of a record; `timestamp` is in milliseconds, -2**63 if the record has none."""
+
+    @abstractmethod
+    def get_default_trigger(self, env: Any) -> Trigger[T, W]:
+        """Return the trigger to use if the program sets none."""
+
+    @abstractmethod
+    def get_window_serializer(self) -> TypeSerializer[W]:
+        """Return the serializer of windows; it is used for all classes except TimeWindow, CountWindow and GlobalWindow."""
+
+    @abstractmethod
+    def is_event_time(self) -> bool:
+        """Return whether windows end, and are removed, by event time (True) or by processing time (False)."""
+
+
+class MergingWindowAssigner(WindowAssigner[T, W]):
+    """An assigner whose windows can be merged, such as sessions."""
+
+    class MergeCallback(ABC, Generic[W2]):
+        """Receives the decisions of `merge_windows`."""
+
+        @abstractmethod
+        def merge(self, to_be_merged: Iterable[W2], merge_result: W2) -> None:
+            """Merge the windows `to_be_merged` into `merge_result`."""
+
+    @abstractmethod
+    def merge_windows(self, windows: Iterable[W], callback: MergingWindowAssigner.MergeCallback[W]) -> None:
+        """Call the callback for each group of a key's windows to merge, with the window that results."""
+
+
+class SessionWindowTimeGapExtractor(ABC):
+    """Determines the gap of a session by its record."""
+
+    @abstractmethod
+    def extract(self, element: Any) -> int | Time | timedelta:
+        """Return the session's gap, which must be positive: an int (milliseconds), a Time or a timedelta."""
+
+
+class _CountAssigner(WindowAssigner[Any, CountWindow]):
+    def get_window_serializer(self) -> TypeSerializer[CountWindow]:
+        return CountWindowSerializer()
+
+    def is_event_time(self) -> bool:
+        return False
+
+
+class CountTumblingWindowAssigner(_CountAssigner):
+    """Windows of `window_size` records of a key; an incomplete last window never fires."""
+
+    def __init__(self, window_size: int) -> None:
+        self._window_size = record_count(window_size, "CountTumblingWindowAssigner")
+        self._count_descriptor = ValueStateDescriptor("_assigner.tumble-count", Types.LONG())
+
+    @staticmethod
+    def of(window_size: int) -> CountTumblingWindowAssigner:
+        """Return an assigner of windows of `window_size` records. Raises an error unless it is an int of at least 1."""
+        return CountTumblingWindowAssigner(window_size)
+
+    def assign_windows(
+        self, element: Any, timestamp: int, context: WindowAssigner.WindowAssignerContext
+    ) -> Collection[CountWindow]:
+        state = context.get_runtime_context().get_state(self._count_descriptor)
+        count = state.value() or 0
+        state.update(count + 1)
+        return [CountWindow(count // self._window_size)]
+
+    def get_default_trigger(self, env: Any) -> Trigger[Any, CountWindow]:
+        return CountTrigger(self._window_size)
+
+    def __repr__(self) -> str:
+        return f"CountTumblingWindowAssigner({self._window_size})"
+
+
+class CountSlidingWindowAssigner(_CountAssigner):
+    """Windows of `window_size` records of a key; a new one begins every `window_slide` records.
+
+    As in PyFlink, only full windows fire; in Java, the first windows also fire with fewer records.
+    """
+
+    def __init__(self, window_size: int, window_slide: int) -> None:
+        self._window_size = record_count(window_size, "CountSlidingWindowAssigner")
+        self._window_slide = record_count(window_slide, "CountSlidingWindowAssigner")
+        self._count_descriptor = ValueStateDescriptor("_assigner.slide-count", Types.LONG())
+
+    @staticmethod
+    def of(window_size: int, window_slide: int) -> CountSlidingWindowAssigner:
+        """Return an assigner of windows of `window_size` records, one for every `window_slide` records."""
+        return CountSlidingWindowAssigner(window_size, window_slide)
+
+    def assign_windows(
+        self, element: Any, timestamp: int, context: WindowAssigner.WindowAssignerContext
+    ) -> Collection[CountWindow]:
+        state = context.get_runtime_context().get_state(self._count_descriptor)
+        count = state.value() or 0
+        state.update(count + 1)
+        last = count // self._window_slide
+        first = max(0, (count - self._window_size) // self._window_slide + 1)
+        return [CountWindow(window) for window in range(last, first - 1, -1)]
+
+    def get_default_trigger(self, env: Any) -> Trigger[Any, CountWindow]:
+        return CountTrigger(self._window_size)
+
+    def __repr__(self) -> str:
+        return f"CountSlidingWindowAssigner({self._window_size}, {self._window_slide})"
+
+
+class _TimeAssigner(WindowAssigner[Any, TimeWindow]):
+    def get_window_serializer(self) -> TypeSerializer[TimeWindow]:
+        return TimeWindowSerializer()
+
+
+class _EventTimeAssigner(_TimeAssigner):
+    def get_default_trigger(self, env: Any) -> Trigger[Any, TimeWindow]:
+        return EventTimeTrigger()
+
+    def is_event_time(self) -> bool:
+        return True
+
+
+class _ProcessingTimeAssigner(_TimeAssigner):
+    def get_default_trigger(self, env: Any) -> Trigger[Any, TimeWindow]:
+        return ProcessingTimeTrigger()
+
+    def is_event_time(self) -> bool:
+        return False
+
+
+class _TumblingWindows(_TimeAssigner):
+    def __init__(self, size: int, offset: int) -> None:
+        if size <= 0 or abs(offset) >= size:
+            raise InvalidProgramError(
+                f"{type(self).__name__} needs size > 0 and abs(offset) < size; got size {size} ms, offset {offset} ms."
+            )
+        self._size = size
+        self._offset = offset
+
+    def _window_at(self, timestamp: int) -> TimeWindow:
+        start = timestamp - (timestamp - self._offset) % self._size
+        return TimeWindow(start, start + self._size)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self._size}, {self._offset})"
+
+
+class TumblingProcessingTimeWindows(_TumblingWindows, _ProcessingTimeAssigner):
+    """Windows of a fixed size in processing time, without gaps or overlaps."""
+
+    @staticmethod
+    def of(size: Time | timedelta, offset: Time | timedelta | None = None) -> TumblingProcessingTimeWindows:
+        """Return an assigner of windows of this size, which begin at multiples of the size plus the offset."""
+        return TumblingProcessingTimeWindows(*sizes_in_ms("TumblingProcessingTimeWindows.of", size=size, offset=offset))
+
+    def assign_windows(
+        self, element: Any, timestamp: int, context: WindowAssigner.WindowAssignerContext
+    ) -> Collection[TimeWindow]:
+        return [self._window_at(context.get_current_processing_time())]
+
+
+class TumblingEventTimeWindows(_TumblingWindows, _EventTimeAssigner):
+    """Windows of a fixed size in event time, without gaps or overlaps."""
+
+    @staticmethod
+    def of(size: Time | timedelta, offset: Time | timedelta | None = None) -> TumblingEventTimeWindows:
+        """Return an assigner of windows of this size, which begin at multiples of the size plus the offset.
+
+        >>> TumblingEventTimeWindows.of(Time.hours(1), Time.minutes(15))
+        TumblingEventTimeWindows(3600000, 900000)
+        """
+        return TumblingEventTimeWindows(*sizes_in_ms("TumblingEventTimeWindows.of", size=size, offset=offset))
+
+    def assign_windows(
+        self, element: Any, timestamp: int, context: WindowAssigner.WindowAssignerContext
+    ) -> Collection[TimeWindow]:
+        if timestamp == LONG_MIN:
+            raise no_timestamp(self)
+        return [self._window_at(timestamp)]
+
+
+class _SlidingWindows(_TimeAssigner):
+    def __init__(self, size: int, slide: int, offset: int) -> None:
+        if size <= 0 or abs(offset) >= slide:
+            raise InvalidProgramError(
+                f"{type(self).__name__} needs size > 0 and abs(offset) < slide; "
+                f"got size {size} ms, slide {slide} ms, offset {offset} ms."
+            )
+        self._size = size
+        self._slide = slide
+        self._offset = offset
+        self._pane_size = math.gcd(size, slide)
+
+    def _windows_at(self, timestamp: int) -> list[TimeWindow]:
+        last = timestamp - (timestamp - self._offset) % self._slide
+        return [TimeWindow(start, start + self._size) for start in range(last, timestamp - self._size, -self._slide)]
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self._size}, {self._slide}, {self._offset})"
+
+
+class SlidingProcessingTimeWindows(_SlidingWindows, _ProcessingTimeAssigner):
+    """Windows of a fixed size in processing time; a new one begins after each slide."""
+
+    @staticmethod
+    def of(
+        size: Time | timedelta, slide: Time | timedelta, offset: Time | timedelta | None = None
+    ) -> SlidingProcessingTimeWindows:
+        """Return an assigner of windows of a size, which begin at multiples of the slide plus the offset."""
+        return SlidingProcessingTimeWindows(
+            *sizes_in_ms("SlidingProcessingTimeWindows.of", size=size, slide=slide, offset=offset)
+        )
+
+    def assign_windows(
+        self, element: Any, timestamp: int, context: WindowAssigner.WindowAssignerContext
+    ) -> Collection[TimeWindow]:
+        return self._windows_at(context.get_current_processing_time())
+
+
+class SlidingEventTimeWindows(_SlidingWindows, _EventTimeAssigner):
+    """Windows of a fixed size in event time; a new one begins after each slide."""
+
+    @staticmethod
+    def of(size: Time | timedelta, slide: Time | timedelta, offset: Time | timedelta | None = None) -> SlidingEventTimeWindows:
+        """Return an assigner of windows of a size, which begin at multiples of the slide plus the offset."""
+        return SlidingEventTimeWindows(*sizes_in_ms("SlidingEventTimeWindows.of", size=size, slide=slide, offset=offset))
+
+    def assign_windows(
+        self, element: Any, timestamp: int, context: WindowAssigner.WindowAssignerContext
+    ) -> Collection[TimeWindow]:
+        if timestamp == LONG_MIN:
+            raise no_timestamp(self)
+        return self._windows_at(timestamp)
+
+
+class _SessionWindows(MergingWindowAssigner[Any, TimeWindow]):
+    def merge_windows(self, windows: Iterable[TimeWindow], callback: MergingWindowAssigner.MergeCallback[TimeWindow]) -> None:
+        TimeWindow.merge_windows(windows, callback)
+
+    def get_window_serializer(self) -> TypeSerializer[TimeWindow]:
+        return TimeWindowSerializer()
+
+
+class _StaticSessionWindows(_SessionWindows):
+    def __init__(self, session_gap: int) -> None:
+        if session_gap <= 0:
+            raise InvalidProgramError(f"{type(self).__name__} needs a gap > 0; got {session_gap} ms.")
+        self._session_gap = session_gap
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self._session_gap})"
+
+
+class _DynamicSessionWindows(_SessionWindows):
+    def __init__(self, session_window_time_gap_extractor: SessionWindowTimeGapExtractor) -> None:
+        self._session_window_time_gap_extractor = instance_of(
+            f"{type(self).__name__}()", session_window_time_gap_extractor, SessionWindowTimeGapExtractor
+        )
+
+    def _window(self, element: Any, time: int) -> TimeWindow:
+        gap = self._session_window_time_gap_extractor.extract(element)
+        if gap.__class__ is not int:
+            gap = milliseconds_of(gap, "the gap of a session", kinds=(Time,), rule="must be milliseconds (int)", or_number=True)
+        if gap <= 0:
+            raise InvalidProgramError(f"the gap of a session must be positive; got {gap} ms for {element!r}.")
+        return TimeWindow(time, time + gap)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self._session_window_time_gap_extractor!r})"
+
+
+class ProcessingTimeSessionWindows(_StaticSessionWindows, _ProcessingTimeAssigner):
+    """Sessions in processing time: a window ends when no record arrived for the time of the gap."""
+
+    @staticmethod
+    def with_gap(size: Time | timedelta) -> ProcessingTimeSessionWindows:
+        """Return an assigner of sessions with one gap for all."""
+        return ProcessingTimeSessionWindows(size_in_ms(size, "size", "ProcessingTimeSessionWindows.with_gap"))
+
+    @staticmethod
+    def with_dynamic_gap(extractor: SessionWindowTimeGapExtractor) -> DynamicProcessingTimeSessionWindows:
+        """Return an assigner of sessions whose gap depends on the record."""
+        return DynamicProcessingTimeSessionWindows(extractor)
+
+    def assign_windows(
+        self, element: Any, timestamp: int, context: WindowAssigner.WindowAssignerContext
+    ) -> Collection[TimeWindow]:
+        now = context.get_current_processing_time()
+        return [TimeWindow(now, now + self._session_gap)]
+
+
+class EventTimeSessionWindows(_StaticSessionWindows, _EventTimeAssigner):
+    """Sessions in event time: a window ends when no record has a timestamp within the gap."""
+
+    @staticmethod
+    def with_gap(size: Time | timedelta) -> EventTimeSessionWindows:
+        """Return an assigner of sessions with one gap for all."""
+        return EventTimeSessionWindows(size_in_ms(size, "size", "EventTimeSessionWindows.with_gap"))
+
+    @staticmethod
+    def with_dynamic_gap(extractor: SessionWindowTimeGapExtractor) -> DynamicEventTimeSessionWindows:
+        """Return an assigner of sessions whose gap depends on the record."""
+        return DynamicEventTimeSessionWindows(extractor)
+
+    def assign_windows(
+        self, element: Any, timestamp: int, context: WindowAssigner.WindowAssignerContext
+    ) -> Collection[TimeWindow]:
+        return [TimeWindow(timestamp, timestamp + self._session_gap)]
+
+
+class DynamicProcessingTimeSessionWindows(_DynamicSessionWindows, _ProcessingTimeAssigner):
+    """Sessions in processing time, with a gap that depends on the record."""
+
+    @staticmethod
+    def with_dynamic_gap(extractor: SessionWindowTimeGapExtractor) -> DynamicProcessingTimeSessionWindows:
+        """Return an assigner of sessions whose gap depends on the record."""
+        return DynamicProcessingTimeSessionWindows(extractor)
+
+    def assign_windows(
+        self, element: Any, timestamp: int, context: WindowAssigner.WindowAssignerContext
+    ) -> Collection[TimeWindow]:
+        return [self._window(element, context.get_current_processing_time())]
+
+
+class DynamicEventTimeSessionWindows(_DynamicSessionWindows, _EventTimeAssigner):
+    """Sessions in event time, with a gap that depends on the record."""
+
+    @staticmethod
+    def with_dynamic_gap(extractor: SessionWindowTimeGapExtractor) -> DynamicEventTimeSessionWindows:
+        """Return an assigner of sessions whose gap depends on the record."""
+        return DynamicEventTimeSessionWindows(extractor)
+
+    def assign_windows(
+        self, element: Any, timestamp: int, context: WindowAssigner.WindowAssignerContext
+    ) -> Collection[TimeWindow]:
+        return [self._window(element, timestamp)]
+
+
+class GlobalWindows(WindowAssigner[Any, GlobalWindow]):
+    """Assigns all records of a key to one window; its default trigger never fires, so set another one."""
+
+    def __init__(self) -> None:
+        pass
+
+    @staticmethod
+    def create() -> GlobalWindows:
+        """Return the assigner."""
+        return GlobalWindows()
+
+    def assign_windows(
+        self, element: Any, timestamp: int, context: WindowAssigner.WindowAssignerContext
+    ) -> Collection[GlobalWindow]:
+        return [GlobalWindow()]
+
+    def get_default_trigger(self, env: Any) -> Trigger[Any, GlobalWindow]:
+        return NeverTrigger()
+
+    def get_window_serializer(self) -> TypeSerializer[GlobalWindow]:
+        return GlobalWindowSerializer()
+
+    def is_event_time(self) -> bool:
+        return False
+
+    def __repr__(self) -> str:
+        return "GlobalWindows()"
+
+
+def no_timestamp(assigner: WindowAssigner[Any, Any]) -> InvalidProgramError:
+    """Return the error for a record without event time, with Flink's message."""
+    return InvalidProgramError(
+        f"Record has Java Long.MIN_VALUE timestamp (= no timestamp marker), but {assigner!r} uses event time.",
+        hint="call assign_timestamps_and_watermarks(...) with a timestamp assigner before the window, "
+        "or use processing-time windows.",
+    )

@@ -1,0 +1,457 @@
+"""Checkpoints in a Delta table: commit, read back, retain, clean up, savepoints."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+from pathlib import Path
+
+import pyarrow.compute as pc
+import pytest
+from deltalake import DeltaTable
+
+from flinkish.checkpoint import checkpoint_files, paths
+from flinkish.checkpoint.delta_log import STATE_SCHEMA
+from flinkish.checkpoint.manifest import CheckpointKind
+from flinkish.checkpoint.signing import SigningKey
+from flinkish.checkpoint.storage import CheckpointDraft
+from flinkish.common.errors import CheckpointError, ConfigurationError
+from flinkish.common.ids import CheckpointId
+from flinkish.runtime import faults
+from tests.unit.checkpoint.support import (
+    COUNT,
+    JOB,
+    SOURCE,
+    coordinator_state,
+    files_of,
+    make_draft,
+    make_storage,
+    named_by,
+    take,
+    write_state,
+)
+
+
+def test_a_new_job_has_no_checkpoint(tmp_path: Path) -> None:
+    storage = make_storage(tmp_path)
+    assert storage.claim() == 1
+    assert storage.latest() is None
+    assert storage.retained() == ()
+    assert storage.last_id == 0
+
+
+def test_a_checkpoint_is_read_back_as_it_was_committed(tmp_path: Path) -> None:
+    storage = make_storage(tmp_path)
+    storage.claim()
+    draft = make_draft(storage, 1)
+    stored = storage.commit(draft)
+    assert storage.latest() == stored
+    manifest = stored.manifest
+    assert (manifest.job_id, manifest.generation, manifest.checkpoint_id) == (JOB, 1, 1)
+    assert manifest.coordinator == draft.coordinator
+    assert manifest.committables == draft.committables
+    assert set(manifest.files) == set(draft.files)
+    assert (manifest.trigger_time, manifest.completion_time) == (500, 1_000)
+    assert stored.trusted
+
+
+def test_a_restore_names_files_parallelism_and_trust(tmp_path: Path) -> None:
+    storage = make_storage(tmp_path)
+    storage.claim()
+    restore = take(storage, 3).to_restore()
+    assert restore.checkpoint_id == 3
+    assert restore.root == str(storage.root)
+    assert restore.pickle_allowed
+    assert restore.parallelism[COUNT] == 2
+    assert {file.path for file in restore.files} == {"chk-3-g1/part-0.parquet", "chk-3-g1/part-1.parquet"}
+
+
+def test_a_completed_checkpoint_is_one_version_of_the_table(tmp_path: Path) -> None:
+    storage = make_storage(tmp_path, num_retained=2)
+    storage.claim()
+    first, second = take(storage, 1, rows=10), take(storage, 2, rows=20)
+    assert second.version == first.version + 1
+    for stored, rows in ((first, 20), (second, 40)):
+        table = DeltaTable(str(storage.root), version=stored.version).to_pyarrow_table()
+        assert table.schema.names == STATE_SCHEMA.names
+        values = table.filter(pc.equal(table["state_kind"], "value"))
+        assert values.num_rows == rows
+        assert set(table["checkpoint_id"].to_pylist()) == {stored.checkpoint_id}
+
+
+def test_positions_and_manifest_can_be_read_with_sql(tmp_path: Path) -> None:
+    storage = make_storage(tmp_path)
+    storage.claim()
+    take(storage, 1)
+    rows = DeltaTable(str(storage.root)).to_pyarrow_table().to_pylist()
+    split = next(row for row in rows if row["state_name"] == "split")
+    assert split["operator_uid"] == SOURCE
+    assert json.loads(split["value_json"]) == {"split_id": "numbers-0", "next": 100}
+    manifest = next(row for row in rows if row["state_name"] == "manifest")
+    assert manifest["operator_uid"] == JOB
+    source = json.loads(manifest["value_json"])["coordinator"]["sources"][0]
+    assert (source["uid"], source["enumerator"], source["splits"]) == (SOURCE, [1, 2], 1)
+
+
+def test_a_checkpoint_without_state_files_is_possible(tmp_path: Path) -> None:
+    storage = make_storage(tmp_path)
+    storage.claim()
+    take(storage, 1)
+    stored = take(storage, 2, files=0)
+    assert storage.latest() == stored
+    assert stored.manifest.files == ()
+
+
+def test_the_last_retained_checkpoints_stay_readable_and_others_go(tmp_path: Path) -> None:
+    storage = make_storage(tmp_path, num_retained=3)
+    storage.claim()
+    for number in range(1, 8):
+        take(storage, number)
+        storage.clean_up(())
+    retained = storage.retained()
+    assert [stored.checkpoint_id for stored in retained] == [5, 6, 7]
+    for stored in retained:
+        checkpoint_files.verify_files(stored)
+        assert DeltaTable(str(storage.root), version=stored.version).to_pyarrow_table().num_rows == 20 + 3
+    assert files_of(storage.root) == set().union(*map(named_by, retained))
+    assert sorted(path.name for path in storage.root.glob("chk-*")) == ["chk-5-g1", "chk-6-g1", "chk-7-g1"]
+
+
+def test_nothing_unreferenced_survives_a_clean_up_but_what_is_in_progress(tmp_path: Path) -> None:
+    storage = make_storage(tmp_path)
+    storage.claim()
+    make_draft(storage, 1)
+    stored = take(storage, 2)
+    in_progress = make_draft(storage, 3)
+    storage.clean_up([CheckpointId(3)])
+    assert files_of(storage.root) == named_by(stored) | {file.path for file in in_progress.files}
+    storage.clean_up(())
+    assert files_of(storage.root) == named_by(stored)
+
+
+def test_the_log_of_the_table_stays_short(tmp_path: Path) -> None:
+    storage = make_storage(tmp_path, num_retained=2)
+    storage.claim()
+    for number in range(1, 60):
+        take(storage, number, files=1, rows=1)
+        storage.clean_up(())
+    assert len(list((storage.root / "_delta_log").iterdir())) < 40
+    assert [stored.checkpoint_id for stored in storage.retained()] == [58, 59]
+    for stored in storage.retained():
+        assert DeltaTable(str(storage.root), version=stored.version).to_pyarrow_table().num_rows == 4
+    successor = make_storage(tmp_path, num_retained=2)
+    assert successor.claim() == 2
+    assert [stored.checkpoint_id for stored in successor.retained()] == [58, 59]
+
+
+def test_a_discarded_checkpoint_leaves_its_empty_folder_until_a_later_one_completes(tmp_path: Path) -> None:
+    storage = make_storage(tmp_path)
+    storage.claim()
+    draft = make_draft(storage, 1)
+    storage.discard(draft.location)
+    assert [path.name for path in storage.root.glob("chk-*")] == ["chk-1-g1"]
+    assert files_of(storage.root) == set()
+    take(storage, 2)
+    storage.clean_up(())
+    assert [path.name for path in storage.root.glob("chk-*")] == ["chk-2-g1"]
+
+
+def test_a_committed_checkpoint_cannot_be_discarded(tmp_path: Path) -> None:
+    storage = make_storage(tmp_path)
+    storage.claim()
+    draft = make_draft(storage, 1)
+    stored = storage.commit(draft)
+    storage.discard(draft.location)
+    assert files_of(storage.root) == named_by(stored)
+
+
+def test_single_files_can_be_discarded(tmp_path: Path) -> None:
+    storage = make_storage(tmp_path)
+    storage.claim()
+    draft = make_draft(storage, 1)
+    storage.discard_files(draft.location, draft.files[:1])
+    storage.discard_files(draft.location, draft.files[:1])
+    assert files_of(storage.root) == {draft.files[1].path}
+
+
+def test_ids_are_never_used_again_also_after_a_crash(tmp_path: Path) -> None:
+    storage = make_storage(tmp_path)
+    storage.claim()
+    take(storage, 1)
+    make_draft(storage, 2)
+    storage.prepare(CheckpointId(3), str(tmp_path / "savepoints"))
+    successor = make_storage(tmp_path)
+    successor.claim()
+    assert successor.last_id == 3
+
+
+def test_more_retained_checkpoints_can_be_asked_for_later(tmp_path: Path) -> None:
+    storage = make_storage(tmp_path, num_retained=1)
+    storage.claim()
+    take(storage, 1)
+    take(storage, 2)
+    successor = make_storage(tmp_path, num_retained=3)
+    successor.claim()
+    take(successor, 3)
+    assert [stored.checkpoint_id for stored in successor.retained()] == [2, 3]
+
+
+def test_fewer_retained_checkpoints_can_be_asked_for_later(tmp_path: Path) -> None:
+    storage = make_storage(tmp_path, num_retained=3)
+    storage.claim()
+    for number in (1, 2, 3):
+        take(storage, number)
+    successor = make_storage(tmp_path, num_retained=1)
+    successor.claim()
+    assert [stored.checkpoint_id for stored in successor.retained()] == [3]
+    successor.clean_up(())
+    assert files_of(storage.root) == named_by(successor.retained()[0])
+
+
+def test_all_is_deleted_when_the_job_has_ended(tmp_path: Path) -> None:
+    storage = make_storage(tmp_path)
+    storage.claim()
+    take(storage, 1)
+    storage.delete_all()
+    assert not storage.root.exists()
+    successor = make_storage(tmp_path)
+    assert successor.claim() == 1
+    assert successor.latest() is None
+
+
+@pytest.mark.parametrize("crash_after", range(4))
+def test_a_crash_in_the_middle_of_a_clean_up_leaves_every_retained_checkpoint_whole(tmp_path: Path, crash_after: int) -> None:
+    storage = make_storage(tmp_path, num_retained=2)
+    storage.claim()
+    for number in range(1, 6):
+        take(storage, number)
+    faults.arm(f"P14:raise:nth={crash_after + 1}")
+    try:
+        assert storage.clean_up(()) == 0
+    finally:
+        faults.arm(None)
+    successor = make_storage(tmp_path, num_retained=2)
+    successor.claim()
+    retained = successor.retained()
+    assert [stored.checkpoint_id for stored in retained] == [4, 5]
+    for stored in retained:
+        checkpoint_files.verify_files(stored)
+    successor.clean_up(())
+    assert files_of(storage.root) == set().union(*map(named_by, retained))
+
+
+@pytest.mark.parametrize("point", ["P8", "P9"])
+def test_a_crash_before_the_commit_leaves_the_checkpoint_before(tmp_path: Path, point: str) -> None:
+    storage = make_storage(tmp_path)
+    storage.claim()
+    first = take(storage, 1)
+    faults.arm(f"{point}:raise")
+    try:
+        with pytest.raises(faults.InjectedFaultError):
+            take(storage, 2)
+    finally:
+        faults.arm(None)
+    successor = make_storage(tmp_path)
+    successor.claim()
+    latest = successor.latest()
+    assert latest is not None
+    assert latest.manifest == first.manifest
+    successor.clean_up(())
+    assert files_of(storage.root) == named_by(first)
+
+
+def test_a_crash_after_the_commit_leaves_the_new_checkpoint(tmp_path: Path) -> None:
+    storage = make_storage(tmp_path)
+    storage.claim()
+    take(storage, 1)
+    faults.arm("P12:raise")
+    try:
+        with pytest.raises(faults.InjectedFaultError):
+            take(storage, 2)
+    finally:
+        faults.arm(None)
+    successor = make_storage(tmp_path)
+    successor.claim()
+    latest = successor.latest()
+    assert latest is not None
+    assert latest.checkpoint_id == 2
+
+
+# -- savepoints -------------------------------------------------------------------------------------------------------------
+
+
+def test_a_savepoint_is_a_table_of_its_own(tmp_path: Path) -> None:
+    storage = make_storage(tmp_path / "checkpoints")
+    storage.claim()
+    first = take(storage, 1)
+    draft = make_draft(storage, 2, kind=CheckpointKind.SAVEPOINT, target=str(tmp_path / "savepoints"))
+    savepoint = storage.commit_savepoint(draft)
+    assert savepoint.root.parent == tmp_path / "savepoints"
+    assert savepoint.root.name.startswith(f"savepoint-{JOB[:6]}-")
+    assert DeltaTable(str(savepoint.root)).to_pyarrow_table().num_rows == 23
+    assert files_of(savepoint.root) == named_by(savepoint)
+    latest = storage.latest()
+    assert latest is not None
+    assert latest.checkpoint_id == first.checkpoint_id
+    assert savepoint.external_path == str(savepoint.root)
+
+
+def test_a_savepoint_survives_everything_that_the_job_deletes(tmp_path: Path) -> None:
+    storage = make_storage(tmp_path / "checkpoints")
+    storage.claim()
+    draft = make_draft(storage, 1, kind=CheckpointKind.SAVEPOINT, target=str(tmp_path / "savepoints"))
+    savepoint = storage.commit_savepoint(draft)
+    take(storage, 2)
+    storage.clean_up(())
+    storage.discard(draft.location)
+    storage.delete_all()
+    checkpoint_files.verify_files(savepoint)
+
+
+def test_an_aborted_savepoint_leaves_nothing_behind(tmp_path: Path) -> None:
+    storage = make_storage(tmp_path / "checkpoints")
+    storage.claim()
+    draft = make_draft(storage, 1, kind=CheckpointKind.SAVEPOINT, target=str(tmp_path / "savepoints"))
+    storage.discard(draft.location)
+    assert list((tmp_path / "savepoints").iterdir()) == []
+
+
+def test_a_checkpoint_exported_as_savepoint_does_not_need_the_job_any_more(tmp_path: Path) -> None:
+    storage = make_storage(tmp_path / "checkpoints")
+    storage.claim()
+    stored = take(storage, 1)
+    savepoint = storage.export_savepoint(stored, storage.prepare_export(f"file://{tmp_path}/savepoints"))
+    storage.delete_all()
+    checkpoint_files.verify_files(savepoint)
+    assert DeltaTable(str(savepoint.root)).to_pyarrow_table().num_rows == 23
+    assert savepoint.manifest.coordinator == stored.manifest.coordinator
+
+
+def test_an_export_that_meets_a_damaged_file_leaves_nothing_behind(tmp_path: Path) -> None:
+    storage = make_storage(tmp_path / "checkpoints")
+    storage.claim()
+    stored = take(storage, 1)
+    victim = storage.root / stored.manifest.files[1].path
+    content = bytearray(victim.read_bytes())
+    content[50] ^= 1
+    victim.write_bytes(content)
+    folder = storage.prepare_export(str(tmp_path / "savepoints"))
+    with pytest.raises(CheckpointError, match="SHA-256"):
+        storage.export_savepoint(stored, folder)
+    assert list((tmp_path / "savepoints").iterdir()) == []
+
+
+def test_a_folder_that_takes_no_bytes_is_no_place_for_a_savepoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    storage = make_storage(tmp_path / "checkpoints")
+    storage.claim()
+    (tmp_path / "file").write_text("")
+    with pytest.raises(OSError, match="Not a directory"):
+        storage.prepare_export(str(tmp_path / "file" / "savepoints"))
+
+    def full(descriptor: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", full)
+        with pytest.raises(OSError, match="No space"):
+            storage.prepare_export(str(tmp_path / "savepoints"))
+    assert list((tmp_path / "savepoints").iterdir()) == []
+    folder = storage.prepare_export(str(tmp_path / "savepoints"))
+    assert list(Path(folder).iterdir()) == []
+
+
+# -- refusals ---------------------------------------------------------------------------------------------------------------
+
+
+def test_storage_must_be_claimed_before_it_is_used(tmp_path: Path) -> None:
+    with pytest.raises(CheckpointError, match="not claimed"):
+        make_storage(tmp_path).prepare(CheckpointId(1), None)
+
+
+def test_a_state_file_outside_of_its_folder_is_refused(tmp_path: Path) -> None:
+    storage = make_storage(tmp_path)
+    storage.claim()
+    one, two = make_draft(storage, 1), make_draft(storage, 2)
+    for path in ("../secret", "/etc/passwd", "chk-2-g1/../x", two.files[0].path):
+        bad = dataclasses.replace(one, files=(dataclasses.replace(one.files[0], path=path),))
+        with pytest.raises(CheckpointError, match="not in its folder"):
+            storage.commit(bad)
+
+
+def test_a_state_file_shorter_than_acknowledged_is_refused(tmp_path: Path) -> None:
+    storage = make_storage(tmp_path)
+    storage.claim()
+    draft = make_draft(storage, 1)
+    os.truncate(storage.root / draft.files[0].path, 10)
+    with pytest.raises(CheckpointError, match="has 10"):
+        storage.commit(draft)
+
+
+def test_the_signing_key_must_not_lie_in_the_storage(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match="signing key"):
+        make_storage(tmp_path, key=SigningKey.load(str(tmp_path / "secret" / "key")))
+
+
+@pytest.mark.parametrize("text", ["s3://bucket/checkpoints", "hdfs://host/x", "", "  ", "a\0b", "file://other-host/x"])
+def test_a_directory_that_is_no_folder_is_refused(text: str) -> None:
+    with pytest.raises(ConfigurationError, match=r"execution\.checkpointing\.dir"):
+        paths.local_path(text, key="execution.checkpointing.dir")
+
+
+@pytest.mark.parametrize("job_id", ["", ".", "..", "../x", "a/b", "a\\b", "a\0b", "%2e%2e", "-x", "x" * 201])
+def test_a_job_id_that_cannot_name_a_folder_is_refused(tmp_path: Path, job_id: str) -> None:
+    with pytest.raises(ConfigurationError, match="job id"):
+        make_storage(tmp_path, job_id=job_id)
+
+
+def test_a_directory_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("not a folder")
+    with pytest.raises(CheckpointError, match=r"execution\.checkpointing\.dir"):
+        make_storage(tmp_path / "file").claim()
+
+
+def test_a_disk_that_is_full_fails_only_that_checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    storage = make_storage(tmp_path)
+    storage.claim()
+    first = take(storage, 1)
+    draft = make_draft(storage, 2)
+    with monkeypatch.context() as patch:
+
+        def full(*_: object, **__: object) -> None:
+            raise OSError(28, "No space left on device")
+
+        patch.setattr(storage, "_write_manifest", full)
+        with pytest.raises(OSError, match="No space"):
+            storage.commit(draft)
+    storage.discard(draft.location)
+    assert storage.latest() == first
+    assert take(storage, 3).checkpoint_id == 3
+
+
+def test_files_are_synced_when_durability_is_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    storage = make_storage(tmp_path)
+    storage._durable = True
+    synced: list[str] = []
+    original = os.fsync
+
+    def fsync(descriptor: int) -> None:
+        synced.append(os.path.relpath(os.readlink(f"/proc/self/fd/{descriptor}"), storage.root))
+        original(descriptor)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    storage.claim()
+    location = storage.prepare(CheckpointId(1), None)
+    file = write_state(location, "part")
+    stored = storage.commit(
+        CheckpointDraft(
+            checkpoint_id=CheckpointId(1),
+            kind=CheckpointKind.PERIODIC,
+            trigger_time=0,
+            location=location,
+            coordinator=coordinator_state(),
+            files=(file,),
+            committables=(),
+        )
+    )
+    assert {file.path, stored.manifest_path, "chk-1-g1", f"_delta_log/{stored.version:020}.json", "_delta_log"} <= set(synced)

@@ -1,0 +1,47 @@
+"""A job with a DataFrameSink is killed with -9: each row comes once, and no file of the killed process stays behind."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.recovery.data_frame_sink_job import RETAINED
+from tests.recovery.processes import running
+
+pytestmark = [pytest.mark.spark, pytest.mark.kill]
+
+
+def calls(folder: Path) -> list[Any]:
+    """Return checkpoint, rows and files of each call of the function, in order."""
+    log = folder / "written"
+    return [json.loads(line) for line in log.read_text().splitlines(keepends=True) if line.endswith("\n")] if log.exists() else []
+
+
+def files(folder: Path) -> set[str]:
+    return {path.name for path in (folder / "checkpoints").glob("*/rows/sinks/*/*.parquet")}
+
+
+def test_files_that_a_killed_process_has_left_go_with_the_next_start(tmp_path: Path) -> None:
+    # Killed with the files of a checkpoint that is not committed, after some that are.
+    with running(str(tmp_path), log=tmp_path / "log", fault="P9:kill9:nth=5", script="data_frame_sink_job.py") as job:
+        assert job.finish() == -9, job.output()
+        job.kill_all()
+    before = calls(tmp_path)
+    left = files(tmp_path)
+    uncommitted = left - {name for call in before for name in call[2]}
+    assert (len(before), len(uncommitted)) == (4, 1)
+    assert len(left) == RETAINED + 1
+
+    with running(str(tmp_path), log=tmp_path / "log", fault="P11:stop:nth=1", script="data_frame_sink_job.py") as job:
+        job.wait_until("the first new checkpoint is committed", job.stands_still)
+        after = calls(tmp_path)
+        kept = [call[2] for call in after[-RETAINED:]]
+        assert files(tmp_path) == {name for names in kept for name in names}
+        job.kill_all()
+    # The last checkpoint of the killed process is committed again, with the same rows.
+    assert after[len(before)] == before[-1]
+    rows = [row for call in [*before, *after[len(before) + 1 :]] for row in call[1]]
+    assert rows == list(range(len(rows)))

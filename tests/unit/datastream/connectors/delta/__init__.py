@@ -1,1 +1,0 @@
-"""DeltaSource and DeltaSink."""

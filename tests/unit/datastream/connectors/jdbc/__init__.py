@@ -1,1 +1,0 @@
-"""JdbcSink and JdbcSource."""
