@@ -42,6 +42,11 @@ class CloseableIterator(Generic[T_co]):
     def __exit__(self, exc_type: type[BaseException] | None, exc_val: BaseException | None, exc_tb: TracebackType | None) -> None:
         self.close()
 
+    @property
+    def client(self) -> JobClient:
+        """The client of the job, for savepoints and figures while records are read; PyFlink has no such property."""
+        return self._client
+
     def next(self) -> T_co:
         """Wait for the next record and return it. Raises StopIteration at the end."""
         if self._ended:

@@ -74,7 +74,7 @@ def save(folder: Path, settings: dict[str, Any] | None = None, **program: Any) -
     with sums(env, **program).execute_and_collect() as results:
         for _ in range(50):
             results.next()
-        return Path(results._client.stop_with_savepoint(False, str(folder / "savepoints")).result())
+        return Path(results.client.stop_with_savepoint(False, str(folder / "savepoints")).result())
 
 
 @pytest.fixture(scope="module")

@@ -62,7 +62,7 @@ def idle(env: StreamExecutionEnvironment, delay: int) -> CloseableIterator:
 
 
 def epochs(results: CloseableIterator) -> int:
-    client = results._client
+    client = results.client
     assert isinstance(client, EmbeddedJobClient)
     return client.figures().epochs
 

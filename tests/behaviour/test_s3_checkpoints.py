@@ -96,6 +96,6 @@ def test_a_job_is_stopped_with_a_savepoint_in_an_object_store_and_continued_from
     with sums(local_env({"execution.checkpointing.dir": tmp_path / "checkpoints", **settings})).execute_and_collect() as results:
         for _ in range(50):
             results.next()
-        savepoint = results._client.stop_with_savepoint(False, directory).result()
+        savepoint = results.client.stop_with_savepoint(False, directory).result()
     assert savepoint.startswith(f"{directory}/savepoint-")
     assert first_result(local_env({PATH: savepoint, **settings})) > 20

@@ -67,7 +67,7 @@ def endless(env: StreamExecutionEnvironment) -> Any:
 def test_closing_the_results_early_cancels_the_job(env: StreamExecutionEnvironment) -> None:
     with endless(env).execute_and_collect("endless") as results:
         assert results.next() in range(10**6)
-        client = results._client
+        client = results.client
         assert client.get_job_status().result() is JobStatus.RUNNING
     assert client.get_job_status().result() is JobStatus.CANCELED
     with pytest.raises(StopIteration):

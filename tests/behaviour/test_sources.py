@@ -212,7 +212,7 @@ def test_files_are_not_read_again_after_a_savepoint(make_env: MakeEnvironment, t
     arrive(folder, "1.json", [json.dumps({"origin": "JFK", "delay": delay}) for delay in (1, 2, 3)])
     results = counted({})
     assert take(results, 3) == [("JFK", 1), ("JFK", 3), ("JFK", 6)]
-    stopping = results._client.stop_with_savepoint(False, str(tmp_path / "savepoint"))
+    stopping = results.client.stop_with_savepoint(False, str(tmp_path / "savepoint"))
     savepoint = stopping.result()
     arrive(folder, "2.json", [json.dumps({"origin": "JFK", "delay": 10})])
     with counted({"execution.state-recovery.path": savepoint}) as results:

@@ -19,6 +19,7 @@ from flinkish.datastream.window import TumblingEventTimeWindows
 from flinkish.testing import JobHarness
 from tests.conftest import MakeEnvironment
 from tests.kit.functions import FailOnce
+from tests.kit.programs import program_of
 from tests.kit.results import collect
 
 COUNT = 1_000
@@ -146,7 +147,7 @@ def test_rows_that_only_enrich_an_endless_stream_do_not_hold_its_watermarks_back
     env = make_env(2)
     endless = env.from_source(DataGeneratorSource(lambda index: index, type_info=Types.LONG()), NONE, "live")
     endless.connect(shuffled(env, NONE)).map(Left()).assign_timestamps_and_watermarks(STRATEGY).print()
-    nodes = check(env._program(None)).stream_graph.nodes.values()
+    nodes = check(program_of(env)).stream_graph.nodes.values()
     [config] = [node.operator for node in nodes if isinstance(node.operator, TimestampsAndWatermarksConfig)]
     assert config.strategy.generates_watermarks
 

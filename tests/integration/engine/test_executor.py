@@ -101,7 +101,7 @@ def test_a_savepoint_goes_on_at_another_parallelism(make_env: MakeEnvironment, t
         return counted.uid("count")
 
     with program(make_env(2)).execute_and_collect() as results:
-        client = results._client
+        client = results.client
         first = [next(results)]
         path = client.stop_with_savepoint(False, str(tmp_path / "savepoints")).result(120)
         first.extend(results)
@@ -117,7 +117,7 @@ def test_a_savepoint_goes_on_at_another_parallelism(make_env: MakeEnvironment, t
 def test_state_that_the_program_no_longer_has_is_refused_or_left_behind(make_env: MakeEnvironment, tmp_path: Path) -> None:
     with numbers(make_env(1), 200_000).key_by(lambda n: n % 7).reduce(max).uid("gone").execute_and_collect() as results:
         next(results)
-        path = results._client.trigger_savepoint(str(tmp_path / "savepoints")).result(120)
+        path = results.client.trigger_savepoint(str(tmp_path / "savepoints")).result(120)
     settings = {"execution.state-recovery.path": path, "execution.epoch.max-records": 100_000}
     with pytest.raises(ForeignCheckpointError, match="gone"):
         numbers(make_env(1, **settings), 200_000).execute_and_collect()
@@ -255,12 +255,12 @@ def test_a_stop_into_a_folder_that_cannot_be_written_is_refused_and_the_job_goes
     slow = make_env(1, **taken).from_source(source, WatermarkStrategy.no_watermarks(), "Slow")
     with slow.key_by(lambda n: 0).reduce(lambda a, b: a + b).execute_and_collect() as results:
         first = next(results)
-        asked = results._client.stop_with_savepoint(drain, str(tmp_path / "file" / "savepoints"))
+        asked = results.client.stop_with_savepoint(drain, str(tmp_path / "file" / "savepoints"))
         with pytest.raises(CheckpointError, match=r"could not be prepared.*Not a directory"):
             asked.result(120)
         sums = [first, *results]
     assert sums[-1] == sum(range(1_000))
-    assert results._client.job_master.result.exception() is None
+    assert results.client.job_master.result.exception() is None
 
 
 @pytest.mark.parametrize("checkpoints", [True, False])
@@ -284,22 +284,22 @@ def test_a_disk_that_is_full_when_a_stopped_job_s_savepoint_is_written_costs_not
         first = next(results)
         with monkeypatch.context() as patch:
             patch.setattr("flinkish.checkpoint.delta_storage.copy_verified", full)
-            asked = results._client.stop_with_savepoint(drain, str(tmp_path / "savepoints"))
+            asked = results.client.stop_with_savepoint(drain, str(tmp_path / "savepoints"))
             with pytest.raises(CheckpointError, match="No space left") as error:
                 asked.result(120)
         assert list((tmp_path / "savepoints").iterdir()) == []
         if drain:
             assert "its input was ended, so the job ends, with all its results" in str(error.value)
             *_, last = [first, *results]
-            assert results._client.get_job_status().result() is JobStatus.FINISHED
+            assert results.client.get_job_status().result() is JobStatus.FINISHED
             # what the savepoint was to hold
             (kept,) = (tmp_path / "checkpoints").glob("*/state")
             (path,) = re.findall(rf"{re.escape(str(kept))}@\d+", str(error.value))
             with sums(**{"execution.state-recovery.path": path}) as again:
-                again._client.cancel().result(120)
+                again.client.cancel().result(120)
         else:
             assert "the job goes on" in str(error.value)
-            path = results._client.stop_with_savepoint(False, str(tmp_path / "savepoints")).result(120)
+            path = results.client.stop_with_savepoint(False, str(tmp_path / "savepoints")).result(120)
             *_, last = [first, *results]
             with sums(**{"execution.state-recovery.path": path}) as again:
                 assert next(again) > last
@@ -374,7 +374,7 @@ def test_cancel_ends_an_endless_job_and_tells_so(make_env: MakeEnvironment) -> N
 def test_closing_the_results_early_cancels_the_job(make_env: MakeEnvironment) -> None:
     with numbers(make_env(2), 10**15).execute_and_collect() as results:
         next(results)
-    assert results._client.get_job_status().result() is JobStatus.CANCELED
+    assert results.client.get_job_status().result() is JobStatus.CANCELED
 
 
 def test_user_counters_are_the_accumulators(make_env: MakeEnvironment) -> None:
@@ -479,7 +479,7 @@ def test_clients_and_results_say_which_job_they_are_of_and_its_state(make_env: M
         DataGeneratorSource(lambda index: index, 2**60, type_info=Types.LONG()), WatermarkStrategy.no_watermarks(), "endless"
     ).execute_and_collect("numbers")
     next(results)
-    client = results._client
+    client = results.client
     name = f"<JobClient of job 'numbers' ({client.get_job_id()}): "
     assert repr(results) == f"<CloseableIterator of {name}RUNNING>>"
     assert repr(client.get_job_status()) == "<CompletableFuture: <JobStatus.RUNNING: 1>>"

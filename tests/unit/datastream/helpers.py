@@ -8,7 +8,6 @@ from typing import Any
 from flinkish.common.completable_future import CompletableFuture
 from flinkish.datastream import DataStream, StreamExecutionEnvironment
 from flinkish.program.program import Program
-from flinkish.program.transformations import Transformation
 
 
 def make_env(**settings: str) -> StreamExecutionEnvironment:
@@ -16,12 +15,6 @@ def make_env(**settings: str) -> StreamExecutionEnvironment:
     from flinkish.common import Configuration
 
     return StreamExecutionEnvironment(Configuration.from_dict({key.replace("__", "."): value for key, value in settings.items()}))
-
-
-def last(stream: Any) -> Transformation:
-    """Return the transformation behind a stream or sink."""
-    transformation: Transformation = stream._transformation
-    return transformation
 
 
 def numbers(env: StreamExecutionEnvironment) -> DataStream:
@@ -32,21 +25,21 @@ class FakeClient:
     """A client of a job that emits given records and then ends, or fails."""
 
     def __init__(self, records: list[Any], error: Exception | None = None) -> None:
-        self._records = records
-        self._error = error
+        self.records = records
+        self.error = error
         self.cancelled = 0
 
     def collect_results(self) -> Iterator[Any]:
-        yield from self._records
-        if self._error is not None:
-            raise self._error
+        yield from self.records
+        if self.error is not None:
+            raise self.error
 
     def cancel(self) -> CompletableFuture[None]:
         self.cancelled += 1
         return CompletableFuture.completed(None)
 
     def get_job_execution_result(self) -> CompletableFuture[str]:
-        return CompletableFuture.failed(self._error) if self._error else CompletableFuture.completed("result")
+        return CompletableFuture.failed(self.error) if self.error else CompletableFuture.completed("result")
 
 
 class FakeExecutor:

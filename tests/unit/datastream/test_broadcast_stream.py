@@ -20,7 +20,8 @@ from flinkish.datastream import (
 from flinkish.datastream.state import MapStateDescriptor, ValueStateDescriptor
 from flinkish.program.operators import BroadcastProcessConfig, KeyedBroadcastProcessConfig
 from flinkish.program.transformations import BroadcastStateTransformation, Partitioning, PartitionTransformation
-from tests.unit.datastream.helpers import last, make_env, numbers
+from tests.kit.programs import last
+from tests.unit.datastream.helpers import make_env, numbers
 
 RULES = MapStateDescriptor("rules", Types.STRING(), Types.LONG())
 NAMES = MapStateDescriptor("names", Types.STRING(), Types.STRING())

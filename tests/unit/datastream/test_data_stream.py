@@ -39,7 +39,8 @@ from flinkish.program.transformations import (
     UnionTransformation,
 )
 from flinkish.udf.function_wrappers import function_behind
-from tests.unit.datastream.helpers import FakeExecutor, last, make_env, numbers
+from tests.kit.programs import id_of, last
+from tests.unit.datastream.helpers import FakeExecutor, make_env, numbers
 
 
 class Double(MapFunction):
@@ -146,7 +147,7 @@ def test_a_function_object_is_another_one_in_each_operator_as_it_was_when_it_was
     assert isinstance(second, OneInputTransformation)
     functions = [made.operator.function for made in (first, second) if isinstance(made.operator, operators.MapConfig)]
     assert [made.by for made in functions if isinstance(made, Adding)] == [1, 2]
-    partitions = [stream._transformation for stream in keyed]
+    partitions = [last(stream) for stream in keyed]
     selectors = [
         function_behind(made.partitioner.key_selector) for made in partitions if isinstance(made, PartitionTransformation)
     ]
@@ -275,7 +276,7 @@ def test_union_merges_streams_of_one_type(env: StreamExecutionEnvironment) -> No
     made = last(first.union(second, first))
 
     assert isinstance(made, UnionTransformation)
-    assert made.inputs == (first._id, second._id, first._id)
+    assert made.inputs == (id_of(first), id_of(second), id_of(first))
 
 
 def test_union_of_different_types_is_refused_with_both(env: StreamExecutionEnvironment) -> None:
@@ -485,12 +486,12 @@ def test_a_side_output_has_the_type_of_its_tag(env: StreamExecutionEnvironment) 
     made = last(stream.get_side_output(tag))
 
     assert isinstance(made, SideOutputTransformation)
-    assert (made.input, made.tag, made.output_type) == (stream._id, tag, Types.STRING())
+    assert (made.input, made.tag, made.output_type) == (id_of(stream), tag, Types.STRING())
 
 
 def test_a_side_output_gets_an_operator_once_something_is_set_on_it(env: StreamExecutionEnvironment) -> None:
     side = numbers(env).process(Doubling()).get_side_output(OutputTag("late", Types.INT()))
-    virtual = side._id
+    virtual = id_of(side)
 
     side.name("late ones").set_parallelism(2)
 
@@ -593,7 +594,7 @@ def test_a_java_sink_function_is_refused() -> None:
 
 
 def test_execute_and_collect_iterates_over_the_results(env: StreamExecutionEnvironment, executor: FakeExecutor) -> None:
-    executor.client._records = [1, 2, 3]
+    executor.client.records = [1, 2, 3]
 
     results = numbers(env).map(abs).execute_and_collect()
     assert isinstance(results, CloseableIterator)
@@ -610,7 +611,7 @@ def test_execute_and_collect_iterates_over_the_results(env: StreamExecutionEnvir
 def test_execute_and_collect_with_a_limit_returns_a_list_and_cancels_the_job(
     env: StreamExecutionEnvironment, executor: FakeExecutor
 ) -> None:
-    executor.client._records = [1, 2, 3]
+    executor.client.records = [1, 2, 3]
 
     assert numbers(env).execute_and_collect("job", 2) == [1, 2]
     assert (executor.programs[0].job_name, executor.client.cancelled) == ("job", 1)
@@ -619,7 +620,7 @@ def test_execute_and_collect_with_a_limit_returns_a_list_and_cancels_the_job(
 def test_execute_and_collect_returns_all_if_there_are_fewer_than_the_limit(
     env: StreamExecutionEnvironment, executor: FakeExecutor
 ) -> None:
-    executor.client._records = [1]
+    executor.client.records = [1]
 
     assert numbers(env).execute_and_collect(limit=5) == [1]
     assert executor.client.cancelled == 0
@@ -632,7 +633,7 @@ def test_a_limit_must_be_positive(env: StreamExecutionEnvironment, limit: int) -
 
 
 def test_closing_the_results_early_cancels_the_job_once(env: StreamExecutionEnvironment, executor: FakeExecutor) -> None:
-    executor.client._records = [1, 2]
+    executor.client.records = [1, 2]
     results = numbers(env).execute_and_collect()
     assert not isinstance(results, list)
 
@@ -646,7 +647,7 @@ def test_closing_the_results_early_cancels_the_job_once(env: StreamExecutionEnvi
 
 
 def test_a_failed_job_raises_behind_its_last_result(env: StreamExecutionEnvironment, executor: FakeExecutor) -> None:
-    executor.client._records, executor.client._error = [1], ValueError("boom")
+    executor.client.records, executor.client.error = [1], ValueError("boom")
     results = numbers(env).execute_and_collect()
 
     assert next(iter(results)) == 1

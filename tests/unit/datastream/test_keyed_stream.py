@@ -30,7 +30,8 @@ from flinkish.program.transformations import (
     TwoInputTransformation,
     UnionTransformation,
 )
-from tests.unit.datastream.helpers import FakeExecutor, last, numbers
+from tests.kit.programs import id_of, last
+from tests.unit.datastream.helpers import FakeExecutor, numbers
 
 
 class Keyed(KeyedProcessFunction):
@@ -122,7 +123,7 @@ def test_operators_on_a_keyed_stream_have_the_key(keyed: KeyedStream, call: Any,
     assert not isinstance(stream, KeyedStream)
     assert isinstance(made, OneInputTransformation)
     assert isinstance(made.operator, config)
-    assert (made.name, made.input, made.key_selector, made.key_type) == (name, keyed._id, parity, Types.LONG())
+    assert (made.name, made.input, made.key_selector, made.key_type) == (name, id_of(keyed), parity, Types.LONG())
 
 
 def test_reduce_and_aggregations_keep_the_record_type(keyed: KeyedStream) -> None:
@@ -212,7 +213,7 @@ def test_results_of_a_keyed_stream_are_rows_of_key_and_record(keyed: KeyedStream
     assert isinstance(rows, OneInputTransformation)
     assert isinstance(rows.operator, operators.MapConfig)
     assert rows.operator.function.map(5) == Row(f0=1, f1=5)
-    assert (rows.parallelism, rows.input, sink.output_type) == (1, keyed._id, Types.ROW([Types.LONG(), Types.INT()]))
+    assert (rows.parallelism, rows.input, sink.output_type) == (1, id_of(keyed), Types.ROW([Types.LONG(), Types.INT()]))
 
 
 # Two inputs.
@@ -233,7 +234,7 @@ def test_connected_streams_are_read_by_one_operator(env: StreamExecutionEnvironm
 
     assert isinstance(made, TwoInputTransformation)
     assert isinstance(made.operator, config)
-    assert (made.name, made.inputs) == (name, (first._id, second._id))
+    assert (made.name, made.inputs) == (name, (id_of(first), id_of(second)))
     assert (made.first_key_selector, made.second_key_selector, made.key_type) == (None, None, None)
 
 

@@ -36,7 +36,8 @@ from flinkish.datastream.connectors.number_seq import NumberSequenceSource
 from flinkish.datastream.stream_execution_environment import _properties
 from flinkish.program.program import CachedFile, PythonArchive, PythonRequirements
 from flinkish.program.transformations import SourceTransformation
-from tests.unit.datastream.helpers import FakeExecutor, last, make_env, numbers
+from tests.kit.programs import id_of, last, program_of
+from tests.unit.datastream.helpers import FakeExecutor, make_env, numbers
 
 
 class Assigner(TimestampAssigner):
@@ -136,7 +137,7 @@ def test_file_command_line_and_program_override_each_other_in_this_order(tmp_pat
     env = StreamExecutionEnvironment.get_execution_environment(Configuration.from_dict({"pipeline.max-parallelism": "256"}))
 
     env.from_collection([1]).print()
-    assert (env.get_parallelism(), env._program(None).job_name, env.get_max_parallelism()) == (2, "line", 256)
+    assert (env.get_parallelism(), program_of(env).job_name, env.get_max_parallelism()) == (2, "line", 256)
 
 
 def test_properties_come_from_flinkish_run_and_then_from_the_script() -> None:
@@ -344,10 +345,10 @@ def test_a_program_holds_what_leads_to_operators_and_nothing_else(env: StreamExe
     used.key_by(str)
     sink = keyed.print()
 
-    program = env._program("job")
+    program = program_of(env, "job")
 
-    assert list(program.transformations) == [used._id, dangling._id, keyed._id, sink._id]
-    assert unused._id not in program.transformations
+    assert list(program.transformations) == [id_of(used), id_of(dangling), id_of(keyed), id_of(sink)]
+    assert id_of(unused) not in program.transformations
     assert program.job_name == "job"
 
 
@@ -355,7 +356,7 @@ def test_a_program_has_the_settings_as_they_are_when_it_is_executed(env: StreamE
     numbers(env).print()
     env.set_max_parallelism(64).set_buffer_timeout(5).disable_operator_chaining().enable_checkpointing(1000)
 
-    program = env._program(None)
+    program = program_of(env)
     env.enable_checkpointing(5000)
 
     assert (program.parallelism, program.max_parallelism, program.buffer_timeout, program.chaining) == (4, 64, 5, False)
@@ -383,7 +384,7 @@ def test_execute_waits_for_the_result_and_clears_the_program(env: StreamExecutio
 
 
 def test_a_failed_job_raises_its_error(env: StreamExecutionEnvironment, executor: FakeExecutor) -> None:
-    executor.client._error = ValueError("boom")
+    executor.client.error = ValueError("boom")
     numbers(env).print()
 
     with pytest.raises(ValueError, match="boom"):
@@ -398,8 +399,8 @@ def test_a_stream_can_be_built_upon_again_after_an_execution(env: StreamExecutio
 
     env.execute()
 
-    assert list(executor.programs[0].transformations) == [*last(stream).inputs, stream._id, first._id]
-    assert list(executor.programs[1].transformations) == [*last(stream).inputs, stream._id, second._id]
+    assert list(executor.programs[0].transformations) == [*last(stream).inputs, id_of(stream), id_of(first)]
+    assert list(executor.programs[1].transformations) == [*last(stream).inputs, id_of(stream), id_of(second)]
 
 
 def test_execute_async_returns_the_client(env: StreamExecutionEnvironment, executor: FakeExecutor) -> None:
@@ -460,7 +461,7 @@ def test_dependencies_stand_in_the_program(env: StreamExecutionEnvironment, tmp_
     env.add_classpaths("file:///c.jar", "file:///d.jar")
     numbers(env).print()
 
-    program = env._program(None)
+    program = program_of(env)
 
     assert program.python_files == (paths["b.zip"], paths["a.py"])
     assert program.python_requirements == PythonRequirements(path=paths["requirements.txt"], cache_directory=str(tmp_path))

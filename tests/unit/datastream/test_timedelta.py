@@ -30,7 +30,8 @@ from flinkish.datastream.window import (
     TumblingProcessingTimeWindows,
 )
 from flinkish.program.transformations import OneInputTransformation
-from tests.unit.datastream.helpers import last, make_env, numbers
+from tests.kit.programs import last
+from tests.unit.datastream.helpers import make_env, numbers
 
 
 class _Lookup(AsyncFunction):

@@ -16,6 +16,7 @@ from flinkish.datastream.connectors.delta.sink import DeltaSink
 from flinkish.datastream.connectors.file_system import FileSink
 from flinkish.engine.launcher import check
 from flinkish.program.sinks import Committer, Sink, SinkWriter
+from tests.kit.programs import program_of
 from tests.kit.results import visible
 
 ROW = Types.ROW_NAMED(["id"], [Types.LONG()])
@@ -97,10 +98,10 @@ def test_an_interval_below_one_millisecond_takes_no_checkpoints(tmp_path: Path) 
 def test_a_sink_without_a_committer_and_a_job_with_checkpoints_are_not_refused(tmp_path: Path) -> None:
     plain = environment()
     numbers(plain).sink_to(OwnSink(None))
-    check(plain._program(None))
+    check(program_of(plain))
     with_checkpoints = environment(**{"execution.checkpointing.interval": "1 s"})
     numbers(with_checkpoints).sink_to(file_sink(tmp_path))
-    check(with_checkpoints._program(None))
+    check(program_of(with_checkpoints))
 
 
 def test_a_bounded_job_without_checkpoints_commits_at_its_end(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from flinkish.common.notices import told_always
 from flinkish.datastream import StreamExecutionEnvironment
 from flinkish.datastream.connectors import NumberSequenceSource
 from flinkish.engine.launcher import check, hint_at_local_engine
+from tests.kit.programs import program_of
 
 
 @pytest.mark.parametrize(
@@ -27,6 +28,6 @@ def test_only_a_job_on_spark_whose_input_is_in_the_program_is_told_of_the_local_
     stream.print()
 
     with told_always():
-        hint_at_local_engine(check(env._program(None)))
+        hint_at_local_engine(check(program_of(env)))
 
     assert ("--engine local" in capsys.readouterr().err) == hinted

@@ -21,6 +21,7 @@ from flinkish.engine import launcher, support
 from flinkish.engine.job_client import EmbeddedJobClient
 from flinkish.program.sources import SourceReaderContext
 from tests.kit.native import Batches, NativeEngine
+from tests.kit.programs import program_of
 
 SEEN: list[Any] = []
 
@@ -72,7 +73,7 @@ def start(
     build(env)
     holder: list[EmbeddedJobClient] = []
     engine.stop = lambda: end(holder[0])
-    program = env._program("native")
+    program = program_of(env, "native")
     holder.append(launcher.start(program, launcher.Surroundings(make_engine=lambda *_: engine)))
     return holder[0]
 

@@ -17,6 +17,7 @@ from flinkish.engine.job_client import EmbeddedJobClient
 from flinkish.engine.local.engine import make_engine
 from flinkish.jobmaster.job_metrics import SubtaskFigures
 from flinkish.testing import JobHarness
+from tests.kit.programs import program_of
 
 from .support import JumpingClock
 
@@ -63,7 +64,7 @@ def run(build: Callable[[DataStream], None], parallelism: int = 1, **settings: s
 
 
 def execute(env: StreamExecutionEnvironment) -> EmbeddedJobClient:
-    return launcher.start(env._program("job"), launcher.Surroundings(make_engine=make_engine, clock=CLOCK))
+    return launcher.start(program_of(env, "job"), launcher.Surroundings(make_engine=make_engine, clock=CLOCK))
 
 
 def shares(figures: SubtaskFigures) -> tuple[float, float, float]:

@@ -15,6 +15,7 @@ from flinkish.graph.job_graph import JobGraph
 from flinkish.graph.stream_graph_generator import generate
 from flinkish.jobmaster.event_time import EventTime, EventTimeGraph, Watermarks
 from flinkish.runtime.protocol import MIN_WATERMARK
+from tests.kit.programs import program_of
 
 TIMED = WatermarkStrategy.for_bounded_out_of_orderness(Duration.of_seconds(1))
 UNTIMED = WatermarkStrategy.no_watermarks()
@@ -24,7 +25,7 @@ def graph_of(build: Callable[[StreamExecutionEnvironment], Any], parallelism: in
     configuration = Configuration.from_dict({"execution.engine": "local"})
     env = StreamExecutionEnvironment.get_execution_environment(configuration).set_parallelism(parallelism)
     build(env)
-    return build_job_graph(generate(env._program("test")))
+    return build_job_graph(generate(program_of(env, "test")))
 
 
 def numbers(env: StreamExecutionEnvironment, name: str, strategy: WatermarkStrategy = TIMED) -> DataStream:

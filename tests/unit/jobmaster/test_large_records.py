@@ -75,7 +75,7 @@ def test_an_epoch_sends_a_bounded_number_of_bytes(
     env = StreamExecutionEnvironment.get_execution_environment(Configuration.from_dict(settings))
     env.set_parallelism(1)
     with program(env).execute_and_collect() as results:
-        client = results._client
+        client = results.client
         values = list(results)
     assert isinstance(client, EmbeddedJobClient)
     digits = [len(str(number)) for number in range(COUNT)]

@@ -132,7 +132,7 @@ def test_a_folder_that_can_hold_no_table_is_refused_with_the_characters_that_are
     with environment().generate_sequence(1, 10**6).execute_and_collect() as results:
         next(results)
         with pytest.raises(CheckpointError) as savepoint:
-            results._client.trigger_savepoint(str(folder)).result(120)
+            results.client.trigger_savepoint(str(folder)).result(120)
     for error in (sink, checkpoints, recovery, savepoint):
         assert f"in the folder {name!r}, because of the {characters!r} in its name" in str(error.value)
 

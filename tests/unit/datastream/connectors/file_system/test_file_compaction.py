@@ -37,6 +37,7 @@ from flinkish.datastream.connectors.file_system.compaction import ClosedFile
 from flinkish.datastream.connectors.file_system.compactor import groups_to_merge
 from flinkish.datastream.connectors.file_system.parts import FileCommittable, PartFile
 from flinkish.datastream.formats.orc import OrcBulkWriters
+from tests.kit.programs import id_of
 from tests.unit.datastream.connectors.fakes import Checkpoint, SinkRun
 from tests.unit.datastream.connectors.file_system.test_file_sink import ByFirstLetter, hidden, lines, rows, visible
 
@@ -402,10 +403,10 @@ def test_uid_and_parallelism_of_the_sink_are_those_of_both_stages(tmp_path: Path
     numbers = env.from_collection([1], Types.INT())
     sink = numbers.sink_to(text_sink(tmp_path, strategy(checkpoints=1))).uid("files").name("Files").set_parallelism(3)
     transformations = env.transformations
-    second = transformations[sink._id]
+    second = transformations[id_of(sink)]
     (partition,) = second.inputs
     (first,) = transformations[partition].inputs
     assert (second.uid, second.name, second.parallelism) == ("files-compactor", "Files", 3)
     assert (transformations[first].uid, transformations[first].name, transformations[first].parallelism) == ("files", "Writer", 3)
     plain = numbers.sink_to(FileSink.for_row_format(str(tmp_path), Encoder.simple_string_encoder()).build()).uid("plain")
-    assert env.transformations[plain._id].uid == "plain"
+    assert env.transformations[id_of(plain)].uid == "plain"
