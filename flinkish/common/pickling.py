@@ -34,7 +34,8 @@ class _ByValuePickler(cloudpickle.Pickler):  # type: ignore[misc]
     """Pickles functions and classes of the job script by value, without the caches that libraries have added to them.
 
     cloudpickle alone fails for a class that msgspec has decoded, for `functools.cached_property` (a lock before Python 3.12) and
-    for `functools.singledispatch` (weak references), and pickles functions with `functools.lru_cache` by reference.
+    for `functools.singledispatch` (weak references), and pickles functions with `functools.lru_cache` by reference. Since 3.1.3
+    it drops the file names of functions, which tracebacks show.
     """
 
     def __init__(self, file: io.BytesIO) -> None:
@@ -49,6 +50,9 @@ class _ByValuePickler(cloudpickle.Pickler):  # type: ignore[misc]
             return _make_cached_property, (obj.func, obj.attrname)
         if obj.__class__ is weakref.WeakKeyDictionary:
             return weakref.WeakKeyDictionary, (dict(obj),)
+        if obj.__class__ is types.CodeType:
+            _, arguments = self.dispatch_table[types.CodeType](obj)
+            return _make_code, (arguments, obj.co_filename)
         reduced = super().reducer_override(obj)
         if isinstance(obj, type) and isinstance(reduced, tuple) and len(reduced) > 2:
             if hasattr(obj, "__struct_config__"):
@@ -86,6 +90,10 @@ def _can_be_imported(function: Any) -> bool:
 
 def _make_cached(function: Callable[..., Any], parameters: dict[str, Any]) -> Any:
     return functools.lru_cache(**parameters)(function)
+
+
+def _make_code(arguments: tuple[Any, ...], file: str) -> types.CodeType:
+    return types.CodeType(*arguments).replace(co_filename=file)
 
 
 def _make_cached_property(function: Callable[[Any], Any], name: str | None) -> functools.cached_property[Any]:

@@ -89,3 +89,9 @@ def test_errors_travel_with_their_text(error: FlinkishError) -> None:
     copied = pickling.loads(pickling.dumps(error))
     assert type(copied) is type(error)
     assert str(copied) == str(error)
+
+
+def test_a_function_that_is_pickled_by_value_keeps_its_file() -> None:
+    copied = pickling.own_copy(lambda value: value + 1, "it")
+    assert copied(1) == 2
+    assert copied.__code__.co_filename == __file__
