@@ -54,7 +54,7 @@ class PlanningExecutor(ExplainingExecutor):
         """Check the program as for a start, write its plan, and end the script."""
         from flinkish.engine.launcher import check
         from flinkish.graph.chaining import build_job_graph
-        from flinkish.graph.planning import plan
+        from flinkish.graph.execution_plan import plan
         from flinkish.server.views.jobs import plan_of
 
         checked = check(program)

@@ -32,7 +32,7 @@ from flinkish.engine.scratch import CHECKPOINTS, DiskFolder, remove_made, tempor
 from flinkish.engine.signals import SignalWatch, stop_at_exit
 from flinkish.engine.support import check_commits, check_supported
 from flinkish.graph.chaining import build_job_graph
-from flinkish.graph.planning import plan
+from flinkish.graph.execution_plan import plan
 from flinkish.graph.runtime_mode import is_batch, runtime_mode, with_runtime_mode
 from flinkish.graph.stream_graph import StreamGraph
 from flinkish.graph.stream_graph_generator import (

@@ -7,9 +7,8 @@ from collections.abc import Callable, Hashable, Iterable
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from flinkish.graph.chaining import build_job_graph
-from flinkish.graph.execution_plan import ExecutionPlan
+from flinkish.graph.execution_plan import ExecutionPlan, plan
 from flinkish.graph.job_graph import JobGraph, JobVertex, VertexId
-from flinkish.graph.planning import plan
 from flinkish.graph.stream_graph import StreamGraph, StreamNode
 from flinkish.graph.stream_graph_generator import generate
 from flinkish.program.transformations import Partitioner

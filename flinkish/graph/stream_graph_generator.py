@@ -1,10 +1,14 @@
-"""Builds the stream graph from the program: resolves virtual transformations, fills in defaults, assigns uids."""
+"""Builds the stream graph from the program: resolves virtual transformations, fills in defaults, assigns uids.
+
+A transformation of an operator adds one node and its edges. A virtual transformation adds nothing, but decides how its readers
+are connected: it becomes a list of `_Output`s, to which a reader connects.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
 from flinkish.common.errors import InvalidProgramError
 from flinkish.common.ids import OperatorUid
@@ -12,24 +16,31 @@ from flinkish.common.limits import UPPER_BOUND_MAX_PARALLELISM
 from flinkish.common.watermark_strategy import NoWatermarksGenerator, WatermarkStrategy
 from flinkish.graph.runtime_mode import runtime_mode
 from flinkish.graph.stream_graph import DEFAULT_SLOT_SHARING_GROUP, NodeId, StreamEdge, StreamGraph, StreamNode
-from flinkish.graph.translators import NodeInput, Output, translate
 from flinkish.graph.uids import InputIdentity, UidAssigner
 from flinkish.program.execution_mode import RuntimeExecutionMode
-from flinkish.program.operators import OperatorConfig, SourceConfig, TimestampsAndWatermarksConfig
+from flinkish.program.operators import OperatorConfig, SinkConfig, SourceConfig, TimestampsAndWatermarksConfig
 from flinkish.program.sources import Boundedness, Source
 from flinkish.program.transformations import (
     VIRTUAL,
+    BroadcastStateTransformation,
+    CacheTransformation,
+    OneInputTransformation,
     Partitioner,
     Partitioning,
+    PartitionTransformation,
+    SideOutputTransformation,
     SinkTransformation,
     SourceTransformation,
     Transformation,
     TransformationId,
+    TwoInputTransformation,
+    UnionTransformation,
 )
 
 if TYPE_CHECKING:
     from flinkish.common.typeinfo import TypeInformation
     from flinkish.program.program import Program
+    from flinkish.udf.output_tag import OutputTag
 
 #: From Flink's KeyGroupRangeAssignment: the least default of the maximum parallelism, and the upper bound of any.
 DEFAULT_MAX_PARALLELISM = 128
@@ -91,27 +102,77 @@ def _needed(transformations: Iterable[Transformation]) -> list[Transformation]:
     return [transformation for transformation in ordered if transformation.id in read]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Output:
+    """The point to which a reader of a transformation connects; None = the default partitioning, or the main output."""
+
+    node: NodeId
+    partitioner: Partitioner | None = None
+    side_output: OutputTag | None = None
+
+
+#: One input of an operator: the transformation that it reads, and its key selector if it is keyed.
+_Input = tuple[TransformationId, Callable[[Any], Any] | None]
+
+
 class _Generator:
-    """The state of a translation in progress, and the context that translators get."""
+    """The state of a translation in progress."""
 
     def __init__(self, program: Program) -> None:
         self._program = program
         self._uids = UidAssigner(generate=program.execution_config.has_auto_generated_uids_enabled())
-        self._outputs: dict[TransformationId, tuple[Output, ...]] = {}
+        self._outputs: dict[TransformationId, tuple[_Output, ...]] = {}
         self._types: dict[TransformationId, TypeInformation] = {}
         self.nodes: dict[NodeId, StreamNode] = {}
         self.edges: list[StreamEdge] = []
 
     def translate(self, transformation: Transformation) -> None:
-        self._outputs[transformation.id] = translate(transformation, self)
+        """Translate a transformation; those that it reads must have been translated before."""
+        self._outputs[transformation.id] = self._outputs_for(transformation)
         self._types[transformation.id] = transformation.output_type
 
-    @property
-    def batch(self) -> bool:
+    def _outputs_for(self, transformation: Transformation) -> tuple[_Output, ...]:
+        match transformation:
+            case SourceTransformation() as it:
+                source = SourceConfig(source=it.source, watermarks=it.watermarks)
+                return self._add_node(it, source, name=f"Source: {it.name}")
+            case SinkTransformation() as it:
+                return self._add_node(it, SinkConfig(sink=it.sink), (it.input, None), name=f"Sink: {it.name}")
+            case OneInputTransformation() as it:
+                return self._add_node(it, it.operator, (it.input, it.key_selector), key_type=it.key_type)
+            case TwoInputTransformation() as it:
+                if (it.first_key_selector is None) != (it.second_key_selector is None):
+                    raise InvalidProgramError(
+                        f"only one input of {it.name!r} is keyed; both must be, or none",
+                        hint="call key_by on both streams before connect(), or on the stream that connect() returns.",
+                    )
+                first, second = (it.first_input, it.first_key_selector), (it.second_input, it.second_key_selector)
+                return self._add_node(it, it.operator, first, second, key_type=it.key_type)
+            case BroadcastStateTransformation() as it:
+                inputs = (it.regular_input, it.key_selector), (it.broadcast_input, None)
+                return self._add_node(it, it.operator, *inputs, key_type=it.key_type)
+            case CacheTransformation() as it:
+                # Readers within this job get the records as they come. As in Flink, an unbounded stream is not cached.
+                if self._is_batch():
+                    self._add_node(it, SinkConfig(sink=it.cache.sink()), (it.input, None), name="CacheWrite")
+                return self._read(it.input)
+            case UnionTransformation() as it:
+                return tuple(output for read in it.union_inputs for output in self._read(read))
+            case PartitionTransformation() as it:
+                # The partitioning nearest to the reader wins, as in Flink: `rebalance().key_by(...)` is HASH.
+                return tuple(replace(output, partitioner=it.partitioner) for output in self._read(it.input))
+            case SideOutputTransformation() as it:
+                # A side output belongs to the operator; the partitioning of the main output does not affect it.
+                return tuple(_Output(node=output.node, side_output=it.tag) for output in self._read(it.input))
+            case _:
+                kind = type(transformation).__name__
+                raise InvalidProgramError(f"there is no translator for {kind} (transformation {transformation.name!r})")
+
+    def _is_batch(self) -> bool:
         mode = runtime_mode(self._program.configuration, self._program.transformations.values())
         return mode is RuntimeExecutionMode.BATCH
 
-    def outputs_of(self, transformation: TransformationId) -> tuple[Output, ...]:
+    def _read(self, transformation: TransformationId) -> tuple[_Output, ...]:
         if transformation not in self._outputs:
             raise InvalidProgramError(
                 f"transformation {transformation} is read but is not in the program before its reader",
@@ -119,18 +180,18 @@ class _Generator:
             )
         return self._outputs[transformation]
 
-    def add_node(
+    def _add_node(
         self,
         transformation: Transformation,
         operator: OperatorConfig,
-        *,
-        inputs: tuple[NodeInput, ...],
+        *inputs: _Input,
         name: str | None = None,
         key_type: TypeInformation | None = None,
-    ) -> Output:
+    ) -> tuple[_Output]:
+        """Add an operator with its edges; `name` overrides the name of the transformation."""
         node_id = NodeId(transformation.id)
         name = transformation.name if name is None else name
-        read = [(index, output) for index, given in enumerate(inputs) for output in self.outputs_of(given.transformation)]
+        read = [(index, output) for index, (origin, _) in enumerate(inputs) for output in self._read(origin)]
         uid = self._uids.assign(
             name=name,
             kind=type(operator).__name__,
@@ -150,7 +211,6 @@ class _Generator:
         timeout = transformation.buffer_timeout
         max_parallelism = self._max_parallelism(transformation)
         wanted = default_max_parallelism(parallelism) if max_parallelism is None else max_parallelism
-        selectors = tuple(given.key_selector for given in inputs if given.key_selector is not None)
         self.nodes[node_id] = StreamNode(
             id=node_id,
             name=name,
@@ -163,14 +223,14 @@ class _Generator:
             slot_sharing_group=self._slot_sharing_group(transformation, [output.node for _, output in read]),
             chaining_strategy=transformation.chaining_strategy,
             buffer_timeout=self._program.buffer_timeout if timeout is None else timeout,
-            input_types=tuple(self._types[given.transformation] for given in inputs),
+            input_types=tuple(self._types[origin] for origin, _ in inputs),
             output_type=transformation.output_type,
-            key_selectors=selectors,
+            key_selectors=tuple(selector for _, selector in inputs if selector is not None),
             key_type=key_type,
             made_at=transformation.made_at,
         )
-        self.edges.extend(self._edge(node_id, index, output, inputs[index]) for index, output in read)
-        return Output(node=node_id)
+        self.edges.extend(self._edge(node_id, index, output, keyed=inputs[index][1] is not None) for index, output in read)
+        return (_Output(node=node_id),)
 
     def _with_held_watermarks(self, operator: OperatorConfig, name: str, inputs: Sequence[NodeId]) -> OperatorConfig:
         """Return the operator; it sends no watermark before the end of its input if the order of that input is a source's choice.
@@ -223,7 +283,7 @@ class _Generator:
             raise InvalidProgramError(f"the parallelism of {name!r} must be at least 1; got {parallelism}")
         return parallelism
 
-    def _parallelism_beside(self, transformation: Transformation, read: Sequence[Output], declared: int) -> int:
+    def _parallelism_beside(self, transformation: Transformation, read: Sequence[_Output], declared: int) -> int:
         """Return the parallelism of the inputs, so that records keep their order, and a single input is chained.
 
         A chained sink is one exchange less, 0.1 s on Spark. Behind a union it would not be chained.
@@ -244,7 +304,7 @@ class _Generator:
         groups = {self.nodes[node].slot_sharing_group for node in inputs}
         return groups.pop() if len(groups) == 1 else DEFAULT_SLOT_SHARING_GROUP
 
-    def _edge(self, target: NodeId, input_index: int, output: Output, given: NodeInput) -> StreamEdge:
+    def _edge(self, target: NodeId, input_index: int, output: _Output, *, keyed: bool) -> StreamEdge:
         source_node, target_node = self.nodes[output.node], self.nodes[target]
         same = source_node.parallelism == target_node.parallelism
         partitioner = output.partitioner
@@ -256,7 +316,7 @@ class _Generator:
                 f"(parallelism {target_node.parallelism}): a forward connection cannot change the parallelism",
                 hint="use rebalance() or rescale(), or give both the same parallelism.",
             )
-        if given.key_selector is not None and partitioner.partitioning is not Partitioning.HASH:
+        if keyed and partitioner.partitioning is not Partitioning.HASH:
             raise InvalidProgramError(
                 f"{target_node.name!r} is keyed, but what it reads from {source_node.name!r} is partitioned by "
                 f"{partitioner.partitioning.value}",

@@ -15,9 +15,8 @@ from flinkish.datastream.keyed_stream import KeyedStream
 from flinkish.datastream.output_tag import OutputTag
 from flinkish.datastream.stream_execution_environment import StreamExecutionEnvironment
 from flinkish.graph.chaining import build_job_graph
-from flinkish.graph.execution_plan import ExecutionPlan
+from flinkish.graph.execution_plan import ExecutionPlan, plan
 from flinkish.graph.job_graph import EdgeId, VertexId
-from flinkish.graph.planning import plan
 from flinkish.graph.stream_graph_generator import generate
 from flinkish.jobmaster.setup import effective_configuration
 from flinkish.runtime.channels import EdgeWriter

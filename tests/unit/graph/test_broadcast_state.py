@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, cast
 
 from flinkish.graph.chaining import build_job_graph
-from flinkish.graph.planning import plan
+from flinkish.graph.execution_plan import plan
 from flinkish.graph.stream_graph_generator import generate
 from flinkish.program.operators import BroadcastProcessConfig, KeyedBroadcastProcessConfig
 from flinkish.program.transformations import BroadcastStateTransformation, Partitioning

@@ -6,9 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flinkish.graph.chaining import build_job_graph
-from flinkish.graph.execution_plan import ExecutionPlan
+from flinkish.graph.execution_plan import ExecutionPlan, plan, stays_in_slot
 from flinkish.graph.job_graph import VertexId
-from flinkish.graph.planning import plan, stays_in_slot
 from flinkish.graph.stream_graph_generator import generate
 from flinkish.program.transformations import Partitioning
 from tests.unit.graph.programs import ProgramBuilder

@@ -7,7 +7,7 @@ from flinkish.common.ids import OperatorUid
 from flinkish.graph.stream_graph import NodeId, StreamGraph
 from flinkish.graph.stream_graph_generator import default_max_parallelism, generate, with_recorded_max_parallelism
 from flinkish.program.operators import SinkConfig, SourceConfig
-from flinkish.program.transformations import OneInputTransformation, Partitioning, TransformationId
+from flinkish.program.transformations import Partitioning, TransformationId, UnaryTransformation
 from tests.unit.graph.programs import LONG, STRING, ProgramBuilder, by_value
 
 
@@ -178,12 +178,12 @@ def test_a_transformation_of_another_environment_is_refused() -> None:
 
 
 def test_an_unknown_kind_of_transformation_is_named() -> None:
-    class Strange(OneInputTransformation):
+    class Strange(UnaryTransformation):
         pass
 
     build = ProgramBuilder()
     read = build.source()
-    build._add(Strange, name="odd", input=read, operator=None)
+    build._add(Strange, name="odd", input=read)
     with pytest.raises(InvalidProgramError, match=r"no translator for Strange .transformation 'odd'."):
         generate(build.build())
 
