@@ -18,11 +18,10 @@ import pyarrow.parquet as pq
 
 from flinkish.checkpoint import manifest as manifests
 from flinkish.checkpoint import paths
-from flinkish.checkpoint.delta_log import STATE_SCHEMA
+from flinkish.checkpoint.delta_log import STATE_SCHEMA, DeltaLog
 from flinkish.checkpoint.manifest import CheckpointReference, Manifest
 from flinkish.checkpoint.signing import Signature, SigningKey
 from flinkish.checkpoint.storage import StoredCheckpoint
-from flinkish.checkpoint.table_log import TableLog
 from flinkish.common.errors import CorruptCheckpointError, ForeignCheckpointError
 from flinkish.common.files.checkpoint_files import StoreReference
 from flinkish.common.files.schemes import files_at
@@ -80,7 +79,7 @@ def count_rows(manifest: Manifest) -> int:
     return 2 + sum(len(source.splits) for source in manifest.coordinator.sources)
 
 
-def read_checkpoint(root: PurePath, log: TableLog, key: SigningKey) -> StoredCheckpoint | None:
+def read_checkpoint(root: PurePath, log: DeltaLog, key: SigningKey) -> StoredCheckpoint | None:
     """Read and check the checkpoint in a version of a table; None if there is none.
 
     Checks everything except the content of state files: the tasks check it when they read them (see also `verify_files`).
@@ -248,7 +247,7 @@ def _digest(body: dict[str, Any]) -> str:
     return manifests.sha256(json.dumps(body, sort_keys=True).encode())
 
 
-def read_newest(root: PurePath, open_log: Callable[[], TableLog], key: SigningKey) -> tuple[TableLog, StoredCheckpoint | None]:
+def read_newest(root: PurePath, open_log: Callable[[], DeltaLog], key: SigningKey) -> tuple[DeltaLog, StoredCheckpoint | None]:
     """Open the newest version of a table and read its checkpoint, even while a driver commits and cleans up.
 
     Raises CorruptCheckpointError like `read_checkpoint`, and if the log ends at an earlier version than its marker says.
@@ -273,7 +272,7 @@ def read_newest(root: PurePath, open_log: Callable[[], TableLog], key: SigningKe
                 time.sleep(wait)
 
 
-def _check_latest(root: PurePath, log: TableLog, checkpoint: StoredCheckpoint | None, latest: Latest) -> None:
+def _check_latest(root: PurePath, log: DeltaLog, checkpoint: StoredCheckpoint | None, latest: Latest) -> None:
     got = 0 if checkpoint is None else checkpoint.checkpoint_id
     if log.version < latest.version or got < latest.checkpoint_id:
         raise CorruptCheckpointError(

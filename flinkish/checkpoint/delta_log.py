@@ -30,7 +30,10 @@ _HOOKS = PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=
 
 
 class DeltaLog:
-    """A handle on one version of a state table, until it is refreshed."""
+    """A handle on one version of a state table. Only `refresh` moves it to the newest version; its own commits do not.
+
+    A commit fails if any other version has appeared since the last refresh, even one that shares no file with it.
+    """
 
     def __init__(self, table: DeltaTable) -> None:
         self._table = table

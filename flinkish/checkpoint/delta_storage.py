@@ -30,12 +30,12 @@ from pathlib import Path, PurePath
 
 from flinkish.checkpoint import fencing, paths
 from flinkish.checkpoint.checkpoint_files import LIST_WAITS, Latest, copy_verified, count_rows, manifest_rows, write_latest
+from flinkish.checkpoint.delta_log import DeltaLog
 from flinkish.checkpoint.fencing import Committed, Gone, Refused, TakenOver, Transaction
 from flinkish.checkpoint.job_table import JobTable, brief, delete
 from flinkish.checkpoint.manifest import CheckpointKind, CheckpointReference, Manifest, sha256
 from flinkish.checkpoint.signing import SigningKey
 from flinkish.checkpoint.storage import CheckpointDraft, CheckpointLocation, StoredCheckpoint
-from flinkish.checkpoint.table_log import TableLog, log_at
 from flinkish.common.clock import Clock
 from flinkish.common.errors import (
     CheckpointError,
@@ -70,12 +70,12 @@ class DeltaCheckpointStorage:
         ids: IdSource,
         num_retained: int = 1,
         durable: bool = True,
-        delta_log: type[TableLog] | None = None,
+        delta_log: type[DeltaLog] = DeltaLog,
     ) -> None:
         """Create a storage in `directory` (execution.checkpointing.dir), which every task must be able to access.
 
-        A directory `s3://bucket/path` is in an object store, `memory://...` keeps everything in this process. `lineage` is used
-        for a job without checkpoints yet. With `durable`, files are synced to the disk before any other file refers to them.
+        A directory `s3://bucket/path` is in an object store. `lineage` is used for a job without checkpoints yet. With `durable`,
+        files are synced to the disk before any other file refers to them.
         `delta_log` is for tests.
         Raises ConfigurationError for a directory that cannot be used, or that contains the signing key.
         """
@@ -88,8 +88,8 @@ class DeltaCheckpointStorage:
         if num_retained < 1:
             raise ConfigurationError(f"execution.checkpointing.num-retained = {num_retained}: expected at least 1")
         self._root = paths.job_folder(base, job_id) / "state"
-        self._log_type = delta_log or log_at(self._root)
-        self._table = JobTable(self._root, job_id, signing_key, self._log_type)
+        self._log_type = delta_log
+        self._table = JobTable(self._root, job_id, signing_key, log=delta_log)
         self._job_id = job_id
         self._lineage = lineage
         self._key = signing_key
@@ -97,7 +97,7 @@ class DeltaCheckpointStorage:
         self._ids = ids
         self._num_retained = num_retained
         self._durable = durable
-        self._handle: TableLog | None = None
+        self._handle: DeltaLog | None = None
         #: The last version at which this driver has checked that no other driver had taken over; -1 = none.
         self._own_version = -1
         self._generation = Generation(0)
@@ -158,7 +158,7 @@ class DeltaCheckpointStorage:
             hint="several driver processes seem to start for the same high-availability.cluster-id; stop all but one.",
         )
 
-    def _own(self, claim: Transaction, log: TableLog, current: StoredCheckpoint | None) -> None:
+    def _own(self, claim: Transaction, log: DeltaLog, current: StoredCheckpoint | None) -> None:
         """Record the generation, ids and checkpoints that this process now owns."""
         self._handle = log
         self._generation = claim.generation
@@ -171,7 +171,7 @@ class DeltaCheckpointStorage:
         self._note_latest(log)
         self._summarized = 0
 
-    def _open_or_create(self) -> TableLog:
+    def _open_or_create(self) -> DeltaLog:
         return self._table.open_or_create(self._generation, time=self._clock.wall_time(), sync=self._durable)
 
     # -- what is there -----------------------------------------------------------------------------------------------------
@@ -275,8 +275,8 @@ class DeltaCheckpointStorage:
         return stored
 
     def _shown_by_name(
-        self, log: TableLog, version: int, own: Transaction, manifest_path: str, failure: Exception | None
-    ) -> TableLog | None:
+        self, log: DeltaLog, version: int, own: Transaction, manifest_path: str, failure: Exception | None
+    ) -> DeltaLog | None:
         """Return a handle at our commit if the log's entry says that it happened; None if the table must be read to know.
 
         An object store may list entries late, and what a list lacks would be taken for refused, and deleted. Its objects can be
@@ -313,7 +313,7 @@ class DeltaCheckpointStorage:
             _log.warning("Checkpoint %d of job %s was committed, although an error came back.", own.checkpoint_id, self._job_id)
         return log
 
-    def _outcome(self, own: Transaction, manifest_path: str, failure: Exception | None) -> TableLog:
+    def _outcome(self, own: Transaction, manifest_path: str, failure: Exception | None) -> DeltaLog:
         """Read the table to find out whether a commit happened; return a handle at it if so, otherwise raise."""
         checkpoint_id = own.checkpoint_id
         try:
@@ -452,7 +452,7 @@ class DeltaCheckpointStorage:
             raise CheckpointError(f"checkpoint {manifest.checkpoint_id}: two tasks acknowledged a state file of the same name")
         return path, {**files, path: (len(content), count_rows(manifest))}
 
-    def _current_handle(self) -> TableLog:
+    def _current_handle(self) -> DeltaLog:
         """Return a handle at the newest version, after checking that no other driver has taken over."""
         if self._handle is None:
             raise CheckpointError(f"checkpoint table {self._root} was not claimed")
@@ -515,7 +515,7 @@ class DeltaCheckpointStorage:
 
     # -- the disk ----------------------------------------------------------------------------------------------------------
 
-    def _note_latest(self, log: TableLog) -> None:
+    def _note_latest(self, log: DeltaLog) -> None:
         newest = self._retained[-1].checkpoint_id if self._retained else 0
         latest = Latest(version=log.version, checkpoint_id=newest, generation=self._generation)
         try:

@@ -10,9 +10,9 @@ from pathlib import Path, PurePath
 
 from flinkish.checkpoint import paths
 from flinkish.checkpoint.checkpoint_files import read_checkpoint
+from flinkish.checkpoint.delta_log import DeltaLog
 from flinkish.checkpoint.signing import SigningKey
 from flinkish.checkpoint.storage import StoredCheckpoint
-from flinkish.checkpoint.table_log import log_at
 from flinkish.common.errors import CheckpointError, CorruptCheckpointError, FlinkishError, ForeignCheckpointError
 from flinkish.common.files.checkpoint_files import CheckpointFiles
 from flinkish.common.files.schemes import files_at
@@ -74,7 +74,7 @@ def _read(root: PurePath, files: CheckpointFiles, text: str) -> StoredCheckpoint
     if not files.is_folder(paths.LOG):
         raise ForeignCheckpointError(f"{text!r} is not a savepoint of flinkish: it has no table", hint=_HINT)
     try:
-        log = log_at(root).open(root)
+        log = DeltaLog.open(root)
         # The key tells whether the values may be unpickled, which is not done here.
         savepoint = None if log is None else read_checkpoint(root, log, SigningKey(bytes(32)))
     except FlinkishError:

@@ -11,11 +11,11 @@ from pathlib import PurePath
 
 from flinkish.checkpoint import cleaning, fencing, paths
 from flinkish.checkpoint.checkpoint_files import read_latest, read_newest, read_reference
+from flinkish.checkpoint.delta_log import DeltaLog
 from flinkish.checkpoint.fencing import Transaction
 from flinkish.checkpoint.paths import Folder
 from flinkish.checkpoint.signing import KEY_OPTION, SigningKey
 from flinkish.checkpoint.storage import StoredCheckpoint
-from flinkish.checkpoint.table_log import TableLog
 from flinkish.common.errors import (
     CheckpointError,
     CorruptCheckpointError,
@@ -42,9 +42,15 @@ class JobTable:
     """The table of one job's checkpoints; its users decide who may write to it."""
 
     def __init__(
-        self, root: PurePath, job_id: str, key: SigningKey, log: type[TableLog], *, option: str = "execution.checkpointing.dir"
+        self,
+        root: PurePath,
+        job_id: str,
+        key: SigningKey,
+        *,
+        option: str = "execution.checkpointing.dir",
+        log: type[DeltaLog] = DeltaLog,
     ) -> None:
-        """Describe the table; `option` is the configuration key that names its place."""
+        """Describe the table; `option` is the configuration key that names its place. `log` is for tests."""
         self.root = root
         self._option = option
         self.files: CheckpointFiles = files_at(root)
@@ -54,7 +60,7 @@ class JobTable:
 
     # -- opening -----------------------------------------------------------------------------------------------------------
 
-    def open(self) -> TableLog | None:
+    def open(self) -> DeltaLog | None:
         """Open the newest version of the table; None if there is none."""
         try:
             self.files.refuse_links()
@@ -69,14 +75,14 @@ class JobTable:
                 hint="restore from a savepoint, or remove the table to start from nothing.",
             ) from error
 
-    def reopen(self) -> TableLog:
+    def reopen(self) -> DeltaLog:
         """Open a table that existed a moment ago."""
         log = self.open()
         if log is None:
             raise CheckpointError(f"checkpoint table {self.root} was removed while it was read")
         return log
 
-    def open_or_create(self, own: Generation, *, time: int, sync: bool) -> TableLog:
+    def open_or_create(self, own: Generation, *, time: int, sync: bool) -> DeltaLog:
         """Open the newest version; create the table if there is none, unless it was already claimed as generation `own`."""
         log = self.open()
         if log is not None:
@@ -123,7 +129,7 @@ class JobTable:
                 hint="another driver process has taken over the job and ended it, or the folder was removed; this one must end.",
             )
 
-    def refuse_stale(self, log: TableLog, own: Generation) -> None:
+    def refuse_stale(self, log: DeltaLog, own: Generation) -> None:
         """Raise StaleGenerationError if the job belongs to another generation than our own."""
         other = fencing.newer_generation(log.transaction(self.job_id), own)
         if other is not None:
@@ -138,7 +144,7 @@ class JobTable:
 
     # -- reading -----------------------------------------------------------------------------------------------------------
 
-    def read_current(self, open_log: Callable[[], TableLog]) -> tuple[TableLog, StoredCheckpoint | None]:
+    def read_current(self, open_log: Callable[[], DeltaLog]) -> tuple[DeltaLog, StoredCheckpoint | None]:
         """Read the newest checkpoint. Raises CorruptCheckpointError, and ForeignCheckpointError if another key signed it."""
         log, current = read_newest(self.root, open_log, self._key)
         if current is not None and current.manifest.job_id != self.job_id:
@@ -156,7 +162,7 @@ class JobTable:
             )
         return log, current
 
-    def check_transaction(self, log: TableLog, current: StoredCheckpoint | None) -> None:
+    def check_transaction(self, log: DeltaLog, current: StoredCheckpoint | None) -> None:
         """Raise CorruptCheckpointError if the log has lost the transaction of the newest checkpoint."""
         if current is None:
             return
@@ -227,7 +233,7 @@ class JobTable:
         except OSError:  # a late task has written into it; the next clean-up removes that file
             _log.debug("%s is not empty yet.", self.root / folder)
 
-    def clean_log(self, log: TableLog, *, summarized: int, oldest_needed: int, sync: bool) -> int:
+    def clean_log(self, log: DeltaLog, *, summarized: int, oldest_needed: int, sync: bool) -> int:
         """Delete log entries that are not needed, if enough versions have been written since the last time.
 
         `summarized` is the version at which this was last done; returns the value for the next call.

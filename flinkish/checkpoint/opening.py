@@ -9,10 +9,10 @@ from pathlib import PurePath
 
 from flinkish.checkpoint import paths
 from flinkish.checkpoint.checkpoint_files import check_sizes, read_checkpoint, read_newest, read_reference
+from flinkish.checkpoint.delta_log import DeltaLog
 from flinkish.checkpoint.manifest import Manifest, OperatorShape
 from flinkish.checkpoint.signing import SigningKey
 from flinkish.checkpoint.storage import StoredCheckpoint
-from flinkish.checkpoint.table_log import TableLog, log_at
 from flinkish.common.errors import CorruptCheckpointError, FlinkishError, ForeignCheckpointError
 from flinkish.common.files.schemes import files_at, is_reference
 from flinkish.common.ids import OperatorUid
@@ -47,7 +47,7 @@ def table_of(text: str) -> PurePath:
     return _into_table(parse_selection(text)).path
 
 
-def open_checkpoint(text: str, *, signing_key: SigningKey, delta_log: type[TableLog] | None = None) -> StoredCheckpoint:
+def open_checkpoint(text: str, *, signing_key: SigningKey, delta_log: type[DeltaLog] = DeltaLog) -> StoredCheckpoint:
     """Open the checkpoint that execution.state-recovery.path names; see `parse_selection` for its forms.
 
     The path may be a savepoint, a job's folder below the checkpoint directory, its `state` table, or one checkpoint's folder
@@ -56,7 +56,6 @@ def open_checkpoint(text: str, *, signing_key: SigningKey, delta_log: type[Table
     """
     selection = _into_table(parse_selection(text))
     root = selection.path
-    delta_log = delta_log or log_at(root)
     if selection.checkpoint_id is None and selection.version is None:
         log, newest = read_newest(root, lambda: _open(root, None, delta_log, text), signing_key)
     else:
@@ -97,7 +96,7 @@ def _into_table(selection: Selection) -> Selection:
     return selection
 
 
-def _open(root: PurePath, version: int | None, delta_log: type[TableLog], text: str) -> TableLog:
+def _open(root: PurePath, version: int | None, delta_log: type[DeltaLog], text: str) -> DeltaLog:
     files = files_at(root)
     try:
         log = delta_log.open(root, version) if files.is_folder() else None
@@ -129,7 +128,7 @@ def _open(root: PurePath, version: int | None, delta_log: type[TableLog], text: 
     )
 
 
-def _newest_version(root: PurePath, delta_log: type[TableLog]) -> int | None:
+def _newest_version(root: PurePath, delta_log: type[DeltaLog]) -> int | None:
     try:
         log = delta_log.open(root)
     except Exception:

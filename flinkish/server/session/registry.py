@@ -16,11 +16,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from flinkish.checkpoint import fencing
-from flinkish.checkpoint.delta_log import STATE_SCHEMA
+from flinkish.checkpoint.delta_log import STATE_SCHEMA, DeltaLog
 from flinkish.checkpoint.fencing import Committed, TakenOver, Transaction
 from flinkish.checkpoint.job_table import JobTable, brief
 from flinkish.checkpoint.signing import Signature, SigningKey
-from flinkish.checkpoint.table_log import TableLog, log_at
 from flinkish.common import options
 from flinkish.common.clock import Clock
 from flinkish.common.errors import (
@@ -49,8 +48,8 @@ class Registry:
     def __init__(self, root: PurePath, key: SigningKey, clock: Clock) -> None:
         self._key = key
         self._clock = clock
-        self._table = JobTable(root / FOLDER, _APPLICATION, key, log_at(root), option=options.HA_STORAGE_PATH.key)
-        self._log: TableLog | None = None
+        self._table = JobTable(root / FOLDER, _APPLICATION, key, option=options.HA_STORAGE_PATH.key)
+        self._log: DeltaLog | None = None
         self._sequence = 0
         self._summarized = 0
         #: The file of each entry with its size, by key.
@@ -183,7 +182,7 @@ class Registry:
                     self._table.delete([new])
                 raise self._failed(failure or OSError("the commit was refused"))
 
-    def _clean(self, log: TableLog) -> None:
+    def _clean(self, log: DeltaLog) -> None:
         try:
             self._table.files.sync_log(log.version - 1)
             self._summarized = self._table.clean_log(log, summarized=self._summarized, oldest_needed=log.version, sync=True)

@@ -17,15 +17,25 @@ from flinkish.checkpoint.storage import CheckpointDraft, StoredCheckpoint
 from flinkish.common import Configuration, Types, WatermarkStrategy
 from flinkish.common.errors import CheckpointError, ConfigurationError, CorruptCheckpointError, StaleGenerationError
 from flinkish.common.files import memory
-from flinkish.common.files.schemes import files_at, root_of
+from flinkish.common.files.schemes import files_at
 from flinkish.common.ids import CheckpointId
 from flinkish.datastream import StreamExecutionEnvironment
 from flinkish.datastream.connectors.number_seq import NumberSequenceSource
-from tests.integration.checkpoint.test_s3_storage import make, write
+from tests.integration.checkpoint import test_s3_storage
+from tests.integration.checkpoint.test_s3_storage import write
 from tests.kit.functions import FailsAfterCheckpoint
+from tests.kit.memory_log import MemoryLog
 from tests.unit.checkpoint.support import KEY, coordinator_state
 
 _NUMBERS = itertools.count()
+
+
+def make(directory: str, *, num_retained: int = 1, delta_log: Any = MemoryLog) -> DeltaCheckpointStorage:
+    return test_s3_storage.make(directory, num_retained=num_retained, delta_log=delta_log)
+
+
+def opened(text: str) -> StoredCheckpoint:
+    return open_checkpoint(text, signing_key=KEY, delta_log=MemoryLog)  # type: ignore[arg-type]
 
 
 @pytest.fixture
@@ -92,13 +102,13 @@ def test_a_driver_that_was_taken_over_cannot_commit(directory: str) -> None:
 
 
 def test_a_version_that_came_in_between_refuses_a_commit(directory: str) -> None:
-    class Beaten(delta_storage.log_at(root_of(directory))):  # type: ignore[misc]
+    class Beaten(MemoryLog):
         beaten = False
 
         @staticmethod
         def open(root: Any, version: int | None = None) -> Any:
-            log = delta_storage.log_at(root).open(root, version)
-            return None if log is None else Beaten(root, log._at)  # type: ignore[attr-defined]
+            log = MemoryLog.open(root, version)
+            return None if log is None else Beaten(root, log._at)
 
         def replace_files(self, *arguments: Any, **options: Any) -> None:
             if Beaten.beaten:
@@ -135,10 +145,10 @@ def test_a_savepoint_in_memory_is_opened_by_its_reference(directory: str) -> Non
     stored = take(storage, 1)
     savepoint = storage.commit_savepoint(draft(storage, 2, f"{directory}/savepoints"))
     assert savepoint.external_path.startswith(f"{directory}/savepoints/savepoint-")
-    assert open_checkpoint(savepoint.external_path, signing_key=KEY) == savepoint
+    assert opened(savepoint.external_path) == savepoint
     exported = storage.export_savepoint(stored, storage.prepare_export(f"{directory}/savepoints"))
-    assert open_checkpoint(exported.external_path, signing_key=KEY).manifest == exported.manifest
-    assert open_checkpoint(f"{storage.root}@1", signing_key=KEY) == stored
+    assert opened(exported.external_path).manifest == exported.manifest
+    assert opened(f"{storage.root}@1") == stored
     checkpoint_files.verify_files(exported)
 
 
@@ -179,7 +189,7 @@ def test_a_whole_job_keeps_its_checkpoints_in_memory_and_recovers_from_them(
 
     class InMemory(DeltaCheckpointStorage):
         def __init__(self, _: Any, job_id: str, **options: Any) -> None:
-            super().__init__(directory, job_id, **options)
+            super().__init__(directory, job_id, delta_log=MemoryLog, **options)  # type: ignore[arg-type]
             made.append(self)
 
         def latest(self) -> StoredCheckpoint | None:

@@ -60,7 +60,7 @@ def directory(request: pytest.FixtureRequest) -> str:
     return f"{_BUCKETS[store]}/checkpoints-{next(_NUMBERS)}-{os.getpid()}"
 
 
-def make(directory: str, *, num_retained: int = 1, delta_log: Any = None) -> DeltaCheckpointStorage:
+def make(directory: str, *, num_retained: int = 1, delta_log: Any = DeltaLog) -> DeltaCheckpointStorage:
     ids = itertools.count(1)
     return DeltaCheckpointStorage(
         directory,

@@ -1,4 +1,4 @@
-"""The log of a state table in memory; it follows the same rules for commits as delta-rs does for tables in folders."""
+"""The log of a state table in memory, in place of DeltaLog: it follows the same rules for commits as delta-rs does."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class _Version(msgspec.Struct, frozen=True):
 
 
 class MemoryLog:
-    """See TableLog. A commit fails if another version has appeared, because an entry is created only if it does not exist."""
+    """See DeltaLog. A commit fails if another version has appeared, because an entry is created only if it does not exist."""
 
     has_state_schema = True
 
@@ -32,7 +32,6 @@ class MemoryLog:
 
     @staticmethod
     def open(root: PurePath, version: int | None = None) -> MemoryLog | None:
-        """See TableLog.open."""
         files = MemoryFiles(root)
         if not files.is_folder(paths.LOG):
             return None
@@ -44,7 +43,6 @@ class MemoryLog:
 
     @staticmethod
     def create(root: PurePath, files: Mapping[str, tuple[int, int]], metadata: Mapping[str, str], *, time: int) -> None:
-        """See TableLog.create."""
         if MemoryLog.open(root) is not None:
             raise FileExistsError(f"there is a table in {root}")
         MemoryFiles(root).make_folders(paths.LOG)
@@ -52,32 +50,26 @@ class MemoryLog:
 
     @property
     def version(self) -> int:
-        """See TableLog.version."""
         return self._at.number
 
     def refresh(self) -> None:
-        """See TableLog.refresh."""
         newest = MemoryLog.open(self._root)
         if newest is None:
             raise FileNotFoundError(f"there is no table in {self._root}")
         self._at = newest._at
 
     def transaction(self, application: str) -> int | None:
-        """See TableLog.transaction."""
         return self._at.transactions.get(application)
 
     def files(self) -> dict[str, int]:
-        """See TableLog.files."""
         return dict(self._at.files)
 
     def replace_files(
         self, files: Mapping[str, tuple[int, int]], application: str, transaction: int, metadata: Mapping[str, str], *, time: int
     ) -> None:
-        """See TableLog.replace_files."""
         self._commit(_sizes(files), application, transaction, metadata)
 
     def note_transaction(self, application: str, transaction: int, metadata: Mapping[str, str]) -> None:
-        """See TableLog.note_transaction."""
         self._commit(self._at.files, application, transaction, metadata)
 
     def _commit(self, files: dict[str, int], application: str, transaction: int, metadata: Mapping[str, str]) -> None:
@@ -85,7 +77,7 @@ class MemoryLog:
         _put(self._root, _Version(self._at.number + 1, files, transactions, dict(metadata)))
 
     def write_checkpoint(self) -> None:
-        """See TableLog.write_checkpoint: writes a marker only, which shows that earlier entries are obsolete."""
+        """Write a marker only, which shows that earlier entries are obsolete."""
         marker = f"{paths.LOG}/{self._at.number:020}.checkpoint.parquet"
         MemoryFiles(self._root).replace(marker, b"", sync=False)
 
