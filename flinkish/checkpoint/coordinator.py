@@ -28,7 +28,7 @@ from collections import Counter
 from collections.abc import Callable, Collection
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
-from typing import NamedTuple, assert_never
+from typing import TYPE_CHECKING, NamedTuple, assert_never
 
 from flinkish.checkpoint import request_decider
 from flinkish.checkpoint.checkpoint_settings import CheckpointSettings, JobEnd, deletes_checkpoints
@@ -39,7 +39,7 @@ from flinkish.checkpoint.manifest import CheckpointKind, Committable, Coordinato
 from flinkish.checkpoint.pending import AckResult, PendingCheckpoint, Subtask
 from flinkish.checkpoint.request_decider import Request, Start, Wait
 from flinkish.checkpoint.statistics import CheckpointFigures, CheckpointRecord, CheckpointStatistics, CheckpointStatus
-from flinkish.checkpoint.storage import CheckpointDraft, CheckpointLocation, CheckpointStorage, StoredCheckpoint
+from flinkish.checkpoint.storage import CheckpointDraft, CheckpointLocation, StoredCheckpoint
 from flinkish.checkpoint.uncommitted import Uncommitted
 from flinkish.common.clock import Clock
 from flinkish.common.closing import raised_by
@@ -53,6 +53,9 @@ from flinkish.common.errors import (
 from flinkish.common.ids import CheckpointId
 from flinkish.runtime import faults
 from flinkish.runtime.protocol import Acknowledgement, Barrier, Decline
+
+if TYPE_CHECKING:
+    from flinkish.checkpoint.delta_storage import DeltaCheckpointStorage
 
 _log = logging.getLogger(__name__)
 
@@ -102,7 +105,7 @@ class CheckpointCoordinator:
         *,
         job_id: str,
         settings: CheckpointSettings,
-        storage: CheckpointStorage,
+        storage: DeltaCheckpointStorage,
         clock: Clock,
         listener: CoordinatorListener,
         history: CheckpointHistory | None = None,

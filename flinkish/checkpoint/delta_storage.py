@@ -25,9 +25,9 @@ import os
 import platform
 import time
 from collections.abc import Collection, Mapping, Sequence
-from importlib import metadata
 from pathlib import Path, PurePath
 
+import flinkish
 from flinkish.checkpoint import fencing, paths
 from flinkish.checkpoint.checkpoint_files import LIST_WAITS, Latest, copy_verified, count_rows, manifest_rows, write_latest
 from flinkish.checkpoint.delta_log import DeltaLog
@@ -57,7 +57,11 @@ _PROBE_BYTES = 1 << 16
 
 
 class DeltaCheckpointStorage:
-    """Keeps the checkpoints of one job in `<directory>/<job id>/state`. Implements CheckpointStorage."""
+    """Keeps the checkpoints of one job in `<directory>/<job id>/state`. Calls come from one thread at a time.
+
+    For a start, `peek` tells from which checkpoint the job goes on. `claim`, which fences all earlier drivers of the job, comes
+    after everything for which the program may be refused, and before all other methods.
+    """
 
     def __init__(
         self,
@@ -75,8 +79,7 @@ class DeltaCheckpointStorage:
         """Create a storage in `directory` (execution.checkpointing.dir), which every task must be able to access.
 
         A directory `s3://bucket/path` is in an object store. `lineage` is used for a job without checkpoints yet. With `durable`,
-        files are synced to the disk before any other file refers to them.
-        `delta_log` is for tests.
+        files are synced to the disk before any other file refers to them. `delta_log` is for tests.
         Raises ConfigurationError for a directory that cannot be used, or that contains the signing key.
         """
         base = paths.table_root(str(directory), key="execution.checkpointing.dir")
@@ -85,13 +88,13 @@ class DeltaCheckpointStorage:
                 f"execution.checkpointing.dir = {base} holds the signing key {signing_key.path}",
                 hint="keep the key outside: whoever can write checkpoints could sign them.",
             )
-        if num_retained < 1:
-            raise ConfigurationError(f"execution.checkpointing.num-retained = {num_retained}: expected at least 1")
-        self._root = paths.job_folder(base, job_id) / "state"
+        #: The root of the table.
+        self.root = paths.job_folder(base, job_id) / "state"
         self._log_type = delta_log
-        self._table = JobTable(self._root, job_id, signing_key, log=delta_log)
+        self._table = JobTable(self.root, job_id, signing_key, log=delta_log)
         self._job_id = job_id
-        self._lineage = lineage
+        #: The lineage to which the job's checkpoint ids belong: that of its last checkpoint, or a new one if there is none.
+        self.lineage = lineage
         self._key = signing_key
         self._clock = clock
         self._ids = ids
@@ -100,8 +103,10 @@ class DeltaCheckpointStorage:
         self._handle: DeltaLog | None = None
         #: The last version at which this driver has checked that no other driver had taken over; -1 = none.
         self._own_version = -1
-        self._generation = Generation(0)
-        self._last_id = CheckpointId(0)
+        #: The generation that `claim` returned.
+        self.generation = Generation(0)
+        #: The highest checkpoint id that this job has ever used; 0 if it has used none.
+        self.last_id = CheckpointId(0)
         self._retained: list[StoredCheckpoint] = []
         # Checkpoints whose commit may or may not have happened; their files are kept until a later one has completed.
         self._unknown: set[CheckpointId] = set()
@@ -113,18 +118,25 @@ class DeltaCheckpointStorage:
     # -- taking over -------------------------------------------------------------------------------------------------------
 
     def peek(self) -> StoredCheckpoint | None:
-        """See CheckpointStorage.peek."""
+        """Return the last completed checkpoint of this job without taking the job over from another process.
+
+        It is meant for checks before `claim`, and changes nothing. Raises the same errors as `claim`.
+        """
         if self._table.open() is None:
             self._table.refuse_lost_log()
             return None
         log, current = self._table.read_current(self._table.reopen)
         self._table.check_transaction(log, current)
         if current is not None:
-            self._lineage = current.manifest.lineage
+            self.lineage = current.manifest.lineage
         return current
 
     def claim(self) -> Generation:
-        """See CheckpointStorage.claim."""
+        """Take over the job: every earlier generation is refused from now on. Must be called once, before the methods below.
+
+        Returns the new generation, which is 1 for a new job. Raises CheckpointError if the storage cannot be used, and
+        CorruptCheckpointError or ForeignCheckpointError if its content is damaged or not ours.
+        """
         versions: list[int] = []
         for _ in range(fencing.CLAIM_TRIES):
             log, current = self._table.read_current(self._open_or_create)
@@ -136,7 +148,7 @@ class DeltaCheckpointStorage:
             except Exception as error:  # another driver may have been quicker: the next try takes a higher generation
                 if fencing.storage_is_to_blame(versions, log.version):
                     raise CheckpointError(
-                        f"execution.checkpointing.dir: {self._root} cannot be written: {brief(error)}",
+                        f"execution.checkpointing.dir: {self.root} cannot be written: {brief(error)}",
                         hint="check the folder's permissions and space.",
                     ) from error
                 _log.info("Claiming job %s failed and is tried again: %s", self._job_id, brief(error))
@@ -148,78 +160,64 @@ class DeltaCheckpointStorage:
                 self._sync_log()
             except OSError as error:
                 raise CheckpointError(
-                    f"execution.checkpointing.dir: it is not known whether the disk keeps {self._root}: {error}",
+                    f"execution.checkpointing.dir: it is not known whether the disk keeps {self.root}: {error}",
                     hint="check the disk.",
                 ) from error
             self._own(claim, fresh, current)
-            return self._generation
+            return self.generation
         raise CheckpointError(
-            f"job {self._job_id}: {self._root} could not be claimed in {fencing.CLAIM_TRIES} tries",
+            f"job {self._job_id}: {self.root} could not be claimed in {fencing.CLAIM_TRIES} tries",
             hint="several driver processes seem to start for the same high-availability.cluster-id; stop all but one.",
         )
 
     def _own(self, claim: Transaction, log: DeltaLog, current: StoredCheckpoint | None) -> None:
         """Record the generation, ids and checkpoints that this process now owns."""
         self._handle = log
-        self._generation = claim.generation
+        self.generation = claim.generation
         self._retained = []
         if current is not None:
-            self._lineage = current.manifest.lineage
+            self.lineage = current.manifest.lineage
             self._retained = [*self._table.read_previous(current, self._num_retained - 1), current]
         newest = None if current is None else current.checkpoint_id
-        self._last_id = fencing.highest_id(claim.checkpoint_id, newest, self._table.folders())
+        self.last_id = fencing.highest_id(claim.checkpoint_id, newest, self._table.folders())
         self._note_latest(log)
         self._summarized = 0
 
     def _open_or_create(self) -> DeltaLog:
-        return self._table.open_or_create(self._generation, time=self._clock.wall_time(), sync=self._durable)
+        return self._table.open_or_create(self.generation, time=self._clock.wall_time(), sync=self._durable)
 
     # -- what is there -----------------------------------------------------------------------------------------------------
 
-    @property
-    def root(self) -> PurePath:
-        """The root of the table."""
-        return self._root
-
-    @property
-    def generation(self) -> Generation:
-        """See CheckpointStorage.generation."""
-        return self._generation
-
-    @property
-    def lineage(self) -> LineageId:
-        """See CheckpointStorage.lineage."""
-        return self._lineage
-
     def check_generation(self) -> None:
-        """See CheckpointStorage.check_generation."""
+        """Raise StaleGenerationError if another driver has taken over; raises other errors if that cannot be determined now."""
         self._current_handle()
 
-    @property
-    def last_id(self) -> CheckpointId:
-        """See CheckpointStorage.last_id."""
-        return self._last_id
-
     def retained(self) -> Sequence[StoredCheckpoint]:
-        """See CheckpointStorage.retained."""
+        """Return the checkpoints that can be restored, oldest first; never empty after the first one has completed."""
         return tuple(self._retained)
 
     def latest(self) -> StoredCheckpoint | None:
-        """See CheckpointStorage.latest. Reads the table again, because it may have been damaged after it was written."""
-        self._table.refuse_gone(self._generation)
+        """Return the last completed checkpoint of this job; reads the table again, as it may have been damaged since.
+
+        Raises CorruptCheckpointError if it is damaged; an older checkpoint never replaces it silently.
+        """
+        self._table.refuse_gone(self.generation)
         log, current = self._table.read_current(self._open_or_create)
-        self._table.refuse_stale(log, self._generation)
+        self._table.refuse_stale(log, self.generation)
         return current
 
     # -- writing -----------------------------------------------------------------------------------------------------------
 
     def prepare(self, checkpoint_id: CheckpointId, savepoint_target: str | None) -> CheckpointLocation:
-        """See CheckpointStorage.prepare."""
+        """Create the folder for the state files of a checkpoint; for a savepoint of a job that continues, below the given folder.
+
+        Raises OSError if that is not possible, StaleGenerationError if another driver has taken over.
+        """
         self._current_handle()
-        name = paths.folder_name(checkpoint_id, self._generation)
+        name = paths.folder_name(checkpoint_id, self.generation)
         # Created for savepoints as well: if the process ends here, the folder's name records that the id was used.
         self._table.files.make_folder(name)
-        self._last_id = max(self._last_id, checkpoint_id)
+        self.last_id = max(self.last_id, checkpoint_id)
         files = self._table.files
         if savepoint_target is not None:
             files = self._make_savepoint_folder(savepoint_target)
@@ -228,7 +226,7 @@ class DeltaCheckpointStorage:
 
     def _make_savepoint_folder(self, target: str) -> CheckpointFiles:
         # A savepoint may be in memory only if the checkpoints are; otherwise nobody would find it.
-        if not isinstance(self._root, StoreReference) or self._root.scheme in DURABLE_SCHEMES:
+        if not isinstance(self.root, StoreReference) or self.root.scheme in DURABLE_SCHEMES:
             paths.refuse_memory(target, key="savepoint directory")
         base = paths.table_root(target, key="savepoint directory")
         files = files_at(base / f"savepoint-{self._job_id[:6]}-{self._ids()[:12]}")
@@ -239,7 +237,11 @@ class DeltaCheckpointStorage:
         return files
 
     def commit(self, draft: CheckpointDraft) -> StoredCheckpoint:
-        """See CheckpointStorage.commit."""
+        """Make a checkpoint durable and visible in one step; afterwards it is `latest()`.
+
+        Raises StaleGenerationError if another driver has taken over (nothing became visible), CommitOutcomeUnknownError if it is
+        not known whether the commit happened, and any other error if it did not happen.
+        """
         faults.reach(faults.Point.STATE_WRITTEN)
         log = self._current_handle()
         previous = self._retained[-(self._num_retained - 1) :] if self._num_retained > 1 else []
@@ -250,8 +252,8 @@ class DeltaCheckpointStorage:
         manifest = self._manifest(draft, references)
         path, files = self._write_manifest(manifest, files_at(draft.location.root))
         faults.reach(faults.Point.MANIFEST_WRITTEN)
-        own, version = Transaction(self._generation, draft.checkpoint_id), log.version + 1
-        details = {"flinkish.checkpoint": str(draft.checkpoint_id), "flinkish.generation": str(self._generation)}
+        own, version = Transaction(self.generation, draft.checkpoint_id), log.version + 1
+        details = {"flinkish.checkpoint": str(draft.checkpoint_id), "flinkish.generation": str(self.generation)}
         failure: Exception | None = None
         try:
             log.replace_files(files, self._job_id, own.number, details, time=self._clock.wall_time())
@@ -259,17 +261,13 @@ class DeltaCheckpointStorage:
             failure = error
         log = self._shown_by_name(log, version, own, path, failure) or self._outcome(own, path, failure)
         self._handle, self._own_version = log, log.version
-        stored = StoredCheckpoint(manifest=manifest, root=self._root, version=log.version, manifest_path=path, trusted=True)
+        stored = StoredCheckpoint(manifest=manifest, root=self.root, version=log.version, manifest_path=path, trusted=True)
         self._retained = [*previous, stored]
         self._unknown.clear()
         try:
             self._sync_log()
         except OSError as error:
-            self._unknown.add(draft.checkpoint_id)
-            raise CommitOutcomeUnknownError(
-                f"checkpoint {draft.checkpoint_id} of job {self._job_id} was committed, "
-                f"but it is not known whether the disk keeps it: {error}"
-            ) from error
+            raise self._unsure(own, f" was committed, but it is not known whether the disk keeps it: {error}", None) from error
         self._note_latest(log)
         faults.reach(faults.Point.CHECKPOINT_COMMITTED)
         return stored
@@ -282,19 +280,13 @@ class DeltaCheckpointStorage:
         An object store may list entries late, and what a list lacks would be taken for refused, and deleted. Its objects can be
         read by their names at once; that also takes a third of the requests.
         """
-        if not (isinstance(self._root, StoreReference) and self._root.scheme in DURABLE_SCHEMES):
+        if not (isinstance(self.root, StoreReference) and self.root.scheme in DURABLE_SCHEMES):
             return None
-        name = f"checkpoint {own.checkpoint_id} of job {self._job_id}"
         try:
-            if not self._table.has_entry(version, manifest_path) or not self._table.is_marked(self._generation):
+            if not self._table.has_entry(version, manifest_path) or not self._table.is_marked(self.generation):
                 return None
         except OSError as error:
-            self._unknown.add(own.checkpoint_id)
-            raise CommitOutcomeUnknownError(
-                f"{name}: it is not known whether its commit to {self._root} happened: {brief(failure or error)}; "
-                f"reading the log failed: {brief(error)}",
-                hint="nothing was deleted; the next checkpoint or restart finds out.",
-            ) from (failure or error)
+            raise self._not_known(own, failure, "log", error) from (failure or error)
         for wait in (*LIST_WAITS, 0):
             with contextlib.suppress(Exception):
                 log.refresh()
@@ -302,59 +294,60 @@ class DeltaCheckpointStorage:
                 break
             time.sleep(wait)
         if log.version < version:
-            self._unknown.add(own.checkpoint_id)
-            raise CommitOutcomeUnknownError(
-                f"{name} was committed, but {self._root} does not list it yet",
-                hint="nothing was deleted; the next checkpoint or restart goes on when the store lists it.",
-            ) from failure
-        if log.version > version:
-            return None
-        if failure is not None:
-            _log.warning("Checkpoint %d of job %s was committed, although an error came back.", own.checkpoint_id, self._job_id)
-        return log
+            hint = "nothing was deleted; the next checkpoint or restart goes on when the store lists it."
+            raise self._unsure(own, f" was committed, but {self.root} does not list it yet", hint) from failure
+        return None if log.version > version else self._committed(log, own, failure)
 
     def _outcome(self, own: Transaction, manifest_path: str, failure: Exception | None) -> DeltaLog:
         """Read the table to find out whether a commit happened; return a handle at it if so, otherwise raise."""
-        checkpoint_id = own.checkpoint_id
         try:
-            log = self._log_type.open(self._root)
+            log = self._log_type.open(self.root)
             found = None if log is None else log.transaction(self._job_id)
             named = log is not None and manifest_path in log.files()
         except Exception as error:
             if self._handle is not None:
                 self._table.withdraw_lone_entry(self._handle.version + 1)
-            self._table.refuse_gone(self._generation)
-            self._unknown.add(checkpoint_id)
-            raise CommitOutcomeUnknownError(
-                f"checkpoint {checkpoint_id} of job {self._job_id}: it is not known whether its commit to {self._root} happened: "
-                f"{brief(failure or error)}; reading the table failed: {brief(error)}",
-                hint="nothing was deleted; the next checkpoint or restart finds out.",
-            ) from (failure or error)
+            self._table.refuse_gone(self.generation)
+            raise self._not_known(own, failure, "table", error) from (failure or error)
         match fencing.outcome(exists=log is not None, found=found, named=named, own=own, failed=failure is not None):
-            case Committed(in_spite):
+            case Committed():
                 assert log is not None
-                if in_spite:
-                    note = "Checkpoint %d of job %s was committed, although an error came back."
-                    _log.warning(note, checkpoint_id, self._job_id)
-                return log
+                return self._committed(log, own, failure)
             case TakenOver(by):
-                raise self._table.taken_over(by, self._generation)
+                raise self._table.taken_over(by, self.generation)
             case Refused() | Gone():
-                self._table.refuse_gone(self._generation)
+                self._table.refuse_gone(self.generation)
                 raise CheckpointError(
-                    f"checkpoint {checkpoint_id} of job {self._job_id}: its commit to {self._root} was refused: "
+                    f"checkpoint {own.checkpoint_id} of job {self._job_id}: its commit to {self.root} was refused: "
                     f"{brief(failure) if failure else f'the table has transaction {found}, expected {own.number}'}"
                 ) from failure
 
+    def _committed(self, log: DeltaLog, own: Transaction, failure: Exception | None) -> DeltaLog:
+        if failure is not None:
+            _log.warning("Checkpoint %d of job %s was committed, although an error came back.", own.checkpoint_id, self._job_id)
+        return log
+
+    def _not_known(self, own: Transaction, failure: Exception | None, what: str, error: Exception) -> CommitOutcomeUnknownError:
+        text = f"it is not known whether its commit to {self.root} happened: {brief(failure or error)}"
+        hint = "nothing was deleted; the next checkpoint or restart finds out."
+        return self._unsure(own, f": {text}; reading the {what} failed: {brief(error)}", hint)
+
+    def _unsure(self, own: Transaction, what: str, hint: str | None) -> CommitOutcomeUnknownError:
+        """Keep the files of a checkpoint whose commit may or may not have happened, and return the error for it."""
+        self._unknown.add(own.checkpoint_id)
+        return CommitOutcomeUnknownError(f"checkpoint {own.checkpoint_id} of job {self._job_id}{what}", hint=hint)
+
     def commit_savepoint(self, draft: CheckpointDraft) -> StoredCheckpoint:
-        """See CheckpointStorage.commit_savepoint."""
+        """Make a savepoint of a job that continues durable at its own location. Raises the same errors as `commit`."""
         faults.reach(faults.Point.STATE_WRITTEN)
         self._current_handle()
-        manifest = self._manifest(draft, ())
-        return self._write_savepoint(files_at(draft.location.root), manifest)
+        return self._write_savepoint(files_at(draft.location.root), self._manifest(draft, ()))
 
     def prepare_export(self, target: str) -> str:
-        """See CheckpointStorage.prepare_export."""
+        """Create the folder for a savepoint below `target`, check that files can be written there, and return it.
+
+        For `export_savepoint`; `discard` removes it. Raises OSError or ConfigurationError.
+        """
         files = self._make_savepoint_folder(target)
         try:
             with files.create(_PROBE) as probe:
@@ -367,7 +360,11 @@ class DeltaCheckpointStorage:
         return str(files.root)
 
     def export_savepoint(self, checkpoint: StoredCheckpoint, folder: str) -> StoredCheckpoint:
-        """See CheckpointStorage.export_savepoint."""
+        """Copy a completed checkpoint to a self-contained table in a prepared folder, verifying every byte copied.
+
+        To be called after the sinks have committed its committables: the copy omits these, so that a job that starts from it may
+        write elsewhere.
+        """
         files = files_at(folder)
         folders = {os.path.dirname(file.path) for file in checkpoint.manifest.files}
         try:
@@ -415,8 +412,8 @@ class DeltaCheckpointStorage:
             self._check_written(draft.location, file)
         return Manifest(
             job_id=self._job_id,
-            lineage=self._lineage,
-            generation=self._generation,
+            lineage=self.lineage,
+            generation=self.generation,
             checkpoint_id=draft.checkpoint_id,
             kind=draft.kind,
             trigger_time=draft.trigger_time,
@@ -425,7 +422,7 @@ class DeltaCheckpointStorage:
             committables=draft.committables,
             files=tuple(sorted(draft.files, key=lambda file: file.path)),
             previous=previous,
-            written_by={"flinkish": _version(), "python": platform.python_version()},
+            written_by={"flinkish": flinkish.__version__, "python": platform.python_version()},
         )
 
     def _check_written(self, location: CheckpointLocation, file: StateFile) -> None:
@@ -455,22 +452,22 @@ class DeltaCheckpointStorage:
     def _current_handle(self) -> DeltaLog:
         """Return a handle at the newest version, after checking that no other driver has taken over."""
         if self._handle is None:
-            raise CheckpointError(f"checkpoint table {self._root} was not claimed")
-        self._table.refuse_gone(self._generation)
+            raise CheckpointError(f"checkpoint table {self.root} was not claimed")
+        self._table.refuse_gone(self.generation)
         try:
             self._handle.refresh()
         except Exception:  # a handle that needs cleaned log entries cannot be refreshed, but a new one can be opened
             self._handle = self._open_or_create()
         if self._handle.version != self._own_version:
             # To look up the transaction reads the whole log, and it changes only with the version.
-            self._table.refuse_stale(self._handle, self._generation)
+            self._table.refuse_stale(self._handle, self.generation)
             self._own_version = self._handle.version
         return self._handle
 
     # -- removing ----------------------------------------------------------------------------------------------------------
 
     def discard(self, location: CheckpointLocation) -> None:
-        """See CheckpointStorage.discard."""
+        """Delete all files of a checkpoint that was never committed. Never raises; `clean_up` removes any remaining files."""
         if location.root in self._savepoints:
             # this process created it under a random name and never completed it
             files_at(location.root).remove_all()
@@ -478,50 +475,53 @@ class DeltaCheckpointStorage:
             return
         folder = root_of(location.directory)
         retained = [old.checkpoint_id for old in self._retained]
-        if folder.parent == self._root and fencing.may_discard(
-            paths.parse_folder(folder.name), own=self._generation, unknown=self._unknown, retained=retained
+        if folder.parent == self.root and fencing.may_discard(
+            paths.parse_folder(folder.name), own=self.generation, unknown=self._unknown, retained=retained
         ):
             self._table.discard_folder(folder.name)
 
     def discard_files(self, location: CheckpointLocation, files: Collection[StateFile]) -> None:
-        """See CheckpointStorage.discard_files."""
+        """Delete individual files that do not belong to the checkpoint. Never raises."""
         delete(files_at(location.root), [file.path for file in files if is_safe(file.path)])
 
     def clean_up(self, in_use: Collection[CheckpointId]) -> int:
-        """See CheckpointStorage.clean_up."""
+        """Delete files that no retained checkpoint names, except those of checkpoints in progress. Never raises.
+
+        Returns the number of deleted files.
+        """
         if not self._table.files.is_folder(paths.LOG):
             return 0  # the table is gone; the next commit will be refused
         try:
-            deleted = self._table.clean_up(self._retained, {*in_use, *self._unknown}, self._generation)
+            deleted = self._table.clean_up(self._retained, {*in_use, *self._unknown}, self.generation)
             if self._handle is not None and self._retained:
                 self._summarized = self._table.clean_log(
                     self._handle, summarized=self._summarized, oldest_needed=self._retained[0].version, sync=self._durable
                 )
         except Exception:  # cleaning is tried again after the next checkpoint
-            _log.warning("Cleaning up %s failed.", self._root, exc_info=True)
+            _log.warning("Cleaning up %s failed.", self.root, exc_info=True)
             return 0
         return deleted
 
     def delete_all(self) -> None:
-        """See CheckpointStorage.delete_all."""
+        """Delete every checkpoint of the job, because the job has ended for good and its retention demands it."""
         try:
-            self._table.delete_all(self._generation, f"_deleted-{self._ids()[:12]}")
+            self._table.delete_all(self.generation, f"_deleted-{self._ids()[:12]}")
             self._handle = None
             self._retained = []
         except StaleGenerationError:
-            _log.warning("The checkpoints in %s stay: another driver process has taken over job %s.", self._root, self._job_id)
+            _log.warning("The checkpoints in %s stay: another driver process has taken over job %s.", self.root, self._job_id)
         except Exception:
-            _log.warning("The checkpoints in %s could not be deleted.", self._root, exc_info=True)
+            _log.warning("The checkpoints in %s could not be deleted.", self.root, exc_info=True)
 
     # -- the disk ----------------------------------------------------------------------------------------------------------
 
     def _note_latest(self, log: DeltaLog) -> None:
         newest = self._retained[-1].checkpoint_id if self._retained else 0
-        latest = Latest(version=log.version, checkpoint_id=newest, generation=self._generation)
+        latest = Latest(version=log.version, checkpoint_id=newest, generation=self.generation)
         try:
-            write_latest(self._root, latest, sync=self._durable)
+            write_latest(self.root, latest, sync=self._durable)
         except OSError as error:  # the checkpoint is durable without it, only a later loss of log entries could not be detected
-            _log.warning("%s could not be written: %s", self._root / paths.LATEST, error)
+            _log.warning("%s could not be written: %s", self.root / paths.LATEST, error)
 
     def _sync_log(self) -> None:
         if self._durable:
@@ -534,10 +534,3 @@ class DeltaCheckpointStorage:
 
 def _is_below(path: str | Path, folder: Path) -> bool:
     return Path(os.path.realpath(path)).is_relative_to(os.path.realpath(folder))
-
-
-def _version() -> str:
-    try:
-        return metadata.version("flinkish")
-    except metadata.PackageNotFoundError:
-        return "unknown"

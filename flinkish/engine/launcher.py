@@ -15,8 +15,9 @@ import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePath
+from typing import TYPE_CHECKING
 
-from flinkish.checkpoint.storage import CheckpointStorage, StoredCheckpoint
+from flinkish.checkpoint.storage import StoredCheckpoint
 from flinkish.common import notices, options
 from flinkish.common.clock import Clock, SystemClock
 from flinkish.common.configuration import Configuration
@@ -52,6 +53,9 @@ from flinkish.program.program import Program
 from flinkish.program.sources import Source
 from flinkish.program.transformations import CacheTransformation
 from flinkish.runtime.protocol import Dependencies
+
+if TYPE_CHECKING:
+    from flinkish.checkpoint.delta_storage import DeltaCheckpointStorage
 
 #: Prefix of the name of a job's thread; the first digits of the job's id follow.
 JOB_THREAD = "flinkish-job-"
@@ -129,11 +133,11 @@ class LocatedJob:
     #: The lineage of its checkpoints if it does not start from one.
     lineage: LineageId
     #: Opens the storage without claiming it.
-    open_storage: Callable[[], CheckpointStorage]
+    open_storage: Callable[[], DeltaCheckpointStorage]
     #: The storage of a job that takes checkpoints.
-    storage: CheckpointStorage | None
+    storage: DeltaCheckpointStorage | None
 
-    def open_claimed(self) -> CheckpointStorage:
+    def open_claimed(self) -> DeltaCheckpointStorage:
         """Open and claim a storage for a job that takes no checkpoints, when a savepoint is requested."""
         opened = self.open_storage()
         opened.claim()
@@ -234,7 +238,7 @@ def locate(checked: CheckedProgram, resources: Resources, surroundings: Surround
             identity.cluster.check_only_job(JobShape.of(checked.stream_graph))
     lineage = LineageId(ids())
 
-    def open_storage() -> CheckpointStorage:
+    def open_storage() -> DeltaCheckpointStorage:
         folder = surroundings.checkpoints or resources.temporary.path()
         return recovery.open_storage(configuration, identity.job_id, lineage=lineage, clock=clock, ids=ids, temporary=folder)
 
@@ -359,7 +363,7 @@ def _prepare_caches(program: Program, mode: RuntimeExecutionMode) -> None:
                 _log.warning("The program runs in streaming mode: what cache() was called on is computed, but not kept.")
 
 
-def _notes(configuration: Configuration, job_id: str, storage: CheckpointStorage | None, clock: Clock) -> JobNotes | None:
+def _notes(configuration: Configuration, job_id: str, storage: DeltaCheckpointStorage | None, clock: Clock) -> JobNotes | None:
     """Return the history of a job, stored next to its checkpoints; None if their folder is temporary."""
     directory = configuration.get(options.CHECKPOINTS_DIRECTORY)
     if storage is None or directory is None:

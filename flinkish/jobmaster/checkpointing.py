@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Callable, Collection
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from flinkish.checkpoint.checkpoint_settings import JobEnd, deletes_checkpoints
 from flinkish.checkpoint.coordinator import CheckpointCoordinator, Notifications, Trigger
@@ -21,7 +21,7 @@ from flinkish.checkpoint.listeners import CheckpointHistory
 from flinkish.checkpoint.manifest import Committable, CoordinatorState
 from flinkish.checkpoint.pending import AckResult, Subtask
 from flinkish.checkpoint.statistics import CheckpointFigures, RestoredRecord
-from flinkish.checkpoint.storage import CheckpointStorage, StoredCheckpoint
+from flinkish.checkpoint.storage import StoredCheckpoint
 from flinkish.common import options
 from flinkish.common.clock import Clock
 from flinkish.common.closing import raised_by
@@ -36,6 +36,9 @@ from flinkish.jobmaster.wakeup import Wakeup
 from flinkish.program.driver_objects import NeedsDataFrames
 from flinkish.program.row_folders import hold_rows, keep_rows, remove_rows
 from flinkish.runtime.protocol import Acknowledgement, Decline
+
+if TYPE_CHECKING:
+    from flinkish.checkpoint.delta_storage import DeltaCheckpointStorage
 
 _log = logging.getLogger("flinkish.jobmaster")
 
@@ -154,8 +157,8 @@ class JobCheckpoints:
         *,
         clock: Clock,
         wakeup: Wakeup,
-        storage: CheckpointStorage | None = None,
-        open_storage: Callable[[], CheckpointStorage] | None = None,
+        storage: DeltaCheckpointStorage | None = None,
+        open_storage: Callable[[], DeltaCheckpointStorage] | None = None,
         history: CheckpointHistory | None = None,
         retire: Callable[[], None] | None = None,
         restored: StoredCheckpoint | None = None,
@@ -380,7 +383,7 @@ class JobCheckpoints:
 
     # -- inside --------------------------------------------------------------------------------------------------------------
 
-    def _make_coordinator(self, storage: CheckpointStorage) -> CheckpointCoordinator:
+    def _make_coordinator(self, storage: DeltaCheckpointStorage) -> CheckpointCoordinator:
         return CheckpointCoordinator(
             job_id=self._setup.job_id,
             settings=self._setup.checkpoints,

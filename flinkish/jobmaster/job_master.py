@@ -11,12 +11,12 @@ import random
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol, assert_never
+from typing import TYPE_CHECKING, Any, Protocol, assert_never
 
 from flinkish.checkpoint.checkpoint_settings import JobEnd
 from flinkish.checkpoint.failure_reason import FailureReason
 from flinkish.checkpoint.statistics import CheckpointRecord
-from flinkish.checkpoint.storage import CheckpointStorage, StoredCheckpoint
+from flinkish.checkpoint.storage import StoredCheckpoint
 from flinkish.common import pickling
 from flinkish.common.clock import Clock
 from flinkish.common.completable_future import CompletableFuture
@@ -41,6 +41,9 @@ from flinkish.jobmaster.restart_strategies import GiveUp, RestartAfter, restart_
 from flinkish.jobmaster.setup import JobSetup
 from flinkish.jobmaster.wakeup import Wakeup
 from flinkish.runtime.protocol import TaskProgram
+
+if TYPE_CHECKING:
+    from flinkish.checkpoint.delta_storage import DeltaCheckpointStorage
 
 _log = logging.getLogger("flinkish.jobmaster")
 
@@ -68,8 +71,8 @@ class Environment:
     ids: IdSource
     rng: random.Random
     print_lines: Callable[[tuple[str, ...]], None]
-    storage: CheckpointStorage | None = None
-    open_storage: Callable[[], CheckpointStorage] | None = None
+    storage: DeltaCheckpointStorage | None = None
+    open_storage: Callable[[], DeltaCheckpointStorage] | None = None
     notes: JobNotes | None = None
     #: Takes values that sinks send to destinations on the driver other than those of print() and execute_and_collect().
     takers: Mapping[str, Taker] = field(default_factory=dict)

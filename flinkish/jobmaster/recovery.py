@@ -7,11 +7,12 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from flinkish.checkpoint import paths
 from flinkish.checkpoint.manifest import OperatorShape
 from flinkish.checkpoint.signing import SigningKey
-from flinkish.checkpoint.storage import CheckpointStorage, StoredCheckpoint
+from flinkish.checkpoint.storage import StoredCheckpoint
 from flinkish.common import options
 from flinkish.common.clock import Clock
 from flinkish.common.configuration import Configuration
@@ -24,6 +25,9 @@ from flinkish.jobmaster import program_parts
 from flinkish.jobmaster.ha import ClusterRecord, YarnAttempt
 from flinkish.program.dead_letters import DEAD_LETTERS_UID
 from flinkish.runtime.state.rows import RUNTIME_STATES, SCHEMA
+
+if TYPE_CHECKING:
+    from flinkish.checkpoint.delta_storage import DeltaCheckpointStorage
 
 _log = logging.getLogger("flinkish.jobmaster.recovery")
 
@@ -67,7 +71,7 @@ def signing_key(configuration: Configuration) -> SigningKey:
 
 def open_storage(
     configuration: Configuration, job_id: str, *, lineage: LineageId, clock: Clock, ids: IdSource, temporary: Path
-) -> CheckpointStorage:
+) -> DeltaCheckpointStorage:
     """Take over the job's checkpoint storage, or create one; in `temporary` if no folder is configured.
 
     `lineage`: the lineage of new checkpoints if there are none yet.
@@ -90,7 +94,7 @@ def open_storage(
     )
 
 
-def find_checkpoint(configuration: Configuration, storage: CheckpointStorage | None) -> StoredCheckpoint | None:
+def find_checkpoint(configuration: Configuration, storage: DeltaCheckpointStorage | None) -> StoredCheckpoint | None:
     """Return the checkpoint to start from: the last one of this job, else the one that execution.state-recovery.path names.
 
     Does not take over the storage. Raises CorruptCheckpointError or ForeignCheckpointError; never falls back to an older one.
