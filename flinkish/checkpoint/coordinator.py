@@ -32,15 +32,13 @@ from typing import TYPE_CHECKING, NamedTuple, assert_never
 
 from flinkish.checkpoint import request_decider
 from flinkish.checkpoint.checkpoint_settings import CheckpointSettings, JobEnd, deletes_checkpoints
-from flinkish.checkpoint.failure_manager import CheckpointFailureManager, FailJob, Failure, Ignore, Tolerate
-from flinkish.checkpoint.failure_reason import FailureReason
-from flinkish.checkpoint.listeners import CheckpointHistory, CoordinatorListener
+from flinkish.checkpoint.failure_manager import CheckpointFailureManager, FailJob, Failure, FailureReason, Ignore, Tolerate
+from flinkish.checkpoint.listeners import CoordinatorListener
 from flinkish.checkpoint.manifest import CheckpointKind, Committable, CoordinatorState
-from flinkish.checkpoint.pending import AckResult, PendingCheckpoint, Subtask
+from flinkish.checkpoint.pending import AckResult, PendingCheckpoint, Subtask, Uncommitted
 from flinkish.checkpoint.request_decider import Request, Start, Wait
 from flinkish.checkpoint.statistics import CheckpointFigures, CheckpointRecord, CheckpointStatistics, CheckpointStatus
 from flinkish.checkpoint.storage import CheckpointDraft, CheckpointLocation, StoredCheckpoint
-from flinkish.checkpoint.uncommitted import Uncommitted
 from flinkish.common.clock import Clock
 from flinkish.common.closing import raised_by
 from flinkish.common.errors import (
@@ -56,6 +54,7 @@ from flinkish.runtime.protocol import Acknowledgement, Barrier, Decline
 
 if TYPE_CHECKING:
     from flinkish.checkpoint.delta_storage import DeltaCheckpointStorage
+    from flinkish.checkpoint.history import JobHistory
 
 _log = logging.getLogger(__name__)
 
@@ -73,11 +72,6 @@ class Trigger:
     kind: CheckpointKind
     #: The value for EpochCommand.drain: whether all sources end before the barrier.
     drain: bool
-
-    @property
-    def ends_job(self) -> bool:
-        """Whether the job stops when the checkpoint has completed (see the future of `trigger_savepoint`)."""
-        return self.kind.ends_job
 
 
 class Notifications(NamedTuple):
@@ -105,15 +99,14 @@ class CheckpointCoordinator:
         *,
         job_id: str,
         settings: CheckpointSettings,
-        storage: DeltaCheckpointStorage,
+        storage: DeltaCheckpointStorage | None,
         clock: Clock,
         listener: CoordinatorListener,
-        history: CheckpointHistory | None = None,
+        history: JobHistory | None = None,
     ) -> None:
-        """Create a coordinator; `storage` must have been claimed. Checkpoint ids continue after the highest in the storage."""
+        """Create a coordinator. `storage` must have been claimed; None = for a job that may get one later (`open`)."""
         self._job_id = job_id
         self._settings = settings
-        self._storage = storage
         self._clock = clock
         self._listener = listener
         self._history = history
@@ -125,7 +118,7 @@ class CheckpointCoordinator:
         self._futures: dict[int, Future[StoredCheckpoint]] = {}
         self._request_of: dict[CheckpointId, int] = {}
         self._sequence = 0
-        self._last_id = storage.last_id
+        self._last_id = CheckpointId(0)
         self._subtasks: frozenset[Subtask] | None = None
         self._next_due: int | None = None
         self._last_completion: int | None = None
@@ -137,11 +130,25 @@ class CheckpointCoordinator:
         self._completed_notices: list[CheckpointId] = []
         self._aborted_notices: list[CheckpointId] = []
         self._outbox = _Outbox()
+        self._opened: DeltaCheckpointStorage | None = None
+        if storage is not None:
+            self.open(storage)
+
+    def open(self, storage: DeltaCheckpointStorage) -> None:
+        """Use a storage, which must have been claimed, from now on. Checkpoint ids continue after the highest in it."""
+        with self._lock:
+            self._opened = storage
+            self._last_id = max(self._last_id, storage.last_id)
 
     @property
-    def last_id(self) -> CheckpointId | int | None:
-        """The id of the last checkpoint that was begun; the next one has the id after it."""
-        return self._last_id
+    def _storage(self) -> DeltaCheckpointStorage:
+        assert self._opened is not None, "only a job with a storage triggers checkpoints"
+        return self._opened
+
+    @property
+    def last_id(self) -> CheckpointId | None:
+        """The id of the last checkpoint that was begun; the next one has the id after it. None = there is no storage."""
+        return None if self._opened is None else self._last_id
 
     # -- attempts ----------------------------------------------------------------------------------------------------------
 
@@ -158,27 +165,21 @@ class CheckpointCoordinator:
             self._last_id = max(self._last_id, restored or self._last_id)
             self._subtasks = frozenset(subtasks)
             self._uncommitted.clear()
-            self._completed_notices.clear()
-            self._aborted_notices.clear()
+            self._forget_notices()
             self._failures.restarted()
             self._stopping = False
             if restored is not None:
-                self._statistics.restored(restored)
+                self._statistics.restored()
             interval = self._settings.effective_interval
             self._next_due = None if interval is None else self._clock.monotonic() + interval
         self._deliver()
 
     def end_attempt(self, reason: FailureReason = FailureReason.JOB_FAILED) -> None:
         """Stop triggering and abort everything in progress, because the tasks no longer run."""
-        self.abort_all(reason)
-        with self._lock:
-            self._subtasks = None
-            self._next_due = None
-
-    def abort_all(self, reason: FailureReason) -> None:
-        """Abort every checkpoint in progress and every waiting request."""
         with self._lock:
             self._abandon(reason)
+            self._subtasks = self._next_due = None
+            self._forget_notices()
         self._deliver()
 
     def shutdown(self, end: JobEnd, *, keep: bool = False) -> None:
@@ -188,9 +189,8 @@ class CheckpointCoordinator:
                 return
             self._abandon(FailureReason.JOB_ENDED)
             self._shut_down = True
-            self._subtasks = None
-            self._next_due = None
-            if not keep and deletes_checkpoints(self._settings.retention, end):
+            self._subtasks = self._next_due = None
+            if not keep and self._opened is not None and deletes_checkpoints(self._settings.retention, end):
                 self._storage.delete_all()
         self._deliver()
 
@@ -345,7 +345,7 @@ class CheckpointCoordinator:
     def check_generation(self) -> None:
         """Check now whether another driver has taken over the job, instead of when the next checkpoint is refused."""
         with self._lock:
-            if not self._shut_down:
+            if self._opened is not None and not self._shut_down:
                 self._find_superseded()
         self._deliver()
 
@@ -353,8 +353,7 @@ class CheckpointCoordinator:
         """Return the ids that tasks have not been notified of, and forget them."""
         with self._lock:
             notices = Notifications(tuple(self._completed_notices), tuple(self._aborted_notices))
-            self._completed_notices.clear()
-            self._aborted_notices.clear()
+            self._forget_notices()
             return notices
 
     def uncommitted(self) -> tuple[Committable, ...]:
@@ -382,9 +381,13 @@ class CheckpointCoordinator:
     def latest(self) -> StoredCheckpoint | None:
         """Return the checkpoint from which a new attempt of this job must start; None if none has completed."""
         with self._lock:
-            return self._storage.latest()
+            return None if self._opened is None else self._opened.latest()
 
     # -- inside, with the lock held ----------------------------------------------------------------------------------------
+
+    def _forget_notices(self) -> None:
+        self._completed_notices.clear()
+        self._aborted_notices.clear()
 
     def _require_running_coordinator(self) -> None:
         if self._shut_down:
@@ -538,10 +541,9 @@ class CheckpointCoordinator:
     def _abort(
         self, pending: PendingCheckpoint, reason: FailureReason, detail: str, *, on_task: bool, keep_files: bool = False
     ) -> None:
-        if not pending.abort(reason):
-            return
         checkpoint_id = pending.checkpoint_id
-        self._pending.pop(checkpoint_id, None)
+        if self._pending.pop(checkpoint_id, None) is None:
+            return  # it was aborted before: the failure of another one ended the job
         self._discard_export(pending.export)
         if not keep_files:
             self._storage.discard(pending.location)
@@ -549,18 +551,17 @@ class CheckpointCoordinator:
             while len(self._aborted_locations) > _REMEMBERED:
                 del self._aborted_locations[next(iter(self._aborted_locations))]
         self._aborted_notices.append(checkpoint_id)
-        text = reason.sentence + (f" ({detail})" if detail else "")
-        record = self._record(pending, CheckpointStatus.FAILED, failure=text)
+        failure = Failure(
+            checkpoint_id=checkpoint_id, kind=pending.kind, reason=reason, on_task=on_task, drained=pending.drain, detail=detail
+        )
+        record = self._record(pending, CheckpointStatus.FAILED, failure=failure.text)
         self._statistics.ended(record)
         log = _log.warning if reason.counts else _log.info
-        log("Aborted %s checkpoint %d of job %s: %s.", pending.kind.value, checkpoint_id, self._job_id, text)
+        log("Aborted %s checkpoint %d of job %s: %s.", pending.kind.value, checkpoint_id, self._job_id, failure.text)
         self._outbox.calls.append(lambda: self._listener.checkpoint_aborted(checkpoint_id, reason, detail))
         if self._history is not None:
             history = self._history
             self._outbox.calls.append(lambda: history.checkpoint_ended(record))
-        failure = Failure(
-            checkpoint_id=checkpoint_id, kind=pending.kind, reason=reason, on_task=on_task, drained=pending.drain, detail=detail
-        )
         if pending.kind in (CheckpointKind.FINAL, CheckpointKind.STOP_SAVEPOINT):
             self._stopping = False
         self._settle(self._request_of.pop(checkpoint_id), failure)
@@ -577,10 +578,8 @@ class CheckpointCoordinator:
 
     def _settle(self, sequence: int, failure: Failure) -> None:
         """Decide what a failure means, and fail the future of the request."""
-        error = CheckpointError(
-            f"{'checkpoint' if failure.checkpoint_id is None else f'checkpoint {failure.checkpoint_id}'} of job {self._job_id}: "
-            f"{failure.reason.sentence}{f' ({failure.detail})' if failure.detail else ''}"
-        )
+        which = "" if failure.checkpoint_id is None else f" {failure.checkpoint_id}"
+        error = CheckpointError(f"checkpoint{which} of job {self._job_id}: {failure.text}")
         future = self._futures.pop(sequence, None)
         if future is not None:
             self._outbox.calls.append(lambda: future.set_exception(error))
@@ -611,8 +610,7 @@ class CheckpointCoordinator:
         return False
 
     def _superseded(self, error: StaleGenerationError) -> None:
-        self._next_due = None
-        self._subtasks = None
+        self._subtasks = self._next_due = None
         self._abandon(FailureReason.SUPERSEDED_DRIVER)
         self._shut_down = True
         self._outbox.calls.append(lambda: self._listener.fail_job(error))

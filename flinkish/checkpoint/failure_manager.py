@@ -2,7 +2,7 @@
 
 | what failed                                    | counts as a failure               | fails the job                    |
 |------------------------------------------------|-----------------------------------|----------------------------------|
-| reason that does not count (failure_reason.py) | no                                | only one that stops it, drained  |
+| reason that does not count (FailureReason)     | no                                | only one that stops it, drained  |
 | older than the last completed checkpoint       | no                                | no                               |
 | an id that was counted before                  | no                                | no                               |
 | savepoint, on the driver                       | no                                | only one that stops it, drained  |
@@ -15,10 +15,37 @@ stop the job restarts it, because the tasks wait at the barrier. Here tasks cont
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import Enum
 
-from flinkish.checkpoint.failure_reason import FailureReason
 from flinkish.checkpoint.manifest import CheckpointKind
 from flinkish.common.ids import CheckpointId
+
+
+class FailureReason(Enum):
+    """Why a checkpoint did not complete, and whether that counts as a failure. Source: Flink's CheckpointFailureReason."""
+
+    # before any task was involved
+    TOO_MANY_REQUESTS = ("too many checkpoint requests are waiting already", False)
+    TASKS_NOT_RUNNING = ("not all tasks of the job are running", False)
+    TRIGGERING_STOPPED = ("checkpoints are not triggered any more, the job is ending", False)
+    IO_ERROR = ("the place for the checkpoint could not be prepared", True)
+    # while it was pending
+    EXPIRED = ("the checkpoint did not complete within its timeout", True)
+    DECLINED = ("a task declined the checkpoint", True)
+    SNAPSHOT_FAILED = ("a task failed to write its part of the checkpoint", True)
+    SUBSUMED = ("a later checkpoint completed first", False)
+    # while it was written
+    FINALIZE_FAILED = ("the checkpoint could not be committed to its storage", True)
+    # caused by the job
+    JOB_FAILED = ("the job failed over while the checkpoint was in progress", False)
+    JOB_ENDED = ("the job ended while the checkpoint was in progress", False)
+    SUPERSEDED_DRIVER = ("another driver process has taken over the job", False)
+
+    def __init__(self, sentence: str, counts: bool) -> None:
+        #: A clause about what happened, which follows "checkpoint 7: " in messages.
+        self.sentence = sentence
+        #: Whether it adds to the count that is compared with `execution.checkpointing.tolerable-failed-checkpoints`.
+        self.counts = counts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,6 +60,11 @@ class Failure:
     #: Whether the input was ended for this checkpoint.
     drained: bool = False
     detail: str = ""
+
+    @property
+    def text(self) -> str:
+        """A clause about what happened, which follows "checkpoint 7: " in messages."""
+        return f"{self.reason.sentence} ({self.detail})" if self.detail else self.reason.sentence
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,4 +143,4 @@ class CheckpointFailureManager:
 
 def _describe(failure: Failure) -> str:
     name = "a checkpoint" if failure.checkpoint_id is None else f"{failure.kind.value} checkpoint {failure.checkpoint_id}"
-    return f"{name}: {failure.reason.sentence}{f' ({failure.detail})' if failure.detail else ''}"
+    return f"{name}: {failure.text}"

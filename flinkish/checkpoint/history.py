@@ -19,13 +19,13 @@ from typing import Any
 import msgspec
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, Transaction, write_deltalake
-from deltalake.exceptions import TableNotFoundError
+from deltalake.exceptions import DeltaError, TableNotFoundError
 
 from flinkish.checkpoint import paths
 from flinkish.checkpoint.statistics import CheckpointRecord
 from flinkish.common.clock import Clock
 from flinkish.common.delta_calls import panics_as_errors, rows_of
-from flinkish.common.errors import CorruptCheckpointError
+from flinkish.common.errors import ConfigurationError, CorruptCheckpointError
 from flinkish.common.files.checkpoint_files import CheckpointFiles
 from flinkish.common.files.schemes import files_at
 from flinkish.common.ids import Generation
@@ -51,9 +51,12 @@ _KEPT_ROWS = 100_000
 #: The file with the notes of the next batch; readers of the table ignore it because of its name.
 WAITING = "_waiting.json"
 _LARGEST_WAITING = 64 * 1024 * 1024
+_KEY = "execution.checkpointing.dir"
 _PROPERTIES = {"delta.logRetentionDuration": "interval 1 days", "delta.deletedFileRetentionDuration": "interval 1 hours"}
-
-
+#: The event of a job's end; its message is the last status.
+ENDED = "job ended"
+#: The event of a metrics reporter; its message says how many there are.
+METRICS = "metrics"
 #: The figures of a checkpoint that are recorded; the part of each subtask is not.
 _DETAILS = tuple(
     field.name
@@ -83,17 +86,28 @@ class _Batch:
     notes: list[Note]
 
 
-def waiting_notes(files: CheckpointFiles, table: DeltaTable | None) -> list[Note]:
-    """Return the notes that wait in the file of a history; none that are in its table (None = there is no table) already.
+def _options(files: CheckpointFiles) -> dict[str, str] | None:
+    return dict(files.delta_options) or None
+
+
+def _open(root: PurePath, files: CheckpointFiles) -> tuple[DeltaTable | None, list[Note]]:
+    """Return the table of a history, None if there is none, and the notes that wait in its file and are not in the table.
 
     Raises OSError or msgspec.MsgspecError if there is a file that cannot be read.
     """
+    files.refuse_links(paths.LOG)
+    # Before the table, as its writer may move these notes into it in the meantime.
     try:
         batch = msgspec.json.decode(files.read(WAITING, limit=_LARGEST_WAITING), type=_Batch)
     except FileNotFoundError:
-        return []
-    written = None if table is None else table.transaction_version(_application(batch.generation))
-    return batch.notes if written is None or written < batch.number else []
+        batch = None
+    try:
+        table = DeltaTable(str(root), storage_options=_options(files))
+    except TableNotFoundError:
+        return None, [] if batch is None else batch.notes
+    written = None if batch is None else table.transaction_version(_application(batch.generation))
+    waits = batch is not None and (written is None or written < batch.number)
+    return table, batch.notes if batch is not None and waits else []
 
 
 def _application(generation: int) -> str:
@@ -104,7 +118,7 @@ class JobHistory:
     """Notes about one job in `<directory>/<job id>/history`. Thread-safe; no method raises if the storage fails."""
 
     def __init__(self, directory: str | PurePath, job_id: str, *, generation: Generation, clock: Clock) -> None:
-        directory = paths.table_root(str(directory), key="execution.checkpointing.dir")
+        directory = paths.table_root(str(directory), key=_KEY)
         self._root = paths.job_folder(directory, job_id) / "history"
         self._files = files_at(self._root)
         self._generation = generation
@@ -170,14 +184,7 @@ class JobHistory:
     @panics_as_errors()
     def _left_waiting(self) -> list[Note]:
         """Return the notes that an earlier process, which was killed, has left."""
-        if not self._files.exists(WAITING):
-            return []
-        self._files.refuse_links(paths.LOG)
-        try:
-            table = DeltaTable(str(self._root), storage_options=self._options())
-        except TableNotFoundError:
-            table = None
-        return waiting_notes(self._files, table)
+        return _open(self._root, self._files)[1] if self._files.exists(WAITING) else []
 
     def _keep_waiting(self) -> None:
         """Write the waiting notes to their file, for the case that the process is killed."""
@@ -202,7 +209,7 @@ class JobHistory:
             mode="append",
             name="flinkish history",
             configuration=_PROPERTIES,
-            storage_options=self._options(),
+            storage_options=_options(self._files),
             commit_properties=CommitProperties(app_transactions=[Transaction(_application(self._generation), self._batches)]),
         )
         self._batches += 1
@@ -211,11 +218,8 @@ class JobHistory:
         if self._batches % _BATCHES_PER_COMPACTION == 0:
             self._compact()
 
-    def _options(self) -> dict[str, str] | None:
-        return dict(self._files.delta_options) or None
-
     def _compact(self) -> None:
-        table = DeltaTable(str(self._root), storage_options=self._options())
+        table = DeltaTable(str(self._root), storage_options=_options(self._files))
         rows = rows_of(table, self._root).sort_by("time")
         rows = rows.slice(max(0, rows.num_rows - _KEPT_ROWS))
         write_deltalake(
@@ -233,3 +237,27 @@ class JobHistory:
                 self._files.remove(name)
         table.create_checkpoint()
         table.cleanup_metadata()
+
+
+def jobs_with_history(directory: str) -> list[str]:
+    """Return the ids of the jobs that have a history below a checkpoint directory, in order.
+
+    Raises ConfigurationError if there is no such directory.
+    """
+    root = paths.table_root(directory, key=_KEY)
+    files = files_at(root)
+    if not files.is_folder():
+        raise ConfigurationError(f"{_KEY}: there is no folder {root}", hint="--dir names the folder of the checkpoints.")
+    return sorted(name for name in files.names() if any(files.exists(f"{name}/history/{each}") for each in (paths.LOG, WAITING)))
+
+
+@panics_as_errors()
+def read_history(directory: str, job_id: str) -> list[Note]:
+    """Return the events of a job, oldest first; empty if it has no history. Raises CorruptCheckpointError for a damaged table."""
+    root = paths.job_folder(paths.table_root(directory, key=_KEY), job_id) / "history"
+    try:
+        table, waiting = _open(root, files_at(root))
+        rows = [] if table is None else rows_of(table, root).select(_SCHEMA.names).sort_by("time").to_pylist()
+    except (DeltaError, OSError, msgspec.MsgspecError) as error:
+        raise CorruptCheckpointError(f"the history {root} cannot be read: {error}") from error
+    return [*(Note(**{**row, "time": round(row["time"].timestamp() * 1000)}) for row in rows), *waiting]

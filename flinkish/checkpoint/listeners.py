@@ -1,11 +1,10 @@
-"""Listeners of the checkpoint coordinator: the job, and the history of its checkpoints."""
+"""The listener of the checkpoint coordinator: the job."""
 
 from __future__ import annotations
 
 from typing import Protocol
 
-from flinkish.checkpoint.failure_reason import FailureReason
-from flinkish.checkpoint.statistics import CheckpointRecord
+from flinkish.checkpoint.failure_manager import FailureReason
 from flinkish.checkpoint.storage import StoredCheckpoint
 from flinkish.common.errors import CheckpointError
 from flinkish.common.ids import CheckpointId
@@ -40,9 +39,3 @@ class CoordinatorListener(Protocol):
     def wake_up(self) -> None:
         """Check `next_trigger_time()` again, because a request has arrived from another thread."""
         ...
-
-
-class CheckpointHistory(Protocol):
-    """Records ended checkpoints for people to read; must not raise. See history.py."""
-
-    def checkpoint_ended(self, record: CheckpointRecord) -> None: ...

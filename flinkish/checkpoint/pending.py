@@ -1,18 +1,20 @@
-"""One checkpoint in progress: which subtasks have acknowledged it, and the parts collected so far."""
+"""Checkpoints in progress: who has acknowledged, the parts collected so far, and committables that none contains yet."""
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import NamedTuple
 
-from flinkish.checkpoint.failure_reason import FailureReason
-from flinkish.checkpoint.manifest import CheckpointKind, CoordinatorState
+from flinkish.checkpoint.manifest import CheckpointKind, Committable, CoordinatorState
 from flinkish.checkpoint.statistics import SubtaskRecord
 from flinkish.checkpoint.storage import CheckpointLocation
 from flinkish.common.ids import CheckpointId
 from flinkish.graph.job_graph import VertexId
-from flinkish.runtime.protocol import Acknowledgement, StateFile
+from flinkish.runtime.protocol import Acknowledgement, Decline, StateFile
+
+#: Number of checkpoints whose repeated messages are recognized.
+_REMEMBERED = 100
 
 
 class Subtask(NamedTuple):
@@ -35,80 +37,59 @@ class AckResult(Enum):
     DISCARDED = "discarded"
 
 
+@dataclass(slots=True, kw_only=True)
 class PendingCheckpoint:
     """Collects the parts of a checkpoint, which is complete when every subtask and the driver have delivered theirs.
 
     `trigger_time` is milliseconds since the epoch, `started` and `deadline` are monotonic milliseconds.
     """
 
-    def __init__(
-        self,
-        *,
-        checkpoint_id: CheckpointId,
-        kind: CheckpointKind,
-        location: CheckpointLocation,
-        trigger_time: int,
-        started: int,
-        deadline: int,
-        expected: Collection[Subtask],
-        export: str | None = None,
-        drain: bool = False,
-    ) -> None:
-        self.checkpoint_id = checkpoint_id
-        self.kind = kind
-        self.location = location
-        self.trigger_time = trigger_time
-        self.started = started
-        self.deadline = deadline
-        #: Prepared folder that a savepoint which stops the job is copied to.
-        self.export = export
-        self.drain = drain
-        self.expected = frozenset(expected)
-        self.aborted: FailureReason | None = None
-        self.coordinator_state: CoordinatorState | None = None
-        self._acknowledgements: dict[Subtask, Acknowledgement] = {}
-        self._records: list[SubtaskRecord] = []
+    checkpoint_id: CheckpointId
+    kind: CheckpointKind
+    location: CheckpointLocation
+    trigger_time: int
+    started: int
+    deadline: int
+    expected: frozenset[Subtask]
+    #: Prepared folder that a savepoint which stops the job is copied to.
+    export: str | None = None
+    drain: bool = False
+    #: The driver's part.
+    coordinator_state: CoordinatorState | None = None
+    #: Statistics of the subtasks that have acknowledged, in the order of the acknowledgements.
+    records: tuple[SubtaskRecord, ...] = ()
+    _acknowledgements: dict[Subtask, Acknowledgement] = field(default_factory=dict)
 
     def acknowledge(self, ack: Acknowledgement, now: int = -1) -> AckResult:
         """Take the part of one subtask, which arrived at `now`, in milliseconds since the epoch (-1: unknown)."""
-        if self.aborted is not None:
-            return AckResult.DISCARDED
         subtask = Subtask(ack.vertex, ack.subtask)
         if subtask not in self.expected:
             return AckResult.UNKNOWN
         if subtask in self._acknowledgements:
             return AckResult.DUPLICATE
         self._acknowledgements[subtask] = ack
-        self._records.append(
-            SubtaskRecord(
-                vertex=ack.vertex,
-                subtask=ack.subtask,
-                acknowledged_at=now,
-                state_size=sum(file.size for file in ack.files),
-                alignment_ms=ack.alignment_ms,
-                snapshot_ms=ack.snapshot_ms,
-            )
+        record = SubtaskRecord(
+            vertex=ack.vertex,
+            subtask=ack.subtask,
+            acknowledged_at=now,
+            state_size=sum(file.size for file in ack.files),
+            alignment_ms=ack.alignment_ms,
+            snapshot_ms=ack.snapshot_ms,
         )
+        self.records = (*self.records, record)
         return AckResult.SUCCESS
 
     def set_coordinator_state(self, state: CoordinatorState) -> bool:
-        """Take the driver's part; False if it was taken before or the checkpoint was aborted."""
-        if self.aborted is not None or self.coordinator_state is not None:
+        """Take the driver's part; False if it was taken before."""
+        if self.coordinator_state is not None:
             return False
         self.coordinator_state = state
-        return True
-
-    def abort(self, reason: FailureReason) -> bool:
-        """Mark as aborted; False if it was aborted before."""
-        if self.aborted is not None:
-            return False
-        self.aborted = reason
         return True
 
     @property
     def is_complete(self) -> bool:
         """Whether all parts have been delivered."""
-        return self.aborted is None and self.coordinator_state is not None and not self.missing
+        return self.coordinator_state is not None and not self.missing
 
     @property
     def missing(self) -> frozenset[Subtask]:
@@ -121,11 +102,53 @@ class PendingCheckpoint:
         return tuple(self._acknowledgements[subtask] for subtask in sorted(self._acknowledgements))
 
     @property
-    def records(self) -> tuple[SubtaskRecord, ...]:
-        """Statistics of the subtasks that have acknowledged, in the order of the acknowledgements."""
-        return tuple(self._records)
-
-    @property
     def files(self) -> tuple[StateFile, ...]:
         """State files acknowledged so far, in the order of the acknowledgements."""
         return tuple(file for ack in self.acknowledgements for file in ack.files)
+
+
+class Uncommitted:
+    """The committables of one attempt that no completed recovery point contains yet.
+
+    A writer drops committables after it has prepared them, even if the checkpoint is then aborted or is a savepoint. So they are
+    kept here and go into the next recovery point that completes, each of them once.
+    """
+
+    def __init__(self) -> None:
+        #: By the checkpoint and subtask that delivered them.
+        self._kept: dict[tuple[CheckpointId, Subtask], tuple[Committable, ...]] = {}
+        #: The messages whose committables were taken: a repeated one must not add them again.
+        self._seen: set[tuple[CheckpointId, Subtask]] = set()
+
+    def clear(self) -> None:
+        """Remove everything, because a new attempt begins."""
+        self._kept.clear()
+        self._seen.clear()
+
+    def take(self, message: Acknowledgement | Decline, subtask: Subtask) -> None:
+        """Keep the committables of a message, unless they were taken before."""
+        key = (message.checkpoint_id, subtask)
+        if key in self._seen:
+            return
+        self._seen.add(key)
+        committables = tuple(
+            Committable(operator_uid=uid, subtask=message.subtask, data=data)
+            for uid, many in message.committables.items()
+            for data in many
+        )
+        if committables:
+            self._kept[key] = committables
+
+    def up_to(self, checkpoint_id: CheckpointId | None = None) -> tuple[Committable, ...]:
+        """Return the committables of checkpoints up to this one (None = of all), in the order of checkpoints and subtasks."""
+        return tuple(
+            committable
+            for key in sorted(self._kept)
+            if checkpoint_id is None or key[0] <= checkpoint_id
+            for committable in self._kept[key]
+        )
+
+    def completed(self, checkpoint_id: CheckpointId) -> None:
+        """Remove the committables that a completed recovery point contains."""
+        self._kept = {key: committables for key, committables in self._kept.items() if key[0] > checkpoint_id}
+        self._seen = {key for key in self._seen if key[0] > checkpoint_id - _REMEMBERED}

@@ -88,7 +88,6 @@ class CheckpointFigures:
     latest_completed: CheckpointRecord | None = None
     latest_failed: CheckpointRecord | None = None
     latest_savepoint: CheckpointRecord | None = None
-    latest_restored: CheckpointId | None = None
     restored: RestoredRecord | None = None
     history: tuple[CheckpointRecord, ...] = ()
 
@@ -149,9 +148,7 @@ class CheckpointStatistics:
             latest_savepoint=current(self._figures.latest_savepoint),
         )
 
-    def restored(self, checkpoint_id: CheckpointId) -> None:
+    def restored(self) -> None:
         """Record that an attempt started from a checkpoint."""
         counts = self._figures.counts
-        self._figures = replace(
-            self._figures, counts=replace(counts, restored=counts.restored + 1), latest_restored=checkpoint_id
-        )
+        self._figures = replace(self._figures, counts=replace(counts, restored=counts.restored + 1))

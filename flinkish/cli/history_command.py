@@ -99,7 +99,7 @@ def _checkpoint(entry: Mapping[str, Any]) -> list[str]:
 
 
 def _list_tables(directory: str) -> None:
-    from flinkish.checkpoint.history_reader import ENDED, METRICS, jobs_with_history, read_history
+    from flinkish.checkpoint.history import ENDED, METRICS, jobs_with_history, read_history
 
     rows = []
     for job_id in jobs_with_history(directory):
@@ -122,7 +122,7 @@ def _list_tables(directory: str) -> None:
 
 
 def _show_table(directory: str, job: str) -> None:
-    from flinkish.checkpoint.history_reader import read_history
+    from flinkish.checkpoint.history import read_history
 
     events = read_history(directory, job)
     if not events:

@@ -45,7 +45,7 @@ from flinkish.jobmaster.delivery import PrintError, Taker
 from flinkish.jobmaster.epochs import Engine
 from flinkish.jobmaster.exception_history import EarlierRestarts
 from flinkish.jobmaster.ha import JobShape
-from flinkish.jobmaster.job_master import Environment, JobMaster, JobNotes
+from flinkish.jobmaster.job_master import Environment, JobMaster
 from flinkish.jobmaster.setup import JobSetup, effective_configuration, job_setup
 from flinkish.program.execution_mode import RuntimeExecutionMode
 from flinkish.program.operators import SourceConfig
@@ -56,6 +56,7 @@ from flinkish.runtime.protocol import Dependencies
 
 if TYPE_CHECKING:
     from flinkish.checkpoint.delta_storage import DeltaCheckpointStorage
+    from flinkish.checkpoint.history import JobHistory
 
 #: Prefix of the name of a job's thread; the first digits of the job's id follow.
 JOB_THREAD = "flinkish-job-"
@@ -363,7 +364,7 @@ def _prepare_caches(program: Program, mode: RuntimeExecutionMode) -> None:
                 _log.warning("The program runs in streaming mode: what cache() was called on is computed, but not kept.")
 
 
-def _notes(configuration: Configuration, job_id: str, storage: DeltaCheckpointStorage | None, clock: Clock) -> JobNotes | None:
+def _notes(configuration: Configuration, job_id: str, storage: DeltaCheckpointStorage | None, clock: Clock) -> JobHistory | None:
     """Return the history of a job, stored next to its checkpoints; None if their folder is temporary."""
     directory = configuration.get(options.CHECKPOINTS_DIRECTORY)
     if storage is None or directory is None:

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import assert_never
 
-from flinkish.checkpoint.coordinator import Notifications, Trigger
+from flinkish.checkpoint.coordinator import Trigger
 from flinkish.checkpoint.manifest import CoordinatorState
 from flinkish.checkpoint.storage import StoredCheckpoint
 from flinkish.common.clock import Clock
@@ -238,7 +238,7 @@ class Attempt:
     def _make_command(self, trigger: Trigger | None, credit: int) -> EpochCommand:
         farewell = self._end.farewell
         readers = {} if farewell else self._sources.commands(credit)
-        notices = self._checkpoints.coordinator.take_notifications() if self.running else Notifications((), ())
+        notices = self._checkpoints.coordinator.take_notifications()
         self._pacing.command_begins()
         if trigger is not None:
             self._sources.prepare_snapshot()
@@ -253,8 +253,7 @@ class Attempt:
             carry_over=dict(self._carry_over),
             barrier=None if trigger is None else trigger.barrier,
             next_checkpoint=self._next_checkpoint(trigger),
-            completed_checkpoints=notices.completed_checkpoints,
-            aborted_checkpoints=notices.aborted_checkpoints,
+            **notices._asdict(),
             restore=self._restored.to_restore() if first and self._restored is not None else None,
             release=credit,
             drain=trigger is not None and trigger.drain,

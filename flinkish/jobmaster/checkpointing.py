@@ -1,7 +1,6 @@
 """The checkpoints of one job over all its attempts: storage, coordinator, clients' requests, and clean-up at the end.
 
-Only this module knows whether there is a coordinator yet. A job that takes checkpoints has one from the start. Other jobs get one
-when the first savepoint is requested, and have a `NoCoordinator` until then.
+A job that takes checkpoints has a storage from the start; other jobs get one when the first savepoint is requested.
 """
 
 from __future__ import annotations
@@ -9,17 +8,16 @@ from __future__ import annotations
 import logging
 import threading
 from collections import deque
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Protocol
+from functools import partial
+from typing import TYPE_CHECKING
 
 from flinkish.checkpoint.checkpoint_settings import JobEnd, deletes_checkpoints
-from flinkish.checkpoint.coordinator import CheckpointCoordinator, Notifications, Trigger
-from flinkish.checkpoint.failure_reason import FailureReason
-from flinkish.checkpoint.listeners import CheckpointHistory
-from flinkish.checkpoint.manifest import Committable, CoordinatorState
-from flinkish.checkpoint.pending import AckResult, Subtask
+from flinkish.checkpoint.coordinator import CheckpointCoordinator
+from flinkish.checkpoint.failure_manager import FailureReason
+from flinkish.checkpoint.pending import Subtask
 from flinkish.checkpoint.statistics import CheckpointFigures, RestoredRecord
 from flinkish.checkpoint.storage import StoredCheckpoint
 from flinkish.common import options
@@ -29,16 +27,16 @@ from flinkish.common.completable_future import CompletableFuture
 from flinkish.common.errors import CheckpointError, StaleGenerationError
 from flinkish.common.ids import CheckpointId
 from flinkish.jobmaster import failures
-from flinkish.jobmaster.failures import JobFailure
 from flinkish.jobmaster.program_parts import sinks, sources
 from flinkish.jobmaster.setup import JobSetup
 from flinkish.jobmaster.wakeup import Wakeup
 from flinkish.program.driver_objects import NeedsDataFrames
 from flinkish.program.row_folders import hold_rows, keep_rows, remove_rows
-from flinkish.runtime.protocol import Acknowledgement, Decline
 
 if TYPE_CHECKING:
     from flinkish.checkpoint.delta_storage import DeltaCheckpointStorage
+    from flinkish.checkpoint.history import JobHistory
+    from flinkish.jobmaster.attempt import Attempt
 
 _log = logging.getLogger("flinkish.jobmaster")
 
@@ -46,101 +44,18 @@ _log = logging.getLogger("flinkish.jobmaster")
 _GENERATION_CHECK_MS = 3_000
 
 
-class CheckpointedAttempt(Protocol):
-    """The running attempt, as the job's checkpoints see it. All methods except `fail` are called in the JobMaster's thread."""
-
-    def checkpoint_completed(self, checkpoint: StoredCheckpoint) -> None:
-        """Make results visible that the checkpoint covers. If it raises, the attempt fails but the checkpoint stays completed."""
-        ...
-
-    def stop_failed(self) -> bool:
-        """Continue after the checkpoint that was just completed, unless the input has ended; return whether it has ended."""
-        ...
-
-    def fail(self, failure: JobFailure) -> None:
-        """End the attempt with a failure."""
-        ...
-
-
-class NoCoordinator:
-    """The coordinator of a job without any requested checkpoint or savepoint: nothing is due, in progress or completed."""
-
-    #: There is no checkpoint to come.
-    last_id = None
-
-    def begin_attempt(self, subtasks: Collection[Subtask], *, restored: CheckpointId | None = None) -> None:
-        """Do nothing: nothing is triggered."""
-
-    def end_attempt(self, reason: FailureReason = FailureReason.JOB_FAILED) -> None:
-        """Do nothing: nothing is in progress."""
-
-    def shutdown(self, end: JobEnd, *, keep: bool = False) -> None:
-        """Do nothing: nothing is stored."""
-
-    def next_trigger_time(self) -> int | None:
-        return None
-
-    def trigger_if_due(self) -> Trigger | None:
-        return None
-
-    def trigger_final(self) -> Trigger | None:
-        return None
-
-    def expire_overdue(self) -> tuple[CheckpointId, ...]:
-        return ()
-
-    def check_generation(self) -> None:
-        """Do nothing: without a storage no other process can take over the job."""
-
-    def take_notifications(self) -> Notifications:
-        return Notifications((), ())
-
-    def receive_acknowledgement(self, ack: Acknowledgement) -> AckResult:
-        return AckResult.UNKNOWN
-
-    def receive_decline(self, decline: Decline) -> bool:
-        return False
-
-    def receive_coordinator_state(self, checkpoint_id: CheckpointId, state: CoordinatorState) -> bool:
-        return False
-
-    def coordinator_state_failed(self, checkpoint_id: CheckpointId, error: BaseException) -> bool:
-        return False
-
-    def uncommitted(self) -> tuple[Committable, ...]:
-        return ()
-
-    def latest(self) -> StoredCheckpoint | None:
-        return None
-
-    def figures(self) -> CheckpointFigures:
-        return CheckpointFigures()
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Savepoint:
-    """A requested savepoint; with `stop` the job ends with it."""
+class _Request:
+    """A client's request for a checkpoint or a savepoint."""
 
-    directory: str | None
-    stop: bool
-    drain: bool
-    future: CompletableFuture[str]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Checkpoint:
-    """A requested checkpoint."""
-
-    future: CompletableFuture[CheckpointId]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Running:
-    """The attempt whose tasks run."""
-
-    attempt: CheckpointedAttempt
-    subtasks: tuple[Subtask, ...]
-    restored: CheckpointId | None
+    #: "checkpoint" or "savepoint".
+    what: str
+    #: Passes the request to the coordinator.
+    trigger: Callable[[CheckpointCoordinator], Future[StoredCheckpoint]]
+    #: Gives the client its answer.
+    answer: Callable[[StoredCheckpoint], None]
+    #: Gives the client an error instead.
+    refuse: Callable[[BaseException], None]
 
 
 class JobCheckpoints:
@@ -159,7 +74,7 @@ class JobCheckpoints:
         wakeup: Wakeup,
         storage: DeltaCheckpointStorage | None = None,
         open_storage: Callable[[], DeltaCheckpointStorage] | None = None,
-        history: CheckpointHistory | None = None,
+        history: JobHistory | None = None,
         retire: Callable[[], None] | None = None,
         restored: StoredCheckpoint | None = None,
     ) -> None:
@@ -170,37 +85,32 @@ class JobCheckpoints:
         self._clock = clock
         self._wakeup = wakeup
         self._open_storage = open_storage
-        self._history = history
         self._retire = retire
-        self._coordinator: CheckpointCoordinator | NoCoordinator = NoCoordinator()
-        if storage is not None:
-            self._coordinator = self._make_coordinator(storage)
-        self._running: _Running | None = None
+        #: May be read from any thread.
+        self.coordinator = CheckpointCoordinator(
+            job_id=setup.job_id, settings=setup.checkpoints, storage=storage, clock=clock, listener=self, history=history
+        )
+        #: The attempt whose tasks run.
+        self._attempt: Attempt | None = None
         self._restored: RestoredRecord | None = None
         self._watches_generation = setup.configuration.contains(options.HA_CLUSTER_ID)
         self._generation_due: int | None = None
         self._lock = threading.Lock()
-        self._requests: deque[_Savepoint | _Checkpoint] = deque()
+        self._requests: deque[_Request] = deque()
         #: Why requests are refused.
         self._closed: str | None = None
         #: Stop requests that wait for the end of the job, with the paths of their savepoints.
         self._stops: list[tuple[CompletableFuture[str], str]] = []
         graph = setup.plan.job_graph
         parts = [*(node.source for node in sources(graph)), *(node.sink for node in sinks(graph))]
-        needs_rows = any(isinstance(part, NeedsDataFrames) for part in parts)
-        self._rows = hold_rows(setup.configuration, setup.job_id) if needs_rows else None
-        self._has_rows = needs_rows
+        self._has_rows = any(isinstance(part, NeedsDataFrames) for part in parts)
+        self._rows = hold_rows(setup.configuration, setup.job_id) if self._has_rows else None
         #: Whether to keep the last checkpoint because it could not be copied to its savepoint.
         self._keep = False
 
-    @property
-    def coordinator(self) -> CheckpointCoordinator | NoCoordinator:
-        """The current coordinator; may be read from any thread."""
-        return self._coordinator
-
     def figures(self) -> CheckpointFigures:
         """Return figures of all checkpoints since this process took over the job; may be called from any thread."""
-        return replace(self._coordinator.figures(), restored=self._restored)
+        return replace(self.coordinator.figures(), restored=self._restored)
 
     # -- called by any thread ------------------------------------------------------------------------------------------------
 
@@ -213,9 +123,22 @@ class JobCheckpoints:
         job fails before.
         """
         future: CompletableFuture[str] = CompletableFuture()
-        request = _Savepoint(directory=directory, stop=stop, drain=drain, future=future)
-        if not self._ask(request):
-            future.set_exception(self._refusal("savepoint"))
+
+        def answer(checkpoint: StoredCheckpoint) -> None:
+            self._keep_rows()
+            if stop:
+                self._stops.append((future, str(checkpoint.root)))
+            else:
+                future.set_result(str(checkpoint.root))
+
+        self._ask(
+            _Request(
+                what="savepoint",
+                trigger=lambda coordinator: coordinator.trigger_savepoint(directory, stop=stop, drain=drain),
+                answer=answer,
+                refuse=future.set_exception,
+            )
+        )
         return future
 
     def trigger_checkpoint(self) -> CompletableFuture[CheckpointId]:
@@ -231,17 +154,28 @@ class JobCheckpoints:
                 hint=f"set {options.CHECKPOINTING_INTERVAL.key}; a savepoint can be taken of any streaming job.",
             )
             future.set_exception(error)
-        elif not self._ask(_Checkpoint(future=future)):
-            future.set_exception(self._refusal("checkpoint"))
+            return future
+        self._ask(
+            _Request(
+                what="checkpoint",
+                trigger=CheckpointCoordinator.trigger_checkpoint,
+                answer=lambda checkpoint: future.set_result(checkpoint.checkpoint_id),
+                refuse=future.set_exception,
+            )
+        )
         return future
 
-    def _ask(self, request: _Savepoint | _Checkpoint) -> bool:
+    def _ask(self, request: _Request) -> None:
         with self._lock:
-            if self._closed is not None:
-                return False
-            self._requests.append(request)
+            closed = self._closed is not None
+            if not closed:
+                self._requests.append(request)
+        if closed:
+            self._refuse(request)
         self._wakeup.signal()
-        return True
+
+    def _refuse(self, request: _Request) -> None:
+        request.refuse(CheckpointError(f"{self._job()}: no {request.what} was taken, {self._closed}"))
 
     def close_requests(self) -> None:
         """Refuse requests from now on: the job is about to end."""
@@ -250,10 +184,8 @@ class JobCheckpoints:
 
     # -- for the attempt -----------------------------------------------------------------------------------------------------
 
-    def begin_attempt(
-        self, attempt: CheckpointedAttempt, subtasks: tuple[Subtask, ...], *, restored: StoredCheckpoint | None
-    ) -> None:
-        """Begin to take checkpoints of an attempt whose tasks run; if there is no coordinator yet, as soon as there is one."""
+    def begin_attempt(self, attempt: Attempt, subtasks: tuple[Subtask, ...], *, restored: StoredCheckpoint | None) -> None:
+        """Begin to take checkpoints of an attempt whose tasks run."""
         if restored is not None:
             self._restored = RestoredRecord(
                 checkpoint_id=restored.checkpoint_id,
@@ -261,9 +193,9 @@ class JobCheckpoints:
                 is_savepoint=restored.manifest.kind.is_savepoint,
                 external_path=restored.external_path,
             )
-        checkpoint_id = None if restored is None else restored.checkpoint_id
-        self._running = _Running(attempt=attempt, subtasks=subtasks, restored=checkpoint_id)
-        self._begin_taking(self._coordinator)
+        self._attempt = attempt
+        self.coordinator.begin_attempt(subtasks, restored=None if restored is None else restored.checkpoint_id)
+        self._watch_generation()
 
     def serve_requests(self) -> None:
         """Pass requests to the coordinator; to be called between epochs, while the tasks run."""
@@ -273,17 +205,17 @@ class JobCheckpoints:
                     return
                 request = self._requests.popleft()
             try:
-                self._serve(request)
+                request.trigger(self._opened()).add_done_callback(partial(_pass_on, request))
             except Exception as error:
-                request.future.set_exception(error)
+                request.refuse(error)
 
     def look(self) -> None:
         """Abort overdue checkpoints, and check whether another driver has taken over the job; if so, call `fail_job`."""
-        self._coordinator.expire_overdue()
+        self.coordinator.expire_overdue()
         now = self._clock.monotonic()
         if self._generation_due is not None and self._generation_due <= now:
             self._generation_due = now + _GENERATION_CHECK_MS
-            self._coordinator.check_generation()
+            self.coordinator.check_generation()
 
     @property
     def next_look(self) -> int | None:
@@ -297,13 +229,12 @@ class JobCheckpoints:
 
         Raises the errors of the storage.
         """
-        return self._coordinator.latest() or self.initial
+        return self.coordinator.latest() or self.initial
 
     def end_attempt(self, reason: FailureReason) -> None:
         """Abort checkpoints in progress, because the tasks no longer run."""
-        self._running = None
-        self._generation_due = None
-        self._coordinator.end_attempt(reason)
+        self._attempt = self._generation_due = None
+        self.coordinator.end_attempt(reason)
 
     @property
     def stopped_with(self) -> str | None:
@@ -324,7 +255,7 @@ class JobCheckpoints:
         try:
             if self._retire is not None and deletes_checkpoints(self._setup.checkpoints.retention, end):
                 self._retire()
-            self._coordinator.shutdown(end, keep=self._keep and end is JobEnd.FINISHED)
+            self.coordinator.shutdown(end, keep=self._keep and end is JobEnd.FINISHED)
         except BaseException:
             _log.warning("The checkpoints of job %s could not be deleted.", self._setup.job_id, exc_info=True)
 
@@ -335,7 +266,7 @@ class JobCheckpoints:
             waiting = list(self._requests)
             self._requests.clear()
         for request in waiting:
-            request.future.set_exception(self._refusal("savepoint" if isinstance(request, _Savepoint) else "checkpoint"))
+            self._refuse(request)
 
     def answer_stops(self, error: BaseException | None) -> None:
         """Complete the stop requests after the job has ended; with an error if the job did not end by its savepoint."""
@@ -353,15 +284,15 @@ class JobCheckpoints:
 
     def checkpoint_completed(self, checkpoint: StoredCheckpoint) -> None:
         """Have the running attempt make results visible that the checkpoint covers."""
-        if self._running is not None:
-            self._running.attempt.checkpoint_completed(checkpoint)
+        if self._attempt is not None:
+            self._attempt.checkpoint_completed(checkpoint)
 
     def checkpoint_aborted(self, checkpoint_id: CheckpointId, reason: FailureReason, detail: str) -> None:
         """Do nothing: tasks learn of it with the next command."""
 
     def stop_failed(self, checkpoint: StoredCheckpoint) -> str:
         """Let the job continue; if its input was ended for the savepoint, let it end anyway, and keep its last checkpoint."""
-        if self._running is None or not self._running.attempt.stop_failed():
+        if self._attempt is None or not self._attempt.stop_failed():
             return "the job goes on"
         self._keep = True
         if self._setup.configuration.contains(options.CHECKPOINTS_DIRECTORY):
@@ -373,9 +304,9 @@ class JobCheckpoints:
     def fail_job(self, error: CheckpointError) -> None:
         """Fail the running attempt; if another driver has taken over, the job ends for good in this process."""
         where = "another driver process" if isinstance(error, StaleGenerationError) else "checkpointing"
-        running = self._running
-        if running is not None:
-            running.attempt.fail(failures.from_error(error, where))
+        attempt = self._attempt
+        if attempt is not None:
+            attempt.fail(failures.from_error(error, where))
 
     def wake_up(self) -> None:
         """Make the JobMaster check the coordinator again."""
@@ -383,58 +314,21 @@ class JobCheckpoints:
 
     # -- inside --------------------------------------------------------------------------------------------------------------
 
-    def _make_coordinator(self, storage: DeltaCheckpointStorage) -> CheckpointCoordinator:
-        return CheckpointCoordinator(
-            job_id=self._setup.job_id,
-            settings=self._setup.checkpoints,
-            storage=storage,
-            clock=self._clock,
-            listener=self,
-            history=self._history,
-        )
-
-    def _begin_taking(self, coordinator: CheckpointCoordinator | NoCoordinator) -> None:
-        assert self._running is not None
-        coordinator.begin_attempt(self._running.subtasks, restored=self._running.restored)
+    def _watch_generation(self) -> None:
         if self._watches_generation and self.storage is not None:
             self._generation_due = self._clock.monotonic() + _GENERATION_CHECK_MS
 
-    def _serve(self, request: _Savepoint | _Checkpoint) -> None:
-        coordinator = self._opened()
-        if isinstance(request, _Checkpoint):
-            coordinator.trigger_checkpoint().add_done_callback(_pass_on_id(request.future))
-        else:
-            asked = coordinator.trigger_savepoint(request.directory, stop=request.stop, drain=request.drain)
-            asked.add_done_callback(self._pass_on_path(request))
-
     def _opened(self) -> CheckpointCoordinator:
-        """Return the coordinator; create it if there is none. Raises CheckpointError if the job cannot have one."""
-        if not isinstance(self._coordinator, NoCoordinator):
-            return self._coordinator
-        if self._open_storage is None:
-            raise CheckpointError(
-                f"{self._job()}: no savepoint was taken: the job has no storage for checkpoints, or runs in batch mode"
-            )
-        self.storage = self._open_storage()
-        coordinator = self._make_coordinator(self.storage)
-        self._begin_taking(coordinator)
-        self._coordinator = coordinator
-        return coordinator
-
-    def _pass_on_path(self, request: _Savepoint) -> Callable[[Future[StoredCheckpoint]], None]:
-        """Return a callback that passes the coordinator's answer on to the client."""
-
-        def answer(asked: Future[StoredCheckpoint]) -> None:
-            error = asked.exception() or raised_by(self._keep_rows)
-            if error is not None:
-                request.future.set_exception(error)
-                return
-            if request.stop:
-                self._stops.append((request.future, str(asked.result().root)))
-            else:
-                request.future.set_result(str(asked.result().root))
-
-        return answer
+        """Return the coordinator, with a storage. Raises CheckpointError if the job cannot have one."""
+        if self.storage is None:
+            if self._open_storage is None:
+                raise CheckpointError(
+                    f"{self._job()}: no savepoint was taken: the job has no storage for checkpoints, or runs in batch mode"
+                )
+            self.storage = self._open_storage()
+            self.coordinator.open(self.storage)
+            self._watch_generation()
+        return self.coordinator
 
     def _keep_rows(self) -> None:
         """Leave the rows of DataFrames that a savepoint may name to its owner."""
@@ -443,19 +337,12 @@ class JobCheckpoints:
         if self._rows is not None:
             self._rows.release()
 
-    def _refusal(self, what: str) -> CheckpointError:
-        return CheckpointError(f"{self._job()}: no {what} was taken, {self._closed}")
-
     def _job(self) -> str:
         return f"job {self._setup.job_name!r} ({self._setup.job_id})"
 
 
-def _pass_on_id(future: CompletableFuture[CheckpointId]) -> Callable[[Future[StoredCheckpoint]], None]:
-    def answer(asked: Future[StoredCheckpoint]) -> None:
-        error = asked.exception()
-        if error is not None:
-            future.set_exception(error)
-        else:
-            future.set_result(asked.result().checkpoint_id)
-
-    return answer
+def _pass_on(request: _Request, asked: Future[StoredCheckpoint]) -> None:
+    """Pass the coordinator's answer on to the client."""
+    error = asked.exception() or raised_by(request.answer, asked.result())
+    if error is not None:
+        request.refuse(error)

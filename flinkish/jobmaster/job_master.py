@@ -11,11 +11,10 @@ import random
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol, assert_never
+from typing import TYPE_CHECKING, Any, assert_never
 
 from flinkish.checkpoint.checkpoint_settings import JobEnd
-from flinkish.checkpoint.failure_reason import FailureReason
-from flinkish.checkpoint.statistics import CheckpointRecord
+from flinkish.checkpoint.failure_manager import FailureReason
 from flinkish.checkpoint.storage import StoredCheckpoint
 from flinkish.common import pickling
 from flinkish.common.clock import Clock
@@ -44,18 +43,9 @@ from flinkish.runtime.protocol import TaskProgram
 
 if TYPE_CHECKING:
     from flinkish.checkpoint.delta_storage import DeltaCheckpointStorage
+    from flinkish.checkpoint.history import JobHistory
 
 _log = logging.getLogger("flinkish.jobmaster")
-
-
-class JobNotes(Protocol):
-    """Records a job's events for people to read; must not raise. See checkpoint/history.py."""
-
-    def checkpoint_ended(self, record: CheckpointRecord) -> None: ...
-
-    def note(self, event: str, message: str = "", *, details: Mapping[str, Any] | None = None) -> None: ...
-
-    def flush(self) -> None: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,7 +63,7 @@ class Environment:
     print_lines: Callable[[tuple[str, ...]], None]
     storage: DeltaCheckpointStorage | None = None
     open_storage: Callable[[], DeltaCheckpointStorage] | None = None
-    notes: JobNotes | None = None
+    notes: JobHistory | None = None
     #: Takes values that sinks send to destinations on the driver other than those of print() and execute_and_collect().
     takers: Mapping[str, Taker] = field(default_factory=dict)
     #: Takes sentences for the person who runs the job.

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from deltalake import DeltaTable
 
-from flinkish.checkpoint.history_reader import jobs_with_history, read_history
+from flinkish.checkpoint.history import jobs_with_history, read_history
 from tests.kit.seeds import chosen_seed
 from tests.kit.waiting import wait_until
 from tests.recovery import dead_letters_job

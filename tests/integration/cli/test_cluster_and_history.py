@@ -12,8 +12,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from flinkish.checkpoint.history import JobHistory
-from flinkish.checkpoint.history_reader import jobs_with_history, read_history
+from flinkish.checkpoint.history import JobHistory, jobs_with_history, read_history
 from flinkish.cli import cluster_commands
 from flinkish.cli.main import cli
 from flinkish.common.clock import ManualClock

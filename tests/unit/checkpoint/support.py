@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 
 from flinkish.checkpoint.delta_log import STATE_SCHEMA, DeltaLog
 from flinkish.checkpoint.delta_storage import DeltaCheckpointStorage
-from flinkish.checkpoint.failure_reason import FailureReason
+from flinkish.checkpoint.failure_manager import FailureReason
 from flinkish.checkpoint.manifest import CheckpointKind, Committable, CoordinatorState, Manifest, OperatorShape, SourceState
 from flinkish.checkpoint.pending import Subtask
 from flinkish.checkpoint.signing import SigningKey

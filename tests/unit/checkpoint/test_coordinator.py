@@ -10,7 +10,7 @@ import pytest
 
 from flinkish.checkpoint.checkpoint_settings import CheckpointSettings, JobEnd, Retention
 from flinkish.checkpoint.coordinator import CheckpointCoordinator, Trigger
-from flinkish.checkpoint.failure_reason import FailureReason
+from flinkish.checkpoint.failure_manager import FailureReason
 from flinkish.checkpoint.manifest import CheckpointKind
 from flinkish.checkpoint.pending import AckResult, Subtask
 from flinkish.checkpoint.statistics import CheckpointStatus
@@ -115,7 +115,7 @@ def test_ids_go_on_after_the_checkpoint_that_was_restored() -> None:
     world = World(begin=False)
     world.coordinator.begin_attempt([A, B], restored=CheckpointId(41))
     assert world.trigger().barrier.checkpoint_id == 42
-    assert world.coordinator.figures().latest_restored == 41
+    assert world.coordinator.figures().counts.restored == 1
 
 
 def test_periodic_checkpoints_keep_their_rate() -> None:
@@ -438,6 +438,17 @@ def test_the_coordinator_asks_to_be_woken_for_a_timeout() -> None:
     assert world.coordinator.next_trigger_time() == world.clock.monotonic() + 1_000
 
 
+def test_of_several_overdue_checkpoints_each_is_aborted_once_also_if_the_first_ends_the_job() -> None:
+    world = World(CheckpointSettings(interval=100, timeout=1_000, max_concurrent=2))
+    assert [world.trigger().barrier.checkpoint_id for _ in range(2)] == [1, 2]
+    world.storage.fail["check_generation"] = StaleGenerationError("generation 2")
+    world.clock.advance(1_000)
+    assert world.coordinator.expire_overdue() == (1, 2)
+    assert world.listener.aborted == [(1, FailureReason.EXPIRED), (2, FailureReason.SUPERSEDED_DRIVER)]
+    assert world.coordinator.receive_acknowledgement(ack(2, A)) is AckResult.UNKNOWN
+    assert len(world.listener.failures) == 1
+
+
 def test_an_expired_checkpoint_names_who_did_not_acknowledge() -> None:
     world = World()
     world.trigger()
@@ -689,7 +700,7 @@ def test_a_savepoint_goes_into_its_own_folder() -> None:
     future, trigger = world.savepoint()
     assert trigger.kind is CheckpointKind.SAVEPOINT
     assert trigger.barrier.root == "/savepoints"
-    assert not trigger.ends_job
+    assert not trigger.kind.ends_job
     world.finish(1)
     assert future.result(timeout=0).root == Path("/savepoints")
     assert world.storage.stored == []
@@ -738,7 +749,7 @@ def test_a_savepoint_that_cannot_be_written_does_not_fail_the_job() -> None:
 def test_a_stop_with_savepoint_is_a_checkpoint_and_a_copy_of_it() -> None:
     world = World()
     future, trigger = world.savepoint(stop=True, drain=True)
-    assert trigger.ends_job
+    assert trigger.kind.ends_job
     assert trigger.drain
     assert trigger.barrier.root == "/checkpoints"
     world.finish(1, committables=(b"one",))

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from flinkish.checkpoint.failure_manager import CheckpointFailureManager, FailJob, Failure, Ignore, Tolerate
-from flinkish.checkpoint.failure_reason import FailureReason
+from flinkish.checkpoint.failure_manager import CheckpointFailureManager, FailJob, Failure, FailureReason, Ignore, Tolerate
 from flinkish.checkpoint.manifest import CheckpointKind
 from flinkish.common.ids import CheckpointId
 

@@ -9,8 +9,7 @@ import pytest
 from deltalake import DeltaTable
 
 from flinkish.checkpoint import history
-from flinkish.checkpoint.history import JobHistory
-from flinkish.checkpoint.history_reader import jobs_with_history, read_history
+from flinkish.checkpoint.history import JobHistory, jobs_with_history, read_history
 from flinkish.checkpoint.manifest import CheckpointKind
 from flinkish.checkpoint.statistics import CheckpointRecord, CheckpointStatus
 from flinkish.common.clock import ManualClock

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 
-from flinkish.checkpoint.failure_reason import FailureReason
 from flinkish.checkpoint.manifest import CheckpointKind
 from flinkish.checkpoint.pending import AckResult, PendingCheckpoint, Subtask
 from flinkish.checkpoint.storage import CheckpointLocation
@@ -23,7 +22,7 @@ def make_pending() -> PendingCheckpoint:
         trigger_time=0,
         started=0,
         deadline=100,
-        expected=[A, B],
+        expected=frozenset({A, B}),
     )
 
 
@@ -66,21 +65,6 @@ def test_a_second_driver_part_has_no_effect() -> None:
 def test_a_subtask_that_is_not_expected_is_unknown() -> None:
     assert make_pending().acknowledge(ack(7, Subtask(VertexId(9), 0))) is AckResult.UNKNOWN
     assert make_pending().acknowledge(ack(7, Subtask(A.vertex, 5))) is AckResult.UNKNOWN
-
-
-def test_after_it_was_aborted_acknowledgements_are_discarded() -> None:
-    pending = make_pending()
-    assert pending.abort(FailureReason.EXPIRED)
-    assert pending.acknowledge(ack(7, A)) is AckResult.DISCARDED
-    assert not pending.set_coordinator_state(coordinator_state())
-    assert not pending.is_complete
-
-
-def test_it_is_aborted_once() -> None:
-    pending = make_pending()
-    assert pending.abort(FailureReason.EXPIRED)
-    assert not pending.abort(FailureReason.DECLINED)
-    assert pending.aborted is FailureReason.EXPIRED
 
 
 def test_what_it_collected_does_not_depend_on_the_order_of_arrival() -> None:
