@@ -22,15 +22,14 @@ from flinkish.jobmaster import failures, program_parts
 from flinkish.jobmaster.checkpointing import JobCheckpoints
 from flinkish.jobmaster.delivery import Delivery
 from flinkish.jobmaster.end_of_job import EndOfJob, NextStep
-from flinkish.jobmaster.epoch_decider import EndAttempt, EpochFacts, RunEpoch, WaitFor, decide
-from flinkish.jobmaster.epochs import NativePosition
+from flinkish.jobmaster.epoch_decider import EpochReason, WaitFor, decide
+from flinkish.jobmaster.epochs import NativePosition, check_complete
 from flinkish.jobmaster.execution_graph import ExecutionGraph, ExecutionState
 from flinkish.jobmaster.failures import JobFailure
 from flinkish.jobmaster.job_metrics import JobMetrics
 from flinkish.jobmaster.job_sinks import JobSinks
 from flinkish.jobmaster.job_sources import JobSources
 from flinkish.jobmaster.pacing import Pacing
-from flinkish.jobmaster.report_checks import check_complete
 from flinkish.jobmaster.setup import JobSetup
 from flinkish.jobmaster.wakeup import Wakeup
 from flinkish.runtime import faults
@@ -107,7 +106,7 @@ class Attempt:
         try:
             if restored is not None:
                 faults.reach(faults.Point.RESTORING)
-            self._sinks = JobSinks(self._setup, self._clock)
+            self._sinks = JobSinks.of(self._setup, self._clock)
             if restored is not None:
                 self._sinks.restore(restored)
         except Unwinding:
@@ -120,8 +119,8 @@ class Attempt:
     def close(self) -> None:
         """Release the attempt's resources on the driver; errors are logged."""
         self._sources.close()
-        if self._sinks is not None:
-            self._sinks.discard()
+        if self._sinks is not None and (error := raised_by(self._sinks.close)) is not None:
+            _log.warning("Closing a committer failed.", exc_info=error)
 
     def _fail_if(self, failure: JobFailure | None) -> None:
         if failure is not None:
@@ -196,9 +195,18 @@ class Attempt:
             if self.outcome is None:
                 self._fail_if(self._sources.refresh())
             trigger = self._next_trigger() if takes_checkpoints and self.outcome is None else None
+            if self.outcome is not None:
+                return None
             back_pressured = self._delivery.results.full
-            match decide(self._facts(trigger, back_pressured)):
-                case RunEpoch(reason=reason):
+            facts = replace(
+                self._pacing.facts(self._sources, back_pressured=back_pressured),
+                first=self.epochs_begun == 0,
+                farewell=self._end.farewell,
+                barrier_due=trigger is not None,
+                next_checkpoint=self._next_checkpoint_look(),
+            )
+            match decide(facts):
+                case EpochReason() as reason:
                     credit = self._pacing.credit
                     command = self._make_command(trigger, 0 if back_pressured else credit)
                     _log.debug("Epoch %d of attempt %d: %s, credit %d.", command.epoch, self.number, reason.value, credit)
@@ -206,8 +214,6 @@ class Attempt:
                 case WaitFor(timeout=timeout):
                     self._pacing.waits()
                     wakeup.wait(since, timeout)
-                case EndAttempt():
-                    return None
                 case unexpected:
                     assert_never(unexpected)
 
@@ -220,20 +226,11 @@ class Attempt:
             return coordinator.trigger_if_due()
         return coordinator.trigger_final() if self._end.final_checkpoint_due() else None
 
-    def _facts(self, trigger: Trigger | None, back_pressured: bool) -> EpochFacts:
-        next_checkpoint = self._end.final_due
-        if next_checkpoint is None and self.running and self.outcome is None:
-            next_checkpoint = self._checkpoints.coordinator.next_trigger_time()
-        looks = [due for due in (next_checkpoint, self._checkpoints.next_look) if due is not None]
-        return self._pacing.facts(
-            self._sources,
-            over=self.outcome is not None,
-            first=self.epochs_begun == 0,
-            farewell=self._end.farewell,
-            barrier_due=trigger is not None,
-            next_checkpoint=min(looks, default=None),
-            back_pressured=back_pressured,
-        )
+    def _next_checkpoint_look(self) -> int | None:
+        due = self._end.final_due
+        if due is None and self.running:
+            due = self._checkpoints.coordinator.next_trigger_time()
+        return min((each for each in (due, self._checkpoints.next_look) if each is not None), default=None)
 
     def _make_command(self, trigger: Trigger | None, credit: int) -> EpochCommand:
         farewell = self._end.farewell
@@ -370,7 +367,7 @@ class Attempt:
         manifest = checkpoint.manifest
         # First the results: whatever fails below, the job resumes from this checkpoint and does not compute them again.
         self._delivery.results.commit(manifest.checkpoint_id)
-        self._sinks.commit(manifest)
+        self._sinks.commit(manifest.checkpoint_id, manifest.committables, manifest.job_id, manifest.lineage)
         self._sources.checkpoint_completed(manifest.checkpoint_id)
         self._end.checkpoint_completed(manifest.kind)
 

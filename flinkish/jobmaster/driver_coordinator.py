@@ -88,10 +88,6 @@ class DriverSourceCoordinator(SourceCoordinator):
     def wants_poll(self) -> bool:
         return bool(self._awaiting_idleness)
 
-    @property
-    def finished(self) -> bool:
-        return len(self._finished) == self.node.parallelism
-
     def commands(self, credit: int) -> dict[int, ReaderCommand]:
         records = tuple(self._take(credit))
         end = self._ended and not self._records

@@ -204,10 +204,6 @@ class EnumeratorCoordinator(SourceCoordinator):
         """Set the watermark up to which readers may read, in milliseconds; None = no limit."""
         self._max_watermark = max_watermark
 
-    @property
-    def finished(self) -> bool:
-        return all(reader.finished for reader in self._readers)
-
     def commands(self, credit: int) -> dict[int, ReaderCommand]:
         commands = {}
         limits = self._limits()

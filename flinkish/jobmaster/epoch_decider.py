@@ -1,4 +1,4 @@
-"""Decides whether to run an epoch now, wait, or end the attempt: a pure function of facts.
+"""Decides whether to run an epoch now or to wait: a pure function of facts.
 
 The JobMaster collects the facts, waits on its condition as long as the decision says, and checks again. Only readers that had no
 records are polled.
@@ -28,15 +28,13 @@ class EpochFacts:
 
     wall: int
     now: int
-    #: Whether the attempt is over: cancelled, failed, stopped or finished.
-    over: bool
-    first: bool
+    first: bool = False
     #: Whether everything is done except notifying and closing the functions.
-    farewell: bool
+    farewell: bool = False
     #: Whether a barrier is to be sent with the next command.
-    barrier_due: bool
+    barrier_due: bool = False
     #: When to check the coordinator again: a checkpoint is due or overdue, or another driver may have taken over the job.
-    next_checkpoint: int | None
+    next_checkpoint: int | None = None
     #: Whether readers have more records, got new splits or must learn that none will come, or a driver source has records.
     input_ready: bool
     #: Whether sources must wait because the client does not take results as fast as they come.
@@ -50,46 +48,32 @@ class EpochFacts:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RunEpoch:
-    reason: EpochReason
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class WaitFor:
     """Wait until something happens, but at most for the given milliseconds (None = no limit)."""
 
     timeout: int | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EndAttempt:
-    """End the attempt without another epoch."""
-
-
-EpochDecision = RunEpoch | WaitFor | EndAttempt
-
 #: Longest wait for a time of the wall clock before the clock is read again, because it may have been set forward.
 _LONGEST_TIMER_WAIT = 60_000
 
 
-def decide(facts: EpochFacts) -> EpochDecision:
-    """Decide what to do now."""
-    if facts.over:
-        return EndAttempt()
+def decide(facts: EpochFacts) -> EpochReason | WaitFor:
+    """Return the reason to run an epoch now, or how long to wait."""
     if facts.first:
-        return RunEpoch(reason=EpochReason.FIRST)
+        return EpochReason.FIRST
     if facts.farewell:
-        return RunEpoch(reason=EpochReason.FAREWELL)
+        return EpochReason.FAREWELL
     if facts.barrier_due:
-        return RunEpoch(reason=EpochReason.CHECKPOINT)
+        return EpochReason.CHECKPOINT
     if facts.input_ready and not facts.back_pressured:
-        return RunEpoch(reason=EpochReason.INPUT)
+        return EpochReason.INPUT
     if facts.next_timer is not None and facts.next_timer <= facts.wall:
-        return RunEpoch(reason=EpochReason.TIMER)
+        return EpochReason.TIMER
     if facts.next_poll is not None and facts.next_poll <= facts.now and not facts.back_pressured:
-        return RunEpoch(reason=EpochReason.POLL)
+        return EpochReason.POLL
     if facts.idle_deadline is not None and facts.idle_deadline <= facts.now:
-        return RunEpoch(reason=EpochReason.IDLE)
+        return EpochReason.IDLE
     waits = []
     if facts.next_checkpoint is not None:
         waits.append(facts.next_checkpoint - facts.now)

@@ -1,75 +1,161 @@
-"""All sinks of one attempt, on the driver: commits what checkpoints cover, and what was prepared without checkpoints."""
+"""The sinks of one attempt, on the driver: the second phase of two-phase commit.
+
+Sinks make visible what a completed checkpoint covers, and what they prepared at the end of the input without checkpoints.
+"""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import msgspec
 
-from flinkish.checkpoint.manifest import Committable, Manifest
+from flinkish.checkpoint.manifest import Committable
 from flinkish.checkpoint.storage import StoredCheckpoint
+from flinkish.common import options
 from flinkish.common.clock import Clock
-from flinkish.common.closing import raised_by
+from flinkish.common.closing import Unwinding, close_all
+from flinkish.common.configuration import Configuration
+from flinkish.common.errors import ForeignCheckpointError, SinkChangedError, SinkError, TargetRefusedError
+from flinkish.common.ids import LineageId, OperatorUid
 from flinkish.jobmaster import program_parts
-from flinkish.jobmaster.committers import Committers
 from flinkish.jobmaster.program_parts import SinkNode
 from flinkish.jobmaster.refused_records import KeptRefusedRecords
 from flinkish.jobmaster.setup import JobSetup
-from flinkish.program.sinks import END_OF_INPUT_CHECKPOINT
+from flinkish.program.refused_records import RefusedRecords
+from flinkish.program.sinks import END_OF_INPUT_CHECKPOINT, CommitRequest, Committer, RestoredCheckpoint, checkpoint_name
 from flinkish.runtime import faults
 from flinkish.runtime.protocol import EpochReport
 
-_log = logging.getLogger("flinkish.jobmaster")
+_log = logging.getLogger("flinkish.jobmaster.committers")
 
 #: Key in CoordinatorState.extra of the committables that sinks of a job without checkpoints prepared at the end of their input.
 _PREPARED = "prepared_at_end_of_input"
 
+#: Key in CoordinatorState.extra of the committers' states, by operator.
+_STATES = "committers"
+
+
+@dataclass(slots=True)
+class _SinkCommitter:
+    node: SinkNode
+    committer: Committer[Any]
+
+    def requests(self, committables: Iterable[Committable], job_id: str, lineage: LineageId) -> list[CommitRequest[Any]]:
+        return [
+            CommitRequest(
+                committable=self._decode(committable.data),
+                job_id=job_id,
+                lineage=lineage,
+                sink_uid=self.node.uid,
+                subtask_index=committable.subtask,
+            )
+            for committable in committables
+            if committable.operator_uid == self.node.uid
+        ]
+
+    def close(self) -> None:
+        try:
+            self.committer.close()
+        except Exception as error:
+            raise SinkError(f"{self.node.label}: closing its committer failed: {type(error).__name__}: {error}") from error
+
+    def _decode(self, data: bytes) -> Any:
+        try:
+            return msgspec.msgpack.decode(data, type=self.node.sink.committable_type)
+        except (msgspec.DecodeError, msgspec.ValidationError) as error:
+            raise SinkError(
+                f"{self.node.label}: what a writer prepared does not fit its committable_type "
+                f"{self.node.sink.committable_type!r}: {error}",
+                hint="committables are plain data or dataclasses of it, of the type that the sink declares.",
+            ) from error
+
 
 class JobSinks:
-    """The sinks of an attempt; all methods raise the errors of the committers."""
+    """The committers of all sinks of a job, created again for each attempt."""
 
-    def __init__(self, setup: JobSetup, clock: Clock) -> None:
-        self._setup = setup
-        self._clock = clock
-        nodes = [*program_parts.sinks(setup.plan.job_graph), *program_parts.dead_letters(setup.dead_letters)]
-        self._committers = Committers(nodes, setup.configuration, self._keep_refused if setup.keeps_dead_letters else None)
+    def __init__(
+        self,
+        nodes: Iterable[SinkNode],
+        configuration: Configuration,
+        job_id: str,
+        lineage: LineageId,
+        refused_records: Callable[[SinkNode], RefusedRecords] | None = None,
+    ) -> None:
+        """`refused_records`: makes what takes the records that a sink's target refuses; None = such a record fails the job."""
+        self._job_id = job_id
+        self._lineage = lineage
         #: Committables that sinks of a job without checkpoints have prepared.
         self._prepared: list[Committable] = []
+        self._may_leave: bool = configuration.get(options.SAVEPOINT_IGNORE_UNCLAIMED_STATE)
+        self._committers: dict[OperatorUid, _SinkCommitter] = {}
+        #: A clause about the commit that runs, for progress; None = there is none.
+        self.committing: str | None = None
+        for node in nodes:
+            committer = node.sink.create_committer(configuration)
+            if committer is not None:
+                if refused_records is not None:
+                    committer.refused_records = refused_records(node)
+                self._committers[node.uid] = _SinkCommitter(node, committer)
 
-    def _keep_refused(self, node: SinkNode) -> KeptRefusedRecords:
-        setup = self._setup
-        assert setup.dead_letters is not None
-        return KeptRefusedRecords(node, setup.dead_letters, setup.job_name, setup.configuration, self._clock)
+    @staticmethod
+    def of(setup: JobSetup, clock: Clock) -> JobSinks:
+        """Create the committers of a job's sinks, and that of its table of dead letters."""
+        graph, table = setup.plan.job_graph, setup.dead_letters
 
-    @property
-    def committing(self) -> str | None:
-        """A clause about the commit that runs; None = there is none."""
-        return self._committers.committing
+        def keep_refused(node: SinkNode) -> KeptRefusedRecords:
+            assert table is not None
+            return KeptRefusedRecords(node, table, setup.job_name, setup.configuration, clock)
 
-    def restore(self, restored: StoredCheckpoint) -> None:
-        """Commit the committables of the restored checkpoint again."""
-        prepared = restored.manifest.coordinator.extra.get(_PREPARED)
-        if prepared is not None:
-            self._prepared = msgspec.msgpack.decode(prepared, type=list[Committable])
-        setup = self._setup
-        self._committers.restore(self._without_untrusted(restored), setup.lineage, setup.job_id, trusted=restored.trusted)
+        nodes = [*program_parts.sinks(graph), *program_parts.dead_letters(table)]
+        keep = keep_refused if setup.keeps_dead_letters else None
+        return JobSinks(nodes, setup.configuration, setup.job_id, setup.lineage, keep)
 
-    def _without_untrusted(self, restored: StoredCheckpoint) -> Manifest:
-        """Return the manifest; if another key signed it, its committables are removed, which is logged in one line."""
-        manifest = restored.manifest
-        if restored.trusted:
-            return manifest
-        left = [*manifest.committables, *self._prepared]
-        self._prepared = []
-        if left:
-            _log.warning(
-                "Checkpoint %d in %s was signed by another key than ours: %d committables of %s are left alone, neither "
-                "committed nor removed.",
-                restored.checkpoint_id, restored.root, len(left), ", ".join(sorted({each.operator_uid for each in left})),
-            )  # fmt: skip
-        return replace(manifest, committables=())
+    def restore(self, checkpoint: StoredCheckpoint) -> None:
+        """Tell all sinks which checkpoint the attempt starts from, and commit its committables again.
+
+        Committers get their state back, and committables are committed, only if our key signed the checkpoint.
+        Raises ForeignCheckpointError if the checkpoint does not fit a sink, or (unless state may be left behind) has committables
+        that no sink commits; SinkChangedError if what a sink had committed is lost; and the errors of `commit`.
+        """
+        manifest, extra = checkpoint.manifest, checkpoint.manifest.coordinator.extra
+        committables = manifest.committables
+        if _PREPARED in extra:
+            self._prepared = msgspec.msgpack.decode(extra[_PREPARED], type=list[Committable])
+        if not checkpoint.trusted:
+            _tell_untrusted(checkpoint, [*committables, *self._prepared])
+            self._prepared, committables = [], ()
+        lost = self._without_committer(committables)
+        if lost and not self._may_leave:
+            raise ForeignCheckpointError(
+                f"checkpoint {manifest.checkpoint_id} has data that the sinks {', '.join(lost)} prepared and that this program "
+                "does not commit: it has other sinks with these uids, which commit nothing",
+                hint="go on with the same sinks, and give new ones other uids; or set "
+                f"{options.SAVEPOINT_IGNORE_UNCLAIMED_STATE.key} to leave that data behind.",
+            )
+        kept = extra.get(_STATES) if checkpoint.trusted else None
+        states = {} if kept is None else msgspec.msgpack.decode(kept, type=dict[OperatorUid, bytes])
+        for uid, sink in self._committers.items():
+            restored = RestoredCheckpoint(
+                checkpoint_id=manifest.checkpoint_id,
+                lineage=manifest.lineage,
+                job_lineage=self._lineage,
+                job_id=self._job_id,
+                sink_uid=uid,
+                state=states.get(uid),
+            )
+            try:
+                sink.committer.restore(restored)
+            except (ForeignCheckpointError, SinkChangedError) as error:
+                raise type(error)(f"{sink.node.label}: {error}") from error
+            except Exception as error:
+                raise SinkError(
+                    f"{sink.node.label}: going on from checkpoint {manifest.checkpoint_id} failed: "
+                    f"{type(error).__name__}: {error}"
+                ) from error
+        self.commit(manifest.checkpoint_id, committables, manifest.job_id, manifest.lineage)
 
     def take_prepared(self, reports: Iterable[EpochReport]) -> None:
         """Keep what sinks of a job without checkpoints prepared at the end of their input."""
@@ -78,13 +164,10 @@ class JobSinks:
                 self._prepared.extend(Committable(operator_uid=uid, subtask=subtask, data=data) for data in committables)
 
     def snapshot(self) -> dict[str, bytes]:
-        """Return the sinks' part of CoordinatorState.extra."""
-        prepared = {_PREPARED: msgspec.msgpack.encode(self._prepared)} if self._prepared else {}
-        return {**prepared, **self._committers.snapshot()}
-
-    def commit(self, manifest: Manifest) -> None:
-        """Commit the committables of a completed checkpoint."""
-        self._committers.commit(manifest.checkpoint_id, manifest.committables, manifest.job_id, manifest.lineage)
+        """Return the sinks' part of CoordinatorState.extra, which `restore` takes."""
+        states = {uid: state for uid, sink in self._committers.items() if (state := sink.committer.snapshot_state()) is not None}
+        parts = {_PREPARED: self._prepared, _STATES: states}
+        return {key: msgspec.msgpack.encode(part) for key, part in parts.items() if part}
 
     def commit_prepared(self, uncommitted: Iterable[Committable]) -> None:
         """Commit everything at the end of the input of a job without checkpoints.
@@ -92,15 +175,54 @@ class JobSinks:
         `uncommitted`: what writers prepared for a savepoint during the run, and no checkpoint has committed.
         """
         faults.reach(faults.Point.SINKS_TO_COMMIT)
-        prepared = [*uncommitted, *self._prepared]
-        self._committers.commit(END_OF_INPUT_CHECKPOINT, prepared, self._setup.job_id, self._setup.lineage)
+        self.commit(END_OF_INPUT_CHECKPOINT, [*uncommitted, *self._prepared], self._job_id, self._lineage)
         faults.reach(faults.Point.SINKS_COMMITTED)
 
-    def close(self) -> None:
-        """Close the committers, once."""
-        self._committers.close()
+    def commit(self, checkpoint_id: int, committables: Sequence[Committable], job_id: str, lineage: LineageId) -> None:
+        """Commit the committables of a checkpoint; `job_id` and `lineage` are those of the job that prepared them.
 
-    def discard(self) -> None:
-        """Close the committers of an attempt that is over; errors are logged."""
-        if (error := raised_by(self.close)) is not None:
-            _log.warning("Closing a committer failed.", exc_info=error)
+        Every sink is called, even if it has nothing to commit. Raises SinkError from the sink's own error; commits of other sinks
+        stay, and are repeated without effect after the job's restart.
+        Raises ForeignCheckpointError if a committable does not belong to the sink; SinkChangedError if what it had committed is
+        lost; TargetRefusedError if its target refuses records and the job keeps no dead letters.
+        """
+        lost = self._without_committer(committables)
+        if lost:
+            text = "Output in %s that was to be committed is dropped: it is of the operators %s, which commit nothing."
+            _log.warning(text, checkpoint_name(checkpoint_id), lost)
+        for sink in self._committers.values():
+            requests = sink.requests(committables, job_id, lineage)
+            self.committing = f"committing {checkpoint_name(checkpoint_id)} to {sink.node.label}"
+            try:
+                sink.committer.commit(checkpoint_id, requests)
+            except Unwinding:
+                raise
+            except (ForeignCheckpointError, SinkChangedError) as error:
+                raise type(error)(f"{sink.node.label}: {error}") from error
+            except TargetRefusedError as error:
+                raise TargetRefusedError(f"{sink.node.label}: {checkpoint_name(checkpoint_id)}: {error}") from error
+            except BaseException as error:
+                raise SinkError(
+                    f"{sink.node.label}: committing {len(requests)} committables of {checkpoint_name(checkpoint_id)} failed: "
+                    f"{type(error).__name__}: {error}"
+                ) from error
+            finally:
+                self.committing = None
+
+    def _without_committer(self, committables: Iterable[Committable]) -> list[OperatorUid]:
+        return sorted({committable.operator_uid for committable in committables} - self._committers.keys())
+
+    def close(self) -> None:
+        """Close all committers, once; raises the first error after all were closed."""
+        sinks, self._committers = self._committers, {}
+        close_all(sinks.values())
+
+
+def _tell_untrusted(checkpoint: StoredCheckpoint, left: Sequence[Committable]) -> None:
+    if left:
+        uids = ", ".join(sorted({each.operator_uid for each in left}))
+        _log.warning(
+            "Checkpoint %d in %s was signed by another key than ours: %d committables of %s are left alone, neither "
+            "committed nor removed.",
+            checkpoint.checkpoint_id, checkpoint.root, len(left), uids,
+        )  # fmt: skip

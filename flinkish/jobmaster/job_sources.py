@@ -12,7 +12,6 @@ from flinkish.common.closing import Unwinding, raised_by
 from flinkish.common.errors import SourceError
 from flinkish.common.ids import CheckpointId, OperatorUid
 from flinkish.jobmaster import failures, program_parts
-from flinkish.jobmaster.alignment import AlignmentGroups
 from flinkish.jobmaster.driver_coordinator import DriverSourceCoordinator
 from flinkish.jobmaster.enumerator_coordinator import EnumeratorCoordinator
 from flinkish.jobmaster.epochs import NativePosition
@@ -131,6 +130,32 @@ class JobSources:
             if (error := raised_by(call, source)) is not None:
                 return failures.from_error(error, where.format(label=source.node.label))
         return None
+
+
+class AlignmentGroups:
+    """Watermark alignment: no source of a group runs ahead of the slowest one by more than its maximum drift (FLIP-182).
+
+    After every epoch `update` computes the limits by the watermarks of all readers. They are sent with the next command; within
+    an epoch a reader stops by itself at its limit.
+    """
+
+    def __init__(self, sources: Iterable[SourceCoordinator]) -> None:
+        self._groups: dict[str, list[EnumeratorCoordinator]] = {}
+        for source in sources:
+            if isinstance(source, EnumeratorCoordinator) and source.node.alignment is not None:
+                self._groups.setdefault(source.node.alignment.group, []).append(source)
+
+    def update(self) -> None:
+        """Set the limit of each source: the least watermark of its group plus the source's maximum drift.
+
+        Readers that are idle, have ended, have nothing to read or have no watermark yet are ignored. If this applies to all
+        readers of a group, there is no limit.
+        """
+        for sources in self._groups.values():
+            least = min((watermark for source in sources for watermark in source.watermarks()), default=None)
+            for source in sources:
+                assert source.node.alignment is not None
+                source.align(None if least is None else least + source.node.alignment.max_drift_ms)
 
 
 def _coordinator(node: SourceNode, setup: JobSetup, clock: Clock, wakeup: Wakeup) -> SourceCoordinator:

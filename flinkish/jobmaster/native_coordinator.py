@@ -101,15 +101,12 @@ class NativeSourceCoordinator(SourceCoordinator):
 
     @property
     def input_ready(self) -> bool:
-        return not self.finished and (self._reading.brings_records or self._told != (self._watermark, self._idle))
+        finished = all(subtask.finished for subtask in self._subtasks)
+        return not finished and (self._reading.brings_records or self._told != (self._watermark, self._idle))
 
     @property
     def wants_poll(self) -> bool:
         return any(subtask.awaits_idleness for subtask in self._subtasks)
-
-    @property
-    def finished(self) -> bool:
-        return all(subtask.finished for subtask in self._subtasks)
 
     @property
     def _idle(self) -> bool:

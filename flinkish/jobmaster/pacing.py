@@ -50,28 +50,13 @@ class Pacing:
         """Note that there is nothing to do now."""
         self._waited = True
 
-    def facts(
-        self,
-        sources: JobSources,
-        *,
-        over: bool,
-        first: bool,
-        farewell: bool,
-        barrier_due: bool,
-        next_checkpoint: int | None,
-        back_pressured: bool,
-    ) -> EpochFacts:
-        """Return the facts for the decision about the next epoch; those that pacing does not know are passed in."""
+    def facts(self, sources: JobSources, *, back_pressured: bool) -> EpochFacts:
+        """Return the facts about input, timers and idleness for the decision about the next epoch."""
         self._client_waits = self._client_waits or back_pressured
         idle = self._setup.idle_interval
         return EpochFacts(
             wall=self._clock.wall_time(),
             now=self._clock.monotonic(),
-            over=over,
-            first=first,
-            farewell=farewell,
-            barrier_due=barrier_due,
-            next_checkpoint=next_checkpoint,
             input_ready=self._held or self._native_arrived or sources.input_ready,
             back_pressured=back_pressured,
             next_timer=self._next_timer,

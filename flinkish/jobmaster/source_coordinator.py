@@ -38,11 +38,6 @@ class SourceCoordinator(ABC):
     def wants_poll(self) -> bool:
         """Whether a reader that had no records must be polled again."""
 
-    @property
-    @abstractmethod
-    def finished(self) -> bool:
-        """Whether all readers have ended."""
-
     @abstractmethod
     def commands(self, credit: int) -> dict[int, ReaderCommand]:
         """Return the commands of the readers for the epoch that begins, by subtask."""

@@ -7,8 +7,8 @@ from dataclasses import replace
 from flinkish.common.clock import ManualClock
 from flinkish.common.configuration import Configuration
 from flinkish.common.watermark_strategy import WatermarkAlignment
-from flinkish.jobmaster.alignment import AlignmentGroups
 from flinkish.jobmaster.enumerator_coordinator import EnumeratorCoordinator
+from flinkish.jobmaster.job_sources import AlignmentGroups
 from flinkish.jobmaster.program_parts import SourceNode
 from flinkish.runtime.protocol import ReaderReport, SplitState
 

@@ -466,6 +466,13 @@ class TestCancel:
         assert job.sink.commits == []
         assert job.engine.interrupts == 1
 
+    def test_an_attempt_that_is_over_runs_no_epoch_not_even_the_first(self) -> None:
+        job = Job(Numbers((0, 5)), interval=1_000)
+        job.master.cancel()
+        job.run()
+        assert job.master.status is JobStatus.CANCELED
+        assert job.epochs == []
+
     def test_an_idle_job_is_cancelled_at_once(self) -> None:
         job = Job(Numbers(lasting=True))
         job.clock.after(60_000, job.master.cancel)

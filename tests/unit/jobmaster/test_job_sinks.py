@@ -1,25 +1,31 @@
 from __future__ import annotations
 
 import dataclasses
+from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 
 from flinkish.checkpoint.manifest import CheckpointKind, Committable, Manifest
+from flinkish.checkpoint.storage import StoredCheckpoint
 from flinkish.common.configuration import Configuration
 from flinkish.common.errors import ForeignCheckpointError, SinkError
 from flinkish.common.ids import CheckpointId, Generation, LineageId, OperatorUid
-from flinkish.jobmaster.committers import Committers
+from flinkish.jobmaster.job_sinks import JobSinks
 from flinkish.jobmaster.program_parts import SinkNode
 
 from ..checkpoint.support import LINEAGE, coordinator_state
 from .support import JOB_ID, SINK, Notes
 
 
-def committers(**sinks: Notes) -> Committers:
+def committers(**sinks: Notes) -> JobSinks:
     nodes = [SinkNode(uid=OperatorUid(uid), name=uid, parallelism=1, sink=sink) for uid, sink in sinks.items()]
-    return Committers(nodes, Configuration())
+    return JobSinks(nodes, Configuration(), JOB_ID, LINEAGE)
+
+
+def stored(manifest: Manifest, *, trusted: bool = True) -> StoredCheckpoint:
+    return StoredCheckpoint(manifest=manifest, root=Path("/table"), version=1, manifest_path="manifest", trusted=trusted)
 
 
 def committable(uid: str, value: object) -> Committable:
@@ -56,9 +62,9 @@ def test_a_checkpoint_with_what_no_sink_commits_is_refused_unless_it_may_be_left
     """A sink that commits was replaced by one that does not, under the same uid."""
     manifest = dataclasses.replace(checkpoint(LINEAGE), committables=(committable("one", "a"),))
     with pytest.raises(ForeignCheckpointError, match=r"data that the sinks one prepared and that this program does not commit"):
-        committers(one=Notes(committing=False)).restore(manifest, LINEAGE, JOB_ID, trusted=True)
+        committers(one=Notes(committing=False)).restore(stored(manifest))
     configuration = Configuration().set_string("execution.state-recovery.ignore-unclaimed-state", "true")
-    Committers([], configuration).restore(manifest, LINEAGE, JOB_ID, trusted=True)
+    JobSinks([], configuration, JOB_ID, LINEAGE).restore(stored(manifest))
     assert "which commit nothing" in caplog.text
 
 
@@ -86,10 +92,10 @@ def checkpoint(lineage: LineageId, extra: dict[str, bytes] | None = None) -> Man
 def test_sinks_learn_what_checkpoint_they_go_on_from_before_it_is_committed_again() -> None:
     one, two = Notes(), Notes()
     sinks = committers(one=one, two=two)
-    sinks.restore(checkpoint(LineageId("other")), LINEAGE, JOB_ID, trusted=True)
+    sinks.restore(stored(checkpoint(LineageId("other"))))
     assert one.restored == two.restored == [(3, "other", False)]
     assert (one.commits, one.lineages) == ([(3, ["a"])], {"other"})
-    sinks.restore(checkpoint(LINEAGE), LINEAGE, JOB_ID, trusted=True)
+    sinks.restore(stored(checkpoint(LINEAGE)))
     assert one.restored[-1] == (3, LINEAGE, True)
 
 
@@ -97,10 +103,10 @@ def test_a_sink_that_refuses_the_checkpoint_is_named_and_nothing_is_committed() 
     one, two = Notes(), Notes()
     two.refuse = ForeignCheckpointError("the sink is ahead")
     with pytest.raises(ForeignCheckpointError, match=r"sink 'two' \(uid two\): the sink is ahead"):
-        committers(one=one, two=two).restore(checkpoint(LINEAGE), LINEAGE, JOB_ID, trusted=True)
+        committers(one=one, two=two).restore(stored(checkpoint(LINEAGE)))
     two.refuse = OSError("no such host")
     with pytest.raises(SinkError, match="going on from checkpoint 3 failed: OSError: no such host"):
-        committers(one=one, two=two).restore(checkpoint(LINEAGE), LINEAGE, JOB_ID, trusted=True)
+        committers(one=one, two=two).restore(stored(checkpoint(LINEAGE)))
     assert one.commits == []
 
 
@@ -110,8 +116,8 @@ def test_a_committer_gets_back_what_it_kept_if_the_checkpoint_is_trusted() -> No
     assert sinks.snapshot() == {}
     one.state = b"kept"
     extra = sinks.snapshot()
-    sinks.restore(checkpoint(LINEAGE, extra), LINEAGE, JOB_ID, trusted=True)
-    sinks.restore(checkpoint(LINEAGE, extra), LINEAGE, JOB_ID, trusted=False)
+    sinks.restore(stored(checkpoint(LINEAGE, extra)))
+    sinks.restore(stored(checkpoint(LINEAGE, extra), trusted=False))
     assert (one.restored_states, two.restored_states) == ([b"kept", None], [None, None])
 
 
@@ -131,7 +137,7 @@ def test_the_running_commit_is_named_also_when_it_is_repeated_at_a_restore() -> 
     seen: list[str | None] = []
     made = committers(one=Slow())
 
-    made.restore(checkpoint(LINEAGE), LINEAGE, JOB_ID, trusted=True)
+    made.restore(stored(checkpoint(LINEAGE)))
 
     assert seen == [f"committing checkpoint {checkpoint(LINEAGE).checkpoint_id} to sink 'one' (uid one)"]
     assert made.committing is None
