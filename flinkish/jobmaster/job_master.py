@@ -36,7 +36,7 @@ from flinkish.jobmaster.execution_graph import ExecutionGraph, ExecutionState, J
 from flinkish.jobmaster.failures import JobFailure
 from flinkish.jobmaster.job_metrics import JobFigures, JobMetrics
 from flinkish.jobmaster.progress import ProgressReporter
-from flinkish.jobmaster.restart_strategies import GiveUp, RestartAfter, restart_strategy
+from flinkish.jobmaster.restart_strategies import GiveUp, RestartAfter, RestartStrategy
 from flinkish.jobmaster.setup import JobSetup
 from flinkish.jobmaster.wakeup import Wakeup
 from flinkish.runtime.protocol import TaskProgram
@@ -195,7 +195,7 @@ class JobMaster:
 
     def _run_attempts(self) -> JobExecutionError | JobCancelledError | None:
         """Run attempts until the job ends; return the error that it ends with."""
-        strategy = restart_strategy(self.setup.restart, self._clock, self._environment.rng)
+        strategy = RestartStrategy(self.setup.restart, self._clock, self._environment.rng)
         number = 0
         while True:
             outcome = self._run_attempt(number)

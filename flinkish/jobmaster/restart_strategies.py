@@ -1,15 +1,11 @@
-"""Decides whether and when a failed job restarts: Flink's four strategies. Each is a decider; its only state is its counts.
-
-Each gets a clock (and a random source for jitter) in its constructor and is told of failures; it does not wait or restart
-anything itself. The behaviours are those of Flink's *RestartBackoffTimeStrategy classes.
-"""
+"""Decides whether and when a failed job restarts: Flink's four strategies, which are those of its *RestartBackoffTimeStrategy."""
 
 from __future__ import annotations
 
 import random
 from collections import deque
 from dataclasses import dataclass
-from typing import Protocol, assert_never
+from typing import assert_never
 
 from flinkish.common.clock import Clock
 
@@ -71,65 +67,51 @@ class GiveUp:
 RestartDecision = RestartAfter | GiveUp
 
 
-class RestartStrategy(Protocol):
-    """Decides whether to restart after a failure."""
+class RestartStrategy:
+    """Decides after each failure, by a configuration and the failures so far; it does not wait or restart anything itself."""
 
-    def on_failure(self) -> RestartDecision:
-        """Count a failure that happens now, and decide."""
-        ...
-
-
-class _NoRestartStrategy:
-    def on_failure(self) -> RestartDecision:
-        return GiveUp(reason="restart-strategy.type is none, or nothing is checkpointed and no strategy is set")
-
-
-class _FixedDelayStrategy:
-    def __init__(self, config: FixedDelay) -> None:
-        self._config = config
-        self._failures = 0
-
-    def on_failure(self) -> RestartDecision:
-        self._failures += 1
-        if self._failures > self._config.attempts:
-            return GiveUp(reason=f"all {self._config.attempts} attempts of restart-strategy.fixed-delay.attempts are used")
-        return RestartAfter(delay=self._config.delay)
-
-
-class _FailureRateStrategy:
-    def __init__(self, config: FailureRate, clock: Clock) -> None:
-        self._config = config
-        self._clock = clock
-        self._failures: deque[int] = deque(maxlen=config.max_failures_per_interval + 1)
-
-    def on_failure(self) -> RestartDecision:
-        now = self._clock.monotonic()
-        self._failures.append(now)
-        limit = self._config.max_failures_per_interval
-        if len(self._failures) > limit and now - self._failures[0] <= self._config.interval:
-            return GiveUp(reason=f"more than {limit} failures happened within {self._config.interval} ms")
-        return RestartAfter(delay=self._config.delay)
-
-
-class _ExponentialDelayStrategy:
-    def __init__(self, config: ExponentialDelay, clock: Clock, rng: random.Random) -> None:
+    def __init__(self, config: RestartConfig, clock: Clock, rng: random.Random) -> None:
+        """Begin without failures; `rng` is for the jitter of exponential delays."""
         self._config = config
         self._clock = clock
         self._random = rng
-        self._backoff = config.initial_backoff
+        match config:
+            case FixedDelay(attempts=most) | FailureRate(max_failures_per_interval=most):
+                kept = most + 1
+            case _:
+                kept = 0
+        #: Times of the last failures.
+        self._failures: deque[int] = deque(maxlen=kept)
+        self._backoff = config.initial_backoff if isinstance(config, ExponentialDelay) else 0
         self._restarts = 0
-        #: When the last decided restart is due.
+        #: When the last decided restart is due, with an exponential delay.
         self._next_restart: int | None = None
 
     def on_failure(self) -> RestartDecision:
-        config = self._config
+        """Count a failure that happens now, and decide."""
         now = self._clock.monotonic()
+        self._failures.append(now)
+        match self._config:
+            case NoRestart():
+                return GiveUp(reason="restart-strategy.type is none, or nothing is checkpointed and no strategy is set")
+            case FixedDelay(attempts=attempts, delay=delay):
+                if len(self._failures) > attempts:
+                    return GiveUp(reason=f"all {attempts} attempts of restart-strategy.fixed-delay.attempts are used")
+                return RestartAfter(delay=delay)
+            case FailureRate(max_failures_per_interval=limit, interval=interval, delay=delay):
+                if len(self._failures) > limit and now - self._failures[0] <= interval:
+                    return GiveUp(reason=f"more than {limit} failures happened within {interval} ms")
+                return RestartAfter(delay=delay)
+            case ExponentialDelay() as config:
+                return self._exponential(config, now)
+            case unexpected:
+                assert_never(unexpected)
+
+    def _exponential(self, config: ExponentialDelay, now: int) -> RestartDecision:
         if self._next_restart is not None and now <= self._next_restart:
             # Another failure while the restart is pending belongs to the failure that caused the restart.
             return RestartAfter(delay=self._next_restart - now)
-        if self._next_restart is None:
-            self._restarts = 1
-        elif now - self._next_restart >= config.reset_backoff_threshold + self._backoff:
+        if self._next_restart is None or now - self._next_restart >= config.reset_backoff_threshold + self._backoff:
             self._backoff = config.initial_backoff
             self._restarts = 1
         else:
@@ -139,28 +121,9 @@ class _ExponentialDelayStrategy:
             return GiveUp(
                 reason=f"all {config.attempts} of restart-strategy.exponential-delay.attempts-before-reset-backoff are used"
             )
-        delay = self._with_jitter(self._backoff)
+        delay, spread = self._backoff, int(self._backoff * config.jitter_factor)
+        if spread:
+            jittered = delay + self._random.randint(-spread, spread)
+            delay = max(config.initial_backoff, min(config.max_backoff, jittered))
         self._next_restart = now + delay
         return RestartAfter(delay=delay)
-
-    def _with_jitter(self, backoff: int) -> int:
-        spread = int(backoff * self._config.jitter_factor)
-        if spread == 0:
-            return backoff
-        jittered = backoff + self._random.randint(-spread, spread)
-        return max(self._config.initial_backoff, min(self._config.max_backoff, jittered))
-
-
-def restart_strategy(config: RestartConfig, clock: Clock, rng: random.Random) -> RestartStrategy:
-    """Create the strategy for a configuration."""
-    match config:
-        case NoRestart():
-            return _NoRestartStrategy()
-        case FixedDelay():
-            return _FixedDelayStrategy(config)
-        case FailureRate():
-            return _FailureRateStrategy(config, clock)
-        case ExponentialDelay():
-            return _ExponentialDelayStrategy(config, clock, rng)
-        case _:
-            assert_never(config)

@@ -16,7 +16,6 @@ from flinkish.jobmaster.restart_strategies import (
     RestartConfig,
     RestartDecision,
     RestartStrategy,
-    restart_strategy,
 )
 from flinkish.jobmaster.setup import restart_config
 
@@ -27,7 +26,7 @@ def clock() -> ManualClock:
 
 
 def make(config: RestartConfig, clock: ManualClock) -> RestartStrategy:
-    return restart_strategy(config, clock, random.Random(1))
+    return RestartStrategy(config, clock, random.Random(1))
 
 
 def delay_of(decision: RestartDecision) -> int:
