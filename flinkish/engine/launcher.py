@@ -1,7 +1,7 @@
 """Starts a program as a job, in steps: check, acquire, locate, plan, claim, assemble, run.
 
-Each step takes the results of earlier steps. All checks that may refuse a program come before `claim`, because from then on
-another process that runs the same job is refused. The graph is generated once, in `check`.
+All checks that may refuse a program come before the claim of its storage, because from then on another process that runs the same
+job is refused. The graph is generated once, in `check`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import shutil
 import sys
 import threading
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING
 
@@ -36,10 +36,7 @@ from flinkish.graph.chaining import build_job_graph
 from flinkish.graph.execution_plan import plan
 from flinkish.graph.runtime_mode import is_batch, runtime_mode, with_runtime_mode
 from flinkish.graph.stream_graph import StreamGraph
-from flinkish.graph.stream_graph_generator import (
-    generate,
-    with_recorded_max_parallelism,
-)
+from flinkish.graph.stream_graph_generator import generate, with_recorded_max_parallelism
 from flinkish.jobmaster import recovery
 from flinkish.jobmaster.delivery import PrintError, Taker
 from flinkish.jobmaster.epochs import Engine
@@ -108,65 +105,23 @@ class CheckedProgram:
         return self.configuration.contains(options.CHECKPOINTING_INTERVAL)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Resources:
-    """The resources of a job on this machine, from before its first attempt until its end."""
-
-    engine: Engine
-    #: For large data.
-    disk: DiskFolder
-    #: Includes the folder of installed packages.
-    dependencies: Dependencies
-    temporary: _TemporaryFolder
-
-    def release(self) -> None:
-        """Remove all folders of the job, after its engine was closed."""
-        self.temporary.remove()
-        forget_packages(self.dependencies)
-        self.disk.remove()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LocatedJob:
-    """The identity of a job, and the location of its checkpoints."""
-
-    identity: recovery.Identity
-    #: The lineage of its checkpoints if it does not start from one.
-    lineage: LineageId
-    #: Opens the storage without claiming it.
-    open_storage: Callable[[], DeltaCheckpointStorage]
-    #: The storage of a job that takes checkpoints.
-    storage: DeltaCheckpointStorage | None
-
-    def open_claimed(self) -> DeltaCheckpointStorage:
-        """Open and claim a storage for a job that takes no checkpoints, when a savepoint is requested."""
-        opened = self.open_storage()
-        opened.claim()
-        return opened
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PlannedJob:
-    """The plan to run, and the checkpoint that it starts from."""
-
-    setup: JobSetup
-    restored: StoredCheckpoint | None
-
-
 def start(program: Program, surroundings: Surroundings) -> EmbeddedJobClient:
     """Start a program and return without waiting for it; see `executor.execute_async` for what it raises."""
     checked = check(program)
     warn_of_ineffective(checked.configuration)
     hint_at_local_engine(checked)
-    resources = acquire(checked, surroundings)
+    launch = _Launch(checked, surroundings)
     try:
-        located = locate(checked, resources, surroundings)
-        planned = plan_job(checked, resources, located)
-        claimed = claim(checked, resources, located, planned)
-        client = assemble(checked, resources, located, claimed, surroundings)
+        launch.install_packages()
+        launch.locate()
+        planned = launch.plan()
+        if launch.storage is not None:
+            launch.storage.claim()
+            planned = launch.plan(planned)
+        client = launch.assemble(*planned)
     except BaseException:
-        resources.engine.close()
-        resources.release()
+        launch.engine.close()
+        launch.release()
         raise
     run(client)
     return client
@@ -202,114 +157,136 @@ def hint_at_local_engine(checked: CheckedProgram) -> None:
         )
 
 
-def acquire(checked: CheckedProgram, surroundings: Surroundings) -> Resources:
-    """Create the engine, which starts nothing yet, and install the packages that the tasks need.
-
-    Raises DependencyError.
-    """
-    configuration, dependencies = checked.configuration, checked.dependencies
-    disk = DiskFolder(temporary_folder(configuration), "flinkish-job")
-    engine = surroundings.make_engine(configuration, surroundings.clock, surroundings.ids)
-    resources = Resources(engine=engine, disk=disk, dependencies=dependencies, temporary=_TemporaryFolder(engine))
-    try:
-        if dependencies.requirements is not None:
-            interpreter = configuration.get(options.PYTHON_EXECUTABLE)
-            resources = replace(resources, dependencies=install(dependencies, interpreter, disk.path() / "packages"))
-        extend_driver_path(resources.dependencies)
-    except BaseException:
-        engine.close()
-        resources.release()
-        raise
-    return resources
+#: A job's settings with its plan, and the checkpoint that it starts from.
+_Planned = tuple[JobSetup, StoredCheckpoint | None]
 
 
-def locate(checked: CheckedProgram, resources: Resources, surroundings: Surroundings) -> LocatedJob:
-    """Determine the identity of the job and open its storage, without claiming it.
+class _Launch:
+    """The start of one job: its resources on this machine, its identity, and the storage of its checkpoints."""
 
-    Raises ConfigurationError and CheckpointError.
-    """
-    configuration, clock, ids = checked.configuration, surroundings.clock, surroundings.ids
-    store_settings.use(configuration, alone=not RUNNING_JOBS.running())
-    if surroundings.job_id is not None:
-        identity = recovery.Identity(job_id=surroundings.job_id, cluster=None)
-    else:
-        identity = recovery.identify(configuration, checkpointing=checked.checkpointing, ids=ids)
-        # In a notebook, a changed program runs again in the same process, and nothing but a person starts it.
-        if identity.cluster is not None and not is_interactive():
-            identity.cluster.check_only_job(JobShape.of(checked.stream_graph))
-    lineage = LineageId(ids())
+    def __init__(self, checked: CheckedProgram, surroundings: Surroundings) -> None:
+        """Create the engine, which starts nothing yet."""
+        self._checked = checked
+        self._configuration = configuration = checked.configuration
+        self._surroundings = surroundings
+        #: For large data.
+        self._disk = DiskFolder(temporary_folder(configuration), "flinkish-job")
+        self.engine = surroundings.make_engine(configuration, surroundings.clock, surroundings.ids)
+        self._dependencies = checked.dependencies
+        #: Temporary folder for checkpoints, if there is one.
+        self._temporary: Path | None = None
+        #: The storage of a job that takes checkpoints.
+        self.storage: DeltaCheckpointStorage | None = None
 
-    def open_storage() -> DeltaCheckpointStorage:
-        folder = surroundings.checkpoints or resources.temporary.path()
-        return recovery.open_storage(configuration, identity.job_id, lineage=lineage, clock=clock, ids=ids, temporary=folder)
+    def release(self) -> None:
+        """Remove all folders of the job, after its engine was closed."""
+        if self._temporary is not None:
+            shutil.rmtree(self._temporary, ignore_errors=True)
+        forget_packages(self._dependencies)
+        self._disk.remove()
 
-    return LocatedJob(
-        identity=identity,
-        lineage=lineage,
-        open_storage=open_storage,
-        storage=open_storage() if checked.checkpointing else None,
-    )
+    def install_packages(self) -> None:
+        """Install the packages that the tasks need. Raises DependencyError."""
+        if self._dependencies.requirements is not None:
+            interpreter = self._configuration.get(options.PYTHON_EXECUTABLE)
+            self._dependencies = install(self._dependencies, interpreter, self._disk.path() / "packages")
+        extend_driver_path(self._dependencies)
 
+    def locate(self) -> None:
+        """Determine the identity of the job and open its storage, without claiming it.
 
-def plan_job(checked: CheckedProgram, resources: Resources, located: LocatedJob) -> PlannedJob:
-    """Find the checkpoint that the job starts from, and plan the job so that it fits the checkpoint.
+        Raises ConfigurationError and CheckpointError.
+        """
+        checked, surroundings = self._checked, self._surroundings
+        store_settings.use(self._configuration, alone=not RUNNING_JOBS.running())
+        if surroundings.job_id is not None:
+            self._identity = recovery.Identity(job_id=surroundings.job_id, cluster=None)
+        else:
+            self._identity = recovery.identify(self._configuration, checkpointing=checked.checkpointing, ids=surroundings.ids)
+            # In a notebook, a changed program runs again in the same process, and nothing but a person starts it.
+            if self._identity.cluster is not None and not is_interactive():
+                self._identity.cluster.check_only_job(JobShape.of(checked.stream_graph))
+        #: The lineage of the job's checkpoints if it does not start from one.
+        self._lineage = LineageId(surroundings.ids())
+        if checked.checkpointing:
+            self.storage = self._open_storage()
 
-    Raises CheckpointError for a checkpoint that is damaged or does not fit, InvalidProgramError for a parallelism above the
-    maximum that the checkpoint records, and ConfigurationError for a wrong setting of the job.
-    """
-    restored = recovery.find_checkpoint(checked.configuration, located.storage)
-    return PlannedJob(setup=_set_up(checked, resources, located, restored), restored=restored)
+    def _open_storage(self) -> DeltaCheckpointStorage:
+        folder = self._surroundings.checkpoints or self._temporary
+        if folder is None:
+            folder = self._temporary = self.engine.scratch_root() / CHECKPOINTS
+            folder.mkdir(parents=True, exist_ok=True)
+        return recovery.open_storage(
+            self._configuration,
+            self._identity.job_id,
+            lineage=self._lineage,
+            clock=self._surroundings.clock,
+            ids=self._surroundings.ids,
+            temporary=folder,
+        )
 
+    def _open_claimed(self) -> DeltaCheckpointStorage:
+        """Open and claim a storage for a job that takes no checkpoints, when a savepoint is requested."""
+        opened = self._open_storage()
+        opened.claim()
+        return opened
 
-def claim(checked: CheckedProgram, resources: Resources, located: LocatedJob, planned: PlannedJob) -> PlannedJob:
-    """Take over the job from any other process; plan it again if that process has completed another checkpoint in the meantime.
+    def plan(self, before: _Planned | None = None) -> _Planned:
+        """Find the checkpoint that the job starts from, and plan the job so that it fits the checkpoint.
 
-    Raises CheckpointError.
-    """
-    if located.storage is None:
-        return planned
-    located.storage.claim()
-    restored = recovery.find_checkpoint(checked.configuration, located.storage)
-    if _source_of(restored) == _source_of(planned.restored):
-        return planned
-    return PlannedJob(setup=_set_up(checked, resources, located, restored), restored=restored)
+        `before` is the plan before the storage was claimed. It is kept unless another process has completed another checkpoint
+        in the meantime. Raises CheckpointError for a checkpoint that is damaged or does not fit, InvalidProgramError for a
+        parallelism above the maximum that the checkpoint records, and ConfigurationError for a wrong setting of the job.
+        """
+        configuration = self._configuration
+        restored = recovery.find_checkpoint(configuration, self.storage)
+        if before is not None and _source_of(restored) == _source_of(before[1]):
+            return before
+        recorded = recovery.recorded_max_parallelism(restored)
+        execution_plan = plan(build_job_graph(with_recorded_max_parallelism(self._checked.stream_graph, recorded)))
+        if restored is not None:
+            ignore = configuration.get(options.SAVEPOINT_IGNORE_UNCLAIMED_STATE)
+            recovery.check_fits(restored, execution_plan.job_graph, allow_unclaimed=ignore)
+        setup = job_setup(
+            execution_plan,
+            configuration,
+            self._identity.job_id,
+            self._lineage if self.storage is None else self.storage.lineage,
+            self._dependencies,
+            self._disk.path() / "spill" if is_batch(configuration) else None,
+            self._checked.program.dead_letters,
+        )
+        return setup, restored
 
+    def assemble(self, setup: JobSetup, restored: StoredCheckpoint | None) -> EmbeddedJobClient:
+        """Create the JobMaster with its services, and its client."""
+        surroundings, job_id, cluster = self._surroundings, self._identity.job_id, self._identity.cluster
+        retire = surroundings.retire if cluster is None else cluster.retire
+        released = threading.Event()
 
-def assemble(
-    checked: CheckedProgram, resources: Resources, located: LocatedJob, planned: PlannedJob, surroundings: Surroundings
-) -> EmbeddedJobClient:
-    """Create the JobMaster with its services, and its client."""
-    configuration, identity = checked.configuration, located.identity
-    retire = surroundings.retire if identity.cluster is None else identity.cluster.retire
-    released = threading.Event()
+        def on_released() -> None:
+            self.release()
+            released.set()
+            RUNNING_JOBS.remove(client)
 
-    def on_released() -> None:
-        resources.release()
-        released.set()
-        RUNNING_JOBS.remove(client)
-
-    job_master = JobMaster(
-        planned.setup,
-        Environment(
-            engine=resources.engine,
+        environment = Environment(
+            engine=self.engine,
             clock=surroundings.clock,
             ids=surroundings.ids,
             rng=random.Random(surroundings.ids()),
             print_lines=print_lines,
             tell=notices.tell,
-            storage=located.storage,
+            storage=self.storage,
             # As in Flink, a batch job has no savepoints, because its tasks are not at the same position of the input.
-            open_storage=None if is_batch(configuration) else located.open_claimed,
-            notes=_notes(configuration, identity.job_id, located.storage, surroundings.clock),
+            open_storage=None if is_batch(self._configuration) else self._open_claimed,
+            notes=_notes(self._configuration, job_id, self.storage, surroundings.clock),
             takers=surroundings.takers,
-            retire=None if retire is None else lambda: retire(identity.job_id),
+            retire=None if retire is None else lambda: retire(job_id),
             earlier=surroundings.earlier,
             on_released=on_released,
-        ),
-        restored=planned.restored,
-    )
-    client = EmbeddedJobClient(job_master, released, _watch.restore_if_idle)
-    return client
+        )
+        client = EmbeddedJobClient(JobMaster(setup, environment, restored=restored), released, _watch.restore_if_idle)
+        return client
 
 
 def run(client: EmbeddedJobClient) -> None:
@@ -329,24 +306,6 @@ def print_lines(lines: tuple[str, ...]) -> None:
         sys.stdout.flush()
     except (OSError, ValueError) as error:
         raise PrintError(f"standard output does not take any more lines: {error}") from error
-
-
-def _set_up(checked: CheckedProgram, resources: Resources, located: LocatedJob, restored: StoredCheckpoint | None) -> JobSetup:
-    configuration = checked.configuration
-    stream_graph = with_recorded_max_parallelism(checked.stream_graph, recovery.recorded_max_parallelism(restored))
-    execution_plan = plan(build_job_graph(stream_graph))
-    if restored is not None:
-        ignore = configuration.get(options.SAVEPOINT_IGNORE_UNCLAIMED_STATE)
-        recovery.check_fits(restored, execution_plan.job_graph, allow_unclaimed=ignore)
-    return job_setup(
-        execution_plan,
-        configuration,
-        located.identity.job_id,
-        located.lineage if located.storage is None else located.storage.lineage,
-        resources.dependencies,
-        resources.disk.path() / "spill" if is_batch(configuration) else None,
-        checked.program.dead_letters,
-    )
 
 
 def _source_of(checkpoint: StoredCheckpoint | None) -> tuple[PurePath, str] | None:
@@ -372,21 +331,3 @@ def _notes(configuration: Configuration, job_id: str, storage: DeltaCheckpointSt
     from flinkish.checkpoint.history import JobHistory
 
     return JobHistory(directory, job_id, generation=storage.generation, clock=clock)
-
-
-class _TemporaryFolder:
-    """The folder for checkpoints of a job without execution.checkpointing.dir, which exists while the job runs."""
-
-    def __init__(self, engine: Engine) -> None:
-        self._engine = engine
-        self._path: Path | None = None
-
-    def path(self) -> Path:
-        if self._path is None:
-            self._path = self._engine.scratch_root() / CHECKPOINTS
-            self._path.mkdir(parents=True, exist_ok=True)
-        return self._path
-
-    def remove(self) -> None:
-        if self._path is not None:
-            shutil.rmtree(self._path, ignore_errors=True)
