@@ -83,7 +83,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 def pytest_sessionfinish() -> None:
     """Remove the folder of Spark's sockets now: xdist kills a test process that takes more than 10 s to end."""
-    sockets = sys.modules.get("flinkish.engine.spark.socket_folder")
+    sockets = sys.modules.get("flinkish.engine.spark.scratch")
     if sockets is not None:
         sockets.remove_socket_folder()
 

@@ -16,9 +16,15 @@ from flinkish.cli.connection import say
 from flinkish.common.errors import InvalidProgramError
 from flinkish.engine.spark.installation import check_java, delta_jars, spark_home
 from flinkish.engine.spark.package import pack
-from flinkish.engine.spark.property_file import property_file
 from flinkish.engine.spark.session_start import log_configuration
-from flinkish.engine.spark.submission import environment_of, find_spark, parse_command_line, spark_submit, unread_config
+from flinkish.engine.spark.submission import (
+    environment_of,
+    find_spark,
+    parse_command_line,
+    property_file,
+    spark_submit,
+    unread_config,
+)
 from flinkish.server.session.driver_protocol import SUBMIT_VARIABLE
 
 

@@ -54,7 +54,7 @@ _RECORDS = (
         jvm=True,
         data_frames=True,
         factory="flinkish.engine.spark.engine:make_engine",
-        plan="flinkish.engine.spark.explain:spark_plan_text",
+        plan="flinkish.engine.spark.session:spark_plan_text",
         shared="flinkish.engine.spark.session:share_session",
     ),
 )

@@ -17,7 +17,7 @@ from pyspark.sql import SparkSession
 
 from flinkish.common.errors import EngineError
 from flinkish.engine.spark.engine import SparkEngine
-from flinkish.engine.spark.java import parent_jvm
+from flinkish.engine.spark.jvm import parent_jvm
 from flinkish.runtime.protocol import Dependencies, EpochCommand
 from tests.spark.toy import TOY, KillOnce, ToyLoop, ToySettings, expected_counts, toy_program
 

@@ -14,11 +14,10 @@ from flinkish.common.errors import EngineError
 from flinkish.engine.slots import hosts
 from flinkish.engine.spark import query
 from flinkish.engine.spark.engine import SparkEngine
-from flinkish.engine.spark.explain import spark_plan_text
 from flinkish.engine.spark.log_suppression import scheduler_is_idle, suppress_jvm_logs
-from flinkish.engine.spark.partitioning import slot_values, spark_hash
-from flinkish.engine.spark.query import Rows
+from flinkish.engine.spark.query import Rows, slot_values, spark_hash
 from flinkish.engine.spark.scratch import make_query_folders
+from flinkish.engine.spark.session import spark_plan_text
 from flinkish.runtime.protocol import EpochCommand, EpochReport, TaskProgram
 from tests.kit.waiting import wait_until
 from tests.spark.toy import ToyLoop, ToySettings, expected_counts, toy_program

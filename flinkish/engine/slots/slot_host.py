@@ -17,13 +17,12 @@ import signal
 import sys
 import threading
 import traceback
-from collections.abc import Sequence
 from dataclasses import dataclass
 from multiprocessing import AuthenticationError
 from multiprocessing.connection import Connection, Listener
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from flinkish.common import pickling
 from flinkish.common.closing import Unwinding
@@ -33,7 +32,8 @@ from flinkish.engine import dependencies
 from flinkish.engine.slots.messages import Call, Reply, busy_file, pack, receive_call, send_reply
 
 if TYPE_CHECKING:
-    from flinkish.runtime.protocol import EpochCommand, Frame, LevelResult
+    from flinkish.runtime.protocol import EpochCommand
+    from flinkish.runtime.slot import SlotTask
 
 _WATCH_INTERVAL_S = 1.0
 #: Maximum seconds for close() of user functions before the process ends anyway.
@@ -43,16 +43,6 @@ _OUT_OF_DESCRIPTORS = (errno.EMFILE, errno.ENFILE)
 
 class Closing(Unwinding):
     """Raised in the main thread to end everything that it does, including user code."""
-
-
-class SlotTaskLike(Protocol):
-    """The part of `flinkish.runtime.slot.SlotTask` that this process uses."""
-
-    def run_level(self, level: int, command: EpochCommand, state: bytes | None, frames: Sequence[Frame]) -> LevelResult:
-        """Run one level of one epoch; the state of level 0 is in the command."""
-
-    def close(self) -> None:
-        """Close the user functions."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,7 +64,7 @@ class Order:
 class _Host:
     def __init__(self, order: Order) -> None:
         self._order = order
-        self._task: SlotTaskLike | None = None
+        self._task: SlotTask | None = None
         self._last_command: tuple[bytes, EpochCommand] | None = None
         self.calls = 0
         self.in_call = False
@@ -144,7 +134,7 @@ class _Host:
                 traceback.print_exc()
 
 
-def _load_task(order: Order) -> SlotTaskLike:
+def _load_task(order: Order) -> SlotTask:
     dependencies.take_over(Path(order.program_file).parent)
     with open(order.program_file, "rb") as file:
         program = pickling.load_program(file.read())
@@ -153,7 +143,7 @@ def _load_task(order: Order) -> SlotTaskLike:
     if isinstance(program.configuration, Configuration):
         store_settings.use(program.configuration)
     module, _, name = order.task.partition(":")
-    task: SlotTaskLike = getattr(importlib.import_module(module), name)(program, order.slot)
+    task: SlotTask = getattr(importlib.import_module(module), name)(program, order.slot)
     return task
 
 

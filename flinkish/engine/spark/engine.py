@@ -31,10 +31,10 @@ from flinkish.engine.slots import hosts
 from flinkish.engine.slots.messages import busy_file
 from flinkish.engine.spark import shim, spark_settings
 from flinkish.engine.spark.failures import LOST_EXECUTOR, hint_for, of_ended_jvm, summarize
+from flinkish.engine.spark.jvm import Watchdog
 from flinkish.engine.spark.log_suppression import scheduler_is_idle, silence_shutdown, suppress_jvm_logs
 from flinkish.engine.spark.native import Arrivals, NativeInput, has_arrivals, native_inputs, positions, seed
-from flinkish.engine.spark.partitioning import slot_values
-from flinkish.engine.spark.query import ActionFailed, Ready, Rows, Turnstile, build, describe
+from flinkish.engine.spark.query import ActionFailed, Ready, Rows, Turnstile, build, describe, slot_values
 from flinkish.engine.spark.scratch import (
     UnsharedScratch,
     check_own_folders,
@@ -42,11 +42,10 @@ from flinkish.engine.spark.scratch import (
     make_own_folder,
     make_query_folders,
     make_scratch_folder,
+    remove_socket_folder,
 )
 from flinkish.engine.spark.session import HeldSession, hold_session, job_session, list_query, release_session, workers_like_driver
-from flinkish.engine.spark.socket_folder import remove_socket_folder
 from flinkish.engine.spark.spark_settings import SparkSettings
-from flinkish.engine.spark.watchdog import Watchdog
 from flinkish.jobmaster.epochs import EpochLoop
 from flinkish.runtime.protocol import EpochReport, TaskProgram
 
@@ -269,7 +268,7 @@ class _Attempt:
         self._key = key
         self._task = task
         self._close_timeout = close_timeout
-        self._turnstile = Turnstile(program.scratch if own is None else None, _unlink)
+        self._turnstile = Turnstile(program.scratch if own is None else None)
         self._epochs = 0
         self._over = threading.Event()
         self._own = own
@@ -320,7 +319,7 @@ class _Attempt:
             shutil.rmtree(self._own.folder, ignore_errors=True)
 
     def _end_hosts(self, grace_ms: int) -> None:
-        _unlink(self._program_file)  # from now on no shim starts a host, and hosts on other machines end
+        self._program_file.unlink(missing_ok=True)  # from now on no shim starts a host, and hosts on other machines end
         hosts.close_hosts(self._program.attempt_id, grace_ms=grace_ms)
 
     def _start(self) -> None:
@@ -582,7 +581,3 @@ def _suppressed(function: Callable[[], Any]) -> Callable[[], None]:
             function()
 
     return run
-
-
-def _unlink(path: Path) -> None:
-    path.unlink(missing_ok=True)

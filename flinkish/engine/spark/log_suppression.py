@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from flinkish.engine.spark.java import java_class
+from flinkish.engine.spark.jvm import java_class
 
 #: Loggers that report an intended end as an error.
 _JVM_LOGGERS = ("org.apache.spark", "org.apache.hadoop")

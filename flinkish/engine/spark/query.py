@@ -1,4 +1,4 @@
-"""The streaming query of a job: its plan, and the callback that passes each micro-batch to the attempt."""
+"""The streaming query of a job: its plan, the callback that passes each micro-batch to the attempt, and the slots' partitions."""
 
 from __future__ import annotations
 
@@ -20,6 +20,9 @@ from flinkish.runtime.protocol import EpochCommand
 _FIRST_LOOK_S, _LONGEST_LOOK_S = 0.05, 1.0
 #: A command above this size is sent as a file, because a property of 20 MB takes 0.3 s.
 _LARGEST_PROPERTY = 256 << 10
+_MASK = 0xFFFFFFFF
+#: Spark's seed of `hash()` and of hash partitioning.
+_SEED = 42
 
 
 def build(
@@ -100,14 +103,13 @@ class Turnstile:
     exception, because Spark would print it with a thousand lines of traces.
     """
 
-    def __init__(self, command_folder: Path | None, clean: Callable[[Path], None]) -> None:
+    def __init__(self, command_folder: Path | None) -> None:
         """Create one that puts large commands into a folder; None = there is none that executors can access."""
         #: Tells whether input has arrived, and whom to tell, while a micro-batch waits; set if the query has native inputs.
         self.look: tuple[Callable[[], bool], Callable[[], None]] | None = None
         self.events: queue.SimpleQueue[Event] = queue.SimpleQueue()
         self._orders: queue.SimpleQueue[_Order | None] = queue.SimpleQueue()
         self._folder = command_folder
-        self._clean = clean
 
     def send(self, command: bytes, description: str) -> None:
         """Let the waiting micro-batch run with this command; Spark's UI shows its jobs and stages with the description."""
@@ -155,7 +157,7 @@ class Turnstile:
         try:
             return _collect(rows)
         finally:
-            self._clean(path)
+            path.unlink(missing_ok=True)
 
 
 def describe(job_name: str, command: EpochCommand) -> str:
@@ -175,3 +177,37 @@ def _collect(rows: DataFrame) -> Rows:
 
 def _joined(parts: list[tuple[int, bytes]]) -> bytes:
     return parts[0][1] if len(parts) == 1 else b"".join(body for _, body in sorted(parts))
+
+
+def slot_values(slots: int) -> tuple[int, ...]:
+    """Return for each slot index the smallest int >= 0 that Spark's `pmod(hash(int), slots)` sends to that partition.
+
+    So every slot has its own partition. The values are below 2**31, so the projection `slot & 2147483647` does not change them.
+    """
+    if slots < 1:
+        raise ValueError(f"slots must be at least 1; got {slots}")
+    found: dict[int, int] = {}
+    value = 0
+    while len(found) < slots:
+        found.setdefault(spark_hash(value) % slots, value)
+        value += 1
+    return tuple(found[slot] for slot in range(slots))
+
+
+def spark_hash(value: int) -> int:
+    """Return what Spark SQL's `hash(CAST(value AS INT))` returns: Murmur3 x86 32 bit of the four bytes, as a signed int.
+
+    Source of the rule: Spark's catalyst expression Murmur3Hash; a Spark test compares both.
+    """
+    k = _rotate((value & _MASK) * 0xCC9E2D51, 15) * 0x1B873593 & _MASK
+    h = (_rotate(_SEED ^ k, 13) * 5 + 0xE6546B64) & _MASK
+    h ^= 4  # length in bytes
+    h = (h ^ (h >> 16)) * 0x85EBCA6B & _MASK
+    h = (h ^ (h >> 13)) * 0xC2B2AE35 & _MASK
+    h ^= h >> 16
+    return h - (1 << 32) if h >= 1 << 31 else h
+
+
+def _rotate(word: int, bits: int) -> int:
+    word &= _MASK
+    return ((word << bits) | (word >> (32 - bits))) & _MASK

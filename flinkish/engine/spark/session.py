@@ -19,13 +19,17 @@ from pyspark.sql.utils import is_remote
 from flinkish.common import notices
 from flinkish.common.configuration import Configuration
 from flinkish.common.errors import EngineError
+from flinkish.common.ids import random_id
 from flinkish.engine.processes import ProcessId
+from flinkish.engine.slots.hosts import HostConfig
 from flinkish.engine.spark import spark_settings
 from flinkish.engine.spark.installation import delta_jars
-from flinkish.engine.spark.java import jvm_of
+from flinkish.engine.spark.jvm import jvm_of
 from flinkish.engine.spark.log_suppression import silence_py4j, suppress_jvm_logs
+from flinkish.engine.spark.query import build, slot_values
 from flinkish.engine.spark.session_start import jar_settings, make_session
 from flinkish.engine.spark.spark_settings import SparkSettings
+from flinkish.graph.execution_plan import ExecutionPlan
 
 _lock = threading.Lock()
 #: Number of holders of the session that flinkish created.
@@ -178,6 +182,22 @@ def list_query(session: SparkSession, query: StreamingQuery) -> Callable[[], Non
             manager.notifyQueryTermination(jquery)
 
     return ended
+
+
+def spark_plan_text(plan: ExecutionPlan) -> str:
+    """Return Spark's plans of the query that runs an execution plan, without running it.
+
+    Uses the running Spark session, or a temporary one. Raises EngineError like `hold_session`. For the table of engines.
+    """
+    held = hold_session(SparkSettings())
+    try:
+        config = HostConfig(attempt_id=random_id(), key="", program_file="", task="", slot_values=slot_values(plan.slots))
+        rows = build(job_session(held, plan.slots), config, len(plan.levels))
+        jvm: Any = held.session.sparkContext._jvm
+        text: str = jvm.PythonSQLUtils.explainString(rows._jdf.queryExecution(), "formatted")
+        return text
+    finally:
+        release_session(held)
 
 
 @contextlib.contextmanager

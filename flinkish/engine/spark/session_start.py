@@ -21,13 +21,12 @@ from flinkish.common.errors import EngineError
 from flinkish.engine.spark import class_archive, spark_settings
 from flinkish.engine.spark.class_archive import ClassArchive
 from flinkish.engine.spark.installation import Java, check_java, delta_jars, spark_home
-from flinkish.engine.spark.java import jvm_of
+from flinkish.engine.spark.jvm import jvm_of
 from flinkish.engine.spark.log_suppression import silence_accumulators
 from flinkish.engine.spark.package import package_in
-from flinkish.engine.spark.property_file import property_file
-from flinkish.engine.spark.socket_folder import socket_folder
+from flinkish.engine.spark.scratch import socket_folder
 from flinkish.engine.spark.spark_settings import SparkSettings
-from flinkish.engine.spark.submission import submit_arguments
+from flinkish.engine.spark.submission import property_file, submit_arguments
 
 #: The log configuration of a driver's JVM if there is no other.
 _LOG4J = """\
@@ -64,7 +63,7 @@ def make_session(settings: SparkSettings) -> SparkSession:
         java = check_java(os.environ)
     else:
         spark_settings.check_jars(settings, jar_settings(SparkConf()), "Spark's JVM runs")
-    defaults_file = spark_settings.find_spark_defaults()
+    defaults_file = spark_settings.project_file("spark-defaults.conf")
     defaults = spark_settings.read_spark_defaults(defaults_file) if defaults_file and not submitted else {}
     values = spark_settings.own_session_settings(defaults, settings.passed_on, submitted)
     if not submitted:
@@ -155,7 +154,7 @@ def _clear(builder: Any) -> None:
 
 def log_configuration(folder: Path) -> Path:
     """Return the project's conf/log4j2.properties, else flinkish's own file, which is created in the folder."""
-    path = spark_settings.find_log4j()
+    path = spark_settings.project_file("log4j2.properties")
     if path is None:
         path = folder / "log4j2.properties"
         path.write_text(_LOG4J, encoding="utf-8")

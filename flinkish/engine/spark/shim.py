@@ -21,10 +21,14 @@ from pyspark.sql.types import BinaryType, IntegerType, StructField, StructType
 
 from flinkish.engine.slots.hosts import HostConfig, call
 from flinkish.engine.slots.messages import Call, PackedFrames, Reply, pack_columns
-from flinkish.engine.spark.java import parent_jvm
+from flinkish.engine.spark.jvm import parent_jvm
 
 if TYPE_CHECKING:
     import pandas as pd
+
+    #: Functions for mapInArrow and for applyInPandasWithState.
+    _OnBatches = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
+    _OnGroups = Callable[[tuple[Any, ...], Iterable[pd.DataFrame], GroupState], Iterator[pd.DataFrame]]
 
 COLUMNS = ("slot", "level", "edge", "channel", "seq", "body")
 #: Rows between levels. The JVM would have to parse a schema that is a text, for each operator.
@@ -49,11 +53,14 @@ _BATCH_BYTES = 1 << 20
 _ARROW_SCHEMA = pa.schema([(name, pa.int32()) for name in COLUMNS[:-1]] + [("body", pa.binary())])
 
 
-def level_zero(config: HostConfig, levels: int) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+def level_zero(config: HostConfig, levels: int) -> _OnBatches:
     """Return the function for mapInArrow: partition i of the tick source runs level 0 of slot i; the job has `levels` levels."""
 
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        return _run_level_zero(config, levels, batches)
+        for _ in batches:
+            pass  # the tick only shows that there is an epoch
+        for packed in _call_level_zero(config, levels, _task_context().partitionId()):
+            yield _arrow(packed)
 
     return run
 
@@ -65,20 +72,36 @@ def no_rows(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     yield from ()
 
 
-def level_above(
-    config: HostConfig, level: int
-) -> Callable[[tuple[Any, ...], Iterable[pd.DataFrame], GroupState], Iterator[pd.DataFrame]]:
+def level_above(config: HostConfig, level: int) -> _OnGroups:
     """Return the function for applyInPandasWithState: the one group of a partition is its slot."""
 
     def run(key: tuple[Any, ...], frames: Iterable[pd.DataFrame], state: GroupState) -> Iterator[pd.DataFrame]:
-        return _run_level_above(config, level, int(key[0]), frames, state)
+        slot_value = int(key[0])
+        slot = config.slot_values.index(slot_value)
+        mine: list[PackedFrames] = []
+        deeper: list[pd.DataFrame] = []
+        for frame in frames:
+            here = frame["level"].to_numpy() == level
+            if not here.all():
+                deeper.append(frame[~here])
+            packed = _pack(frame[here & (frame["edge"].to_numpy() != WAKE)])
+            if packed.rows:
+                mine.append(packed)
+        command, command_file = _command(_task_context())
+        before = bytes(state.get[0]) if state.exists else None
+        reply = call(
+            config, slot, parent_jvm(), Call(level=level, command=command, command_file=command_file, state=before, frames=mine)
+        )
+        if reply.error is None:
+            state.update((reply.state,))
+        yield from deeper
+        for packed in (*reply.frames, *_driver_rows(slot_value, level, reply)):
+            yield _pandas(packed)
 
     return run
 
 
-def level_zero_in_place(
-    config: HostConfig, levels: int
-) -> Callable[[tuple[Any, ...], Iterable[pd.DataFrame], GroupState], Iterator[pd.DataFrame]]:
+def level_zero_in_place(config: HostConfig, levels: int) -> _OnGroups:
     """Return the function for applyInPandasWithState that runs level 0; the state of Spark is empty, see query.build."""
 
     def run(key: tuple[Any, ...], frames: Iterable[pd.DataFrame], state: GroupState) -> Iterator[pd.DataFrame]:
@@ -98,9 +121,7 @@ def nothing_in_place(key: tuple[Any, ...], frames: Iterable[pd.DataFrame], state
     yield from ()
 
 
-def native_reader(
-    config: HostConfig, edge: int, targets: Sequence[int]
-) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+def native_reader(config: HostConfig, edge: int, targets: Sequence[int]) -> _OnBatches:
     """Return the function for mapInArrow that sends the rows of a native source to the slots of its subtasks (`targets`).
 
     No user code runs here. Rows of one partition of Spark stay together and in order: they go to one slot.
@@ -143,43 +164,11 @@ def decode_command(value: str) -> tuple[bytes, str | None]:
     return (base64.b64decode(text), None) if kind == "data" else (b"", text)
 
 
-def _run_level_zero(config: HostConfig, levels: int, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    for _ in batches:
-        pass  # the tick only shows that there is an epoch
-    for packed in _call_level_zero(config, levels, _task_context().partitionId()):
-        yield _arrow(packed)
-
-
 def _call_level_zero(config: HostConfig, levels: int, slot: int) -> Iterator[PackedFrames]:
     command, command_file = _command(_task_context())
     reply = call(config, slot, parent_jvm(), Call(level=0, command=command, command_file=command_file))
     slot_value = config.slot_values[slot]
     yield from (*reply.frames, *_wake_rows(slot_value, levels), *_driver_rows(slot_value, 0, reply))
-
-
-def _run_level_above(
-    config: HostConfig, level: int, slot_value: int, frames: Iterable[pd.DataFrame], state: GroupState
-) -> Iterator[pd.DataFrame]:
-    slot = config.slot_values.index(slot_value)
-    mine: list[PackedFrames] = []
-    deeper: list[pd.DataFrame] = []
-    for frame in frames:
-        here = frame["level"].to_numpy() == level
-        if not here.all():
-            deeper.append(frame[~here])
-        packed = _pack(frame[here & (frame["edge"].to_numpy() != WAKE)])
-        if packed.rows:
-            mine.append(packed)
-    command, command_file = _command(_task_context())
-    before = bytes(state.get[0]) if state.exists else None
-    reply = call(
-        config, slot, parent_jvm(), Call(level=level, command=command, command_file=command_file, state=before, frames=mine)
-    )
-    if reply.error is None:
-        state.update((reply.state,))
-    yield from deeper
-    for packed in (*reply.frames, *_driver_rows(slot_value, level, reply)):
-        yield _pandas(packed)
 
 
 def _prepare_worker() -> None:

@@ -243,18 +243,8 @@ def read_spark_defaults(path: Path) -> dict[str, str]:
     return settings
 
 
-def find_spark_defaults(environment: Mapping[str, str] = os.environ) -> Path | None:
-    """Return spark-defaults.conf of the project; None if there is none."""
-    return _project_file("spark-defaults.conf", environment)
-
-
-def find_log4j(environment: Mapping[str, str] = os.environ) -> Path | None:
-    """Return log4j2.properties of the project; None if there is none."""
-    return _project_file("log4j2.properties", environment)
-
-
-def _project_file(name: str, environment: Mapping[str, str]) -> Path | None:
-    """Return a file in FLINKISH_CONF_DIR, else in ./conf."""
+def project_file(name: str, environment: Mapping[str, str] = os.environ) -> Path | None:
+    """Return a file of the project, such as spark-defaults.conf, in FLINKISH_CONF_DIR or else ./conf; None if there is none."""
     path = Path(environment.get("FLINKISH_CONF_DIR") or "conf") / name
     return path if path.is_file() else None
 

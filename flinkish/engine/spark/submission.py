@@ -5,10 +5,12 @@ All settings of the user, on the command line or in Spark's own configuration fo
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import shlex
-from collections.abc import Mapping, Sequence
+import string
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -21,6 +23,7 @@ from flinkish.common.config_file import (
     read_config_file,
 )
 from flinkish.common.errors import InvalidArgumentError
+from flinkish.engine.scratch import DiskFolder
 from flinkish.engine.spark import spark_settings
 
 #: The options of spark-submit that have no value; all others have one.
@@ -42,6 +45,9 @@ _DEPLOY_MODE = "spark.submit.deployMode"
 #: As spark_settings.FORGET_LOST_EXECUTORS, for drivers that YARN starts again; Spark's default is to count all.
 _FORGET_LOST_DRIVERS = {"spark.yarn.am.attemptFailuresValidityInterval": "1h"}
 _LOG4J = "log4j2.properties"
+#: Prefix of the folders for files of properties, and the characters that need no escape in one.
+_PREFIX = "flinkish-spark"
+_PLAIN = frozenset(string.ascii_letters + string.digits + "._-/,*[]+%@$")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,6 +65,11 @@ class CommandLine:
     def values(self, *names: str) -> list[str]:
         """Return the values of an option, which may have several names, in their order."""
         return [value for name, value in self.options if name in names and value is not None]
+
+    @property
+    def conf(self) -> dict[str, str]:
+        """The settings that are given by --conf."""
+        return dict(entry.partition("=")[::2] for entry in self.values("--conf", "-c"))
 
 
 #: Options of `flinkish run` that set a configuration key, with the key's value if the option itself has none.
@@ -149,7 +160,7 @@ def spark_submit(line: CommandLine, installation: SparkInstallation, package: Pa
     Raises InvalidArgumentError if the driver starts in the cluster and its configuration cannot reach it there, and
     ConfigurationError if config.yaml, which is sent to a driver on YARN, cannot be read.
     """
-    given = dict(entry.partition("=")[::2] for entry in line.values("--conf", "-c"))
+    given = line.conf
     master = given["spark.master"] = master_of(line, installation)
     in_cluster = is_driver_in_cluster(line, installation)
     ours = {
@@ -211,33 +222,27 @@ def submit_arguments(given: Sequence[str], values: Mapping[str, str]) -> tuple[d
     """
     line = parse_command_line(given)
     files = line.values(_PROPERTIES_FILE)
-    settings_given = dict(entry.partition("=")[::2] for entry in line.values("--conf", "-c"))
     others = [] if files else [_WITH_DEFAULTS]
     for name, value in line.options:
         if name not in ("--conf", "-c", _PROPERTIES_FILE):
             others += [name] if value is None else [name, value]
     of_file = spark_settings.read_spark_defaults(Path(files[-1])) if files else {}
-    return {**of_file, **values, **settings_given}, [*others, line.job, *line.arguments]
+    return {**of_file, **values, **line.conf}, [*others, line.job, *line.arguments]
 
 
 def master_of(line: CommandLine, installation: SparkInstallation) -> str:
     """Return the URL of the master: from the command line, else from the settings of Spark or the project, else this machine."""
-    for entry in line.values("--conf", "-c"):
-        key, _, value = entry.partition("=")
-        if key == "spark.master" and not line.values("--master"):
-            return value
-    default = installation.defaults.get(
-        "spark.master", installation.project_defaults.get("spark.master", spark_settings.DEFAULT_MASTER)
-    )
-    return (line.values("--master") or [default])[-1]
+    return _last_of(line, installation, "spark.master", spark_settings.DEFAULT_MASTER, "--master")
 
 
 def is_driver_in_cluster(line: CommandLine, installation: SparkInstallation) -> bool:
     """Tell whether the driver starts on a machine of the cluster: --deploy-mode, or the setting, which Spark reads after it."""
-    default = installation.defaults.get(_DEPLOY_MODE, installation.project_defaults.get(_DEPLOY_MODE, "client"))
-    settings_given = [entry.partition("=") for entry in line.values("--conf", "-c")]
-    given = [value for key, _, value in settings_given if key == _DEPLOY_MODE]
-    return [default, *given, *line.values("--deploy-mode")][-1] == "cluster"
+    return _last_of(line, installation, _DEPLOY_MODE, "client", "--deploy-mode") == "cluster"
+
+
+def _last_of(line: CommandLine, installation: SparkInstallation, key: str, default: str, option: str) -> str:
+    default = installation.defaults.get(key, installation.project_defaults.get(key, default))
+    return [line.conf.get(key, default), *line.values(option)][-1]
 
 
 def unread_config(line: CommandLine, installation: SparkInstallation) -> Path | None:
@@ -308,7 +313,7 @@ def find_spark(
     for file in (*usual, *given):
         if file.is_file():
             defaults |= spark_settings.read_spark_defaults(file)
-    project = spark_settings.find_spark_defaults(environment)
+    project = spark_settings.project_file("spark-defaults.conf", environment)
     installation = SparkInstallation(
         home=home,
         defaults=defaults,
@@ -317,3 +322,29 @@ def find_spark(
         log4j=None if (folder / _LOG4J).is_file() else log4j,
     )
     return replace(installation, config=config_file(environment)) if is_driver_in_cluster(line, installation) else installation
+
+
+@contextlib.contextmanager
+def property_file(settings: Mapping[str, str]) -> Iterator[Path]:
+    """Yield a file for `--properties-file` of spark-submit that only this user can read; it is removed at the end.
+
+    Settings may be secret, and every user of the machine can read command lines.
+
+    The file of a process that was killed is removed by the next process that writes one. Raises EngineError if no folder can be
+    made, OSError if the file cannot be written.
+    """
+    folder = DiskFolder(None, _PREFIX)
+    try:
+        path = folder.path() / "spark.properties"
+        with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="ascii") as file:
+            file.writelines(f"{_escaped(key)}={_escaped(value)}\n" for key, value in settings.items())
+        yield path
+    finally:
+        folder.remove()
+
+
+def _escaped(text: str) -> str:
+    """Return a text as java.util.Properties reads it: everything but letters, digits and some signs as UTF-16 units."""
+    units = text.encode("utf-16-be", "surrogatepass")
+    codes = [int.from_bytes(units[index : index + 2], "big") for index in range(0, len(units), 2)]
+    return "".join(chr(code) if chr(code) in _PLAIN else f"\\u{code:04x}" for code in codes)

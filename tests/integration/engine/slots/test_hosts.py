@@ -27,7 +27,7 @@ from flinkish.engine.processes import ProcessId, this_process
 from flinkish.engine.slots import hosts, slot_host, starting, template
 from flinkish.engine.slots.hosts import HostConfig
 from flinkish.engine.slots.messages import Call, Reply
-from flinkish.engine.spark.partitioning import slot_values
+from flinkish.engine.spark.query import slot_values
 from flinkish.runtime.protocol import EpochCommand, EpochReport, TaskProgram
 from tests.kit.waiting import wait_until
 from tests.spark.toy import TOY, ToySettings, toy_program

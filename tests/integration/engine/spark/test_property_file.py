@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from flinkish.engine.spark.property_file import property_file
+from flinkish.engine.spark.submission import property_file
 
 
 def test_the_file_is_private_and_removed_at_the_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -22,7 +22,7 @@ def test_the_file_is_private_and_removed_at_the_end(tmp_path: Path, monkeypatch:
 
 def test_the_file_of_a_killed_process_is_removed_by_the_next_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     script = (
-        "import os, signal\nfrom flinkish.engine.spark.property_file import property_file\n"
+        "import os, signal\nfrom flinkish.engine.spark.submission import property_file\n"
         "with property_file({'spark.a': 'hush'}): os.kill(os.getpid(), signal.SIGKILL)"
     )
     subprocess.run([sys.executable, "-c", script], env={"TMPDIR": str(tmp_path)}, timeout=60, check=False)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from flinkish.engine.spark.partitioning import slot_values, spark_hash
+from flinkish.engine.spark.query import slot_values, spark_hash
 
 
 @pytest.mark.parametrize(("value", "expected"), [(0, 933211791), (1, -559580957), (2, 1765031574), (-1, -1604776387)])

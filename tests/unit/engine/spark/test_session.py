@@ -15,7 +15,7 @@ import pytest
 from flinkish.common.errors import EngineError
 from flinkish.engine.processes import ProcessId
 from flinkish.engine.scratch import make_folder
-from flinkish.engine.spark import package, session, session_start, socket_folder
+from flinkish.engine.spark import package, scratch, session, session_start
 from flinkish.engine.spark.engine import SparkEngine
 from flinkish.engine.spark.installation import check_java, java_version
 from flinkish.engine.spark.session import refuse_connect
@@ -65,11 +65,11 @@ def test_sockets_beside_a_long_temporary_folder_are_removed_by_the_next_driver_i
     _, user, _, *rest = alive.name.split("-")
     killed = short / "-".join(["flinkish", user, str(2**30), *rest])
     killed.mkdir()
-    monkeypatch.setattr(socket_folder, "_folder", None)
-    monkeypatch.setattr(socket_folder, "_SHORT", short)
-    monkeypatch.setattr(socket_folder, "make_scratch_folder", lambda _: long)
+    monkeypatch.setattr(scratch, "_socket_folder", None)
+    monkeypatch.setattr(scratch, "_SHORT", short)
+    monkeypatch.setattr(scratch, "make_scratch_folder", lambda _: long)
 
-    made = socket_folder.socket_folder()
+    made = scratch.socket_folder()
 
     assert (made.parent, long.exists(), killed.exists(), alive.exists()) == (short, False, False, True)
 
@@ -149,7 +149,7 @@ class _Context:
 def test_a_session_of_ours_sends_flinkish_to_other_machines_and_keeps_the_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(socket_folder, "_folder", tmp_path)
+    monkeypatch.setattr(scratch, "_socket_folder", tmp_path)
     context = _Context()
     session_start._equip_executors(context, {"spark.master": "spark://host:7077"})
     (sent,) = context.sent

@@ -104,9 +104,9 @@ def test_a_malformed_line_of_spark_defaults_is_named(tmp_path: Path, line: str) 
 
 def test_spark_defaults_are_looked_for_in_the_configuration_folder(tmp_path: Path) -> None:
     environment = {"FLINKISH_CONF_DIR": str(tmp_path)}
-    assert spark_settings.find_spark_defaults(environment) is None
+    assert spark_settings.project_file("spark-defaults.conf", environment) is None
     (tmp_path / "spark-defaults.conf").touch()
-    assert spark_settings.find_spark_defaults(environment) == tmp_path / "spark-defaults.conf"
+    assert spark_settings.project_file("spark-defaults.conf", environment) == tmp_path / "spark-defaults.conf"
 
 
 def test_a_cluster_without_a_shared_scratch_folder_is_refused() -> None:

@@ -1,9 +1,12 @@
-"""The JVM: access to its classes, and its process as seen from the driver and from an executor's Python workers."""
+"""The JVM: its classes, its process as seen from the driver and from an executor's Python workers, and a watch on it."""
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import os
+import threading
+from collections.abc import Callable
 from typing import Any
 
 import psutil
@@ -11,6 +14,10 @@ from py4j.java_gateway import JavaClass
 
 from flinkish.common.errors import EngineError
 from flinkish.engine.processes import ProcessId, this_process
+
+_INTERVAL_S = 0.5
+#: 128 + SIGTERM: no process waits for this one, but its end should not look like success.
+_EXIT_CODE = 143
 
 
 def java_class(jvm: Any, name: str) -> Any:
@@ -40,3 +47,30 @@ def parent_jvm() -> ProcessId:
         except psutil.Error:
             continue
     return ProcessId.of(os.getppid()) or this_process()
+
+
+class Watchdog:
+    """Watches the JVM of a driver under spark-submit; when it is gone, cleans up and ends this process quietly.
+
+    SIGTERM to spark-submit ends the JVM only, and would leave the Python process as an orphan.
+    """
+
+    def __init__(self, jvm: ProcessId, clean_up: Callable[[], None]) -> None:
+        self._jvm = jvm
+        self._clean_up = clean_up
+        self._closed = threading.Event()
+
+    def start(self) -> None:
+        """Begin to watch, in a new thread."""
+        threading.Thread(target=self._watch, name="flinkish-watchdog", daemon=True).start()
+
+    def close(self) -> None:
+        """Stop watching."""
+        self._closed.set()
+
+    def _watch(self) -> None:
+        while not self._closed.wait(_INTERVAL_S):
+            if not self._jvm.is_alive():
+                with contextlib.suppress(Exception):
+                    self._clean_up()
+                os._exit(_EXIT_CODE)
