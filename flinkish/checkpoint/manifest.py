@@ -141,11 +141,6 @@ class Manifest:
     written_by: Mapping[str, str] = field(default_factory=dict)
 
     @property
-    def state_size(self) -> int:
-        """The total size of all state files in bytes."""
-        return sum(file.size for file in self.files)
-
-    @property
     def parallelism(self) -> dict[OperatorUid, int]:
         """Parallelism of each operator when the checkpoint was taken."""
         return {shape.uid: shape.parallelism for shape in self.coordinator.operators}

@@ -5,26 +5,10 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Mapping
-from typing import TypedDict
 
 from flinkish.graph.chaining import build_job_graph
 from flinkish.graph.stream_graph import NodeId, StreamGraph, StreamNode
 from flinkish.program.operators import MapConfig, SinkConfig, SourceConfig, TimestampsAndWatermarksConfig
-
-
-class _Predecessor(TypedDict):
-    id: int
-    ship_strategy: str
-    side: str
-
-
-class _NodeJson(TypedDict, total=False):
-    id: int
-    type: str
-    pact: str
-    contents: str
-    parallelism: int
-    predecessors: list[_Predecessor]
 
 
 def plan_json(stream_graph: StreamGraph) -> str:
@@ -38,7 +22,7 @@ def plan_json(stream_graph: StreamGraph) -> str:
     groups: dict[NodeId, list[StreamNode]] = {}
     for node in stream_graph.nodes.values():
         groups.setdefault(last_of[node.id], []).append(node)
-    predecessors: dict[NodeId, list[_Predecessor]] = {last: [] for last in groups}
+    predecessors: dict[NodeId, list[dict[str, object]]] = {last: [] for last in groups}
     for edge in stream_graph.edges:
         if last_of[edge.source] != last_of[edge.target]:
             strategy = edge.partitioner.partitioning.value
@@ -71,10 +55,10 @@ def _stands_alone(node: StreamNode) -> bool:
             return False
 
 
-def _node_json(last: NodeId, group: list[StreamNode], predecessors: list[_Predecessor]) -> _NodeJson:
+def _node_json(last: NodeId, group: list[StreamNode], predecessors: list[dict[str, object]]) -> dict[str, object]:
     name = ", ".join(node.name for node in group)
     described = [node.description for node in group if node.description != node.name]
-    result: _NodeJson = {
+    result: dict[str, object] = {
         "id": last,
         "type": name,
         "pact": _pact(group[0]),

@@ -17,6 +17,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from flinkish.common.arguments import check
 from flinkish.common.errors import InvalidProgramError
 from flinkish.common.ids import OperatorUid
 
@@ -51,7 +52,8 @@ class UidAssigner:
         if uid_hash is not None:
             result = OperatorUid(_checked_hash(uid_hash, name))
         elif uid is not None:
-            result = OperatorUid(_checked_uid(uid, name))
+            check(bool(uid), f"the uid of operator {name!r} is empty; it must be a text that no other operator has")
+            result = OperatorUid(uid)
         elif self._generate:
             result = OperatorUid(structure)
         else:
@@ -92,9 +94,3 @@ def _checked_hash(uid_hash: str, name: str) -> str:
             hint="take it from the log or plan of the job that wrote the state; for a name of your own, call uid().",
         )
     return uid_hash.lower()
-
-
-def _checked_uid(uid: str, name: str) -> str:
-    if not uid:
-        raise InvalidProgramError(f"the uid of operator {name!r} is empty; it must be a text that no other operator has")
-    return uid

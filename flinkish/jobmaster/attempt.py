@@ -1,6 +1,6 @@
 """One attempt to run a job, as the engine sees it: commands each epoch and processes its reports.
 
-The decisions are made elsewhere (epoch_decider, admission, the coordinator's request_decider); this module collects the facts for
+The decisions are made elsewhere (pacing, admission, the coordinator's request_decider); this module collects the facts for
 them and carries them out. It never raises into the engine: every error becomes the attempt's outcome, even one that would end a
 program, such as sys.exit() in a source's enumerator.
 """
@@ -22,14 +22,13 @@ from flinkish.jobmaster import failures, program_parts
 from flinkish.jobmaster.checkpointing import JobCheckpoints
 from flinkish.jobmaster.delivery import Delivery
 from flinkish.jobmaster.end_of_job import EndOfJob, NextStep
-from flinkish.jobmaster.epoch_decider import EpochReason, WaitFor, decide
 from flinkish.jobmaster.epochs import NativePosition, check_complete
 from flinkish.jobmaster.execution_graph import ExecutionGraph, ExecutionState
 from flinkish.jobmaster.failures import JobFailure
 from flinkish.jobmaster.job_metrics import JobMetrics
 from flinkish.jobmaster.job_sinks import JobSinks
 from flinkish.jobmaster.job_sources import JobSources
-from flinkish.jobmaster.pacing import Pacing
+from flinkish.jobmaster.pacing import EpochReason, Pacing, WaitFor, decide
 from flinkish.jobmaster.setup import JobSetup
 from flinkish.jobmaster.wakeup import Wakeup
 from flinkish.runtime import faults
@@ -131,7 +130,7 @@ class Attempt:
         if self.outcome is None:
             self.outcome = Failed(failure=failure)
             if failure.vertex is not None and failure.subtask is not None:
-                self._graph.fail(failure.vertex, failure.subtask, failure.message)
+                self._graph.move(failure.vertex, failure.subtask, ExecutionState.FAILED, failure.message)
         self._wakeup.signal()
 
     def cancel(self) -> None:
@@ -290,7 +289,7 @@ class Attempt:
         if not self.running:
             self._start_running()
         for subtask in self._end.finished:
-            self._graph.finish(subtask.vertex, subtask.subtask)
+            self._graph.move(subtask.vertex, subtask.subtask, ExecutionState.FINISHED)
         self._delivery.deliver(reports)
         if not command.farewell:
             self._take_checkpoint_parts(trigger, reports)

@@ -15,9 +15,9 @@ from flinkish.checkpoint.manifest import SourceState
 from flinkish.common.clock import Clock
 from flinkish.common.configuration import Configuration
 from flinkish.common.errors import ForeignCheckpointError, SourceError
-from flinkish.jobmaster.async_calls import AsyncCalls, Post
 from flinkish.jobmaster.program_parts import SourceNode
 from flinkish.jobmaster.source_coordinator import SourceCoordinator
+from flinkish.jobmaster.wakeup import AsyncCalls, Post
 from flinkish.program.sources import Source, SourceSplit, SplitEnumerator
 from flinkish.runtime.protocol import ReaderCommand, ReaderReport, SplitState
 

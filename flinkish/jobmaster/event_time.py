@@ -43,7 +43,7 @@ class EventTimeGraph:
             for chain_edge in vertex.chain_edges:
                 self._before[chain_edge.target].append(chain_edge.source)
         for edge in graph.edges:
-            self._before[vertex_head(graph, edge.target_vertex)].append(edge.source)
+            self._before[graph.vertices[edge.target_vertex].head.id].append(edge.source)
         timed: set[NodeId] = set()
         for node_id in self._nodes:  # in topological order
             if _generates(self._nodes[node_id]) or not timed.isdisjoint(self._before[node_id]):
@@ -90,11 +90,6 @@ class EventTimeGraph:
     def _subtasks_at(self, node_id: NodeId, watermark: int, watermarks: Watermarks) -> tuple[int, ...]:
         vertex, index = self._place[node_id]
         return tuple(sorted(subtask for subtask, each in watermarks.get(vertex, {}).items() if each[index] == watermark))
-
-
-def vertex_head(graph: JobGraph, vertex: VertexId) -> NodeId:
-    """Return the operator of a chain that receives records from the network."""
-    return graph.vertices[vertex].head.id
 
 
 def _generates(node: StreamNode) -> bool:

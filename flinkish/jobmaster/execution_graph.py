@@ -115,13 +115,6 @@ class JobDetails:
     #: Text of the last failure, which the job recovered from or which ended it.
     failure: str | None
 
-    def states(self) -> dict[ExecutionState, int]:
-        """Count the executions in each state."""
-        counts: dict[ExecutionState, int] = {}
-        for execution in self.executions:
-            counts[execution.state] = counts.get(execution.state, 0) + 1
-        return counts
-
 
 class ExecutionGraph:
     """The states of one job; the JobMaster's thread changes them, any thread may read them."""
@@ -181,10 +174,15 @@ class ExecutionGraph:
     def transition_all(self, to: ExecutionState) -> None:
         """Change the state of all executions that may enter `to`; the others do not change."""
         with self._lock:
-            current = list(self._executions.items())
-        for (vertex, subtask), execution in current:
-            if to in EXECUTION_TRANSITIONS[execution.state]:
-                self.transition(vertex, subtask, to)
+            current = list(self._executions)
+        for vertex, subtask in current:
+            self.move(vertex, subtask, to)
+
+    def move(self, vertex: VertexId, subtask: int, to: ExecutionState, failure: str | None = None) -> None:
+        """Change the state of an execution if it may enter `to`, and do nothing otherwise."""
+        execution = self.execution(vertex, subtask)
+        if execution is not None and to in EXECUTION_TRANSITIONS[execution.state]:
+            self.transition(vertex, subtask, to, failure)
 
     def transition(self, vertex: VertexId, subtask: int, to: ExecutionState, failure: str | None = None) -> None:
         """Change the state of one execution."""
@@ -199,20 +197,6 @@ class ExecutionGraph:
                 failure=failure if failure is not None else execution.failure,
             )
         _log.info("%s switched from %s to %s.", execution.label, execution.state.name, to.name)
-
-    def fail(self, vertex: VertexId, subtask: int, failure: str) -> None:
-        """Mark the execution in which a failure happened; does nothing if it has already ended."""
-        with self._lock:
-            execution = self._executions.get((vertex, subtask))
-        if execution is not None and ExecutionState.FAILED in EXECUTION_TRANSITIONS[execution.state]:
-            self.transition(vertex, subtask, ExecutionState.FAILED, failure)
-
-    def finish(self, vertex: VertexId, subtask: int) -> None:
-        """Mark an execution as finished; does nothing if it already is."""
-        with self._lock:
-            state = self._executions[vertex, subtask].state
-        if state is ExecutionState.RUNNING:
-            self.transition(vertex, subtask, ExecutionState.FINISHED)
 
     def end_executions(self) -> None:
         """Move all executions that have not ended through CANCELING to CANCELED, because the attempt ends."""

@@ -117,7 +117,7 @@ class JobSources:
 
     def close(self) -> None:
         """Release all resources; errors are logged."""
-        self._wakeup.drop_posted()
+        self._wakeup.take_posted()
         for source in self._sources.values():
             if (error := raised_by(source.close)) is not None:
                 _log.warning("Closing %s failed.", source.node.label, exc_info=error)

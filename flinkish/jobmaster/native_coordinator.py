@@ -34,18 +34,6 @@ class _Subtask:
     finished: bool = False
 
 
-@dataclass(slots=True)
-class _Reading:
-    """Positions before and after the current or next epoch."""
-
-    before: tuple[str | None, ...] | None = None
-    after: NativePosition | None = None
-
-    @property
-    def brings_records(self) -> bool:
-        return self.after is not None and self.after.offsets != self.before
-
-
 class NativeSourceCoordinator(SourceCoordinator):
     """Coordinates a source that the engine reads; see NativeSource.
 
@@ -58,7 +46,9 @@ class NativeSourceCoordinator(SourceCoordinator):
         self.node = node
         self._schema = node.source.schema
         self._subtasks = [_Subtask() for _ in range(node.parallelism)]
-        self._reading = _Reading()
+        #: Positions before and after the current or next epoch.
+        self._before: tuple[str | None, ...] | None = None
+        self._after: NativePosition | None = None
         self._start: NativePosition | None = None
         self._files: Mapping[str, bytes] = {}
         self._watermark: int | None = None
@@ -88,7 +78,7 @@ class NativeSourceCoordinator(SourceCoordinator):
             )
         self._watermark = stored.watermark
         self._start = NativePosition(offsets=stored.offsets, files=lambda: stored.files)
-        self._reading.before = stored.offsets
+        self._before = stored.offsets
 
     @property
     def start_position(self) -> NativePosition | None:
@@ -97,12 +87,13 @@ class NativeSourceCoordinator(SourceCoordinator):
 
     def reads(self, position: NativePosition) -> None:
         """Set the position up to which the next epoch reads."""
-        self._reading.after = position
+        self._after = position
 
     @property
     def input_ready(self) -> bool:
         finished = all(subtask.finished for subtask in self._subtasks)
-        return not finished and (self._reading.brings_records or self._told != (self._watermark, self._idle))
+        brings_records = self._after is not None and self._after.offsets != self._before
+        return not finished and (brings_records or self._told != (self._watermark, self._idle))
 
     @property
     def wants_poll(self) -> bool:
@@ -135,17 +126,15 @@ class NativeSourceCoordinator(SourceCoordinator):
 
     def after_epoch(self) -> None:
         """Make the end of the epoch the new start."""
-        if self._reading.after is not None:
-            self._reading.before = self._reading.after.offsets
+        if self._after is not None:
+            self._before = self._after.offsets
 
     def prepare_snapshot(self) -> None:
         """Read the engine's files for the epoch that begins and ends with a checkpoint."""
-        if self._reading.after is not None:
-            self._files = self._reading.after.files()
+        if self._after is not None:
+            self._files = self._after.files()
 
     def snapshot(self, checkpoint_id: int) -> SourceState:
-        assert self._reading.after is not None, "the engine sets the position before each epoch"
-        stored = _Stored(
-            schema=self._schema, offsets=self._reading.after.offsets, files=dict(self._files), watermark=self._watermark
-        )
+        assert self._after is not None, "the engine sets the position before each epoch"
+        stored = _Stored(schema=self._schema, offsets=self._after.offsets, files=dict(self._files), watermark=self._watermark)
         return SourceState(uid=self.node.uid, enumerator=msgspec.msgpack.encode(stored))

@@ -29,7 +29,7 @@ from flinkish.common.errors import EngineError
 from flinkish.engine.processes import ProcessId
 from flinkish.engine.slots import template
 from flinkish.engine.slots.messages import Call, Reply, receive_reply, send_call
-from flinkish.engine.slots.starting import make_folder, short_path, start_process
+from flinkish.engine.slots.template import make_folder, short_path, start_process
 
 #: The content of a lock file: pid, start time of the process, whether it is in a call.
 _RECORD = struct.Struct("<qd?")

@@ -19,14 +19,21 @@ import shutil
 import signal
 import socket
 import struct
+import subprocess
 import sys
+import tempfile
+import threading
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from flinkish.common.errors import EngineError
 from flinkish.engine.processes import ProcessId
-from flinkish.engine.slots.starting import START_TIMEOUT_S, make_folder, short_path, start_process
 
+#: A start takes 0.15 s (measured); a machine that is swapping needs much longer.
+_START_TIMEOUT_S = 60
+#: Maximum length of a folder's path: the address of a Unix socket has at most 107 bytes on Linux, 103 on macOS.
+_LONGEST_FOLDER = 85
 #: Seconds.
 _REQUEST_TIMEOUT = 10.0
 _WATCH_INTERVAL = 1.0
@@ -38,6 +45,60 @@ _LENGTH, _PID = struct.Struct("<I"), struct.Struct("<q")
 
 class TemplateError(Exception):
     """A template did not provide a host."""
+
+
+# -- starting processes ---------------------------------------------------------------------------------------------------------
+
+
+def short_path(name: str) -> Path:
+    """Return the path of a folder for sockets: below the folder of temporary files or, if that path is too long, below /tmp."""
+    path = Path(tempfile.gettempdir()) / name
+    return path if len(str(path)) < _LONGEST_FOLDER else Path("/tmp") / name
+
+
+def make_folder(path: Path) -> None:
+    """Create a folder that only this user can access; raises EngineError for one that another user created."""
+    path.mkdir(mode=0o700, exist_ok=True)
+    status = path.lstat()
+    if status.st_uid != os.getuid() or status.st_mode & 0o077 or path.is_symlink():
+        raise EngineError(
+            f"The folder {path} for slot hosts is not ours alone: owner {status.st_uid}, mode {status.st_mode & 0o777:o}; "
+            f"expected owner {os.getuid()}, mode 700.",
+            hint="remove it, and set TMPDIR to a folder of your own.",
+        )
+
+
+def start_process(module: str, python: str, environment: Mapping[str, str], order: Mapping[str, object]) -> ProcessId | None:
+    """Run a module in a new process; return the process when it reports that it is ready, None if it does not.
+
+    It reads its order from stdin as JSON. The entry `readiness` is the descriptor to which it writes a byte when it is ready.
+    Raises OSError if the interpreter cannot be run.
+    """
+    ready, readiness = os.pipe()
+    with open(ready, "rb", buffering=0) as ready_pipe:
+        try:
+            process = subprocess.Popen(
+                [python, "-m", module],
+                stdin=subprocess.PIPE,
+                stdout=2,  # stdout of a Spark worker's daemon is a protocol channel
+                pass_fds=(readiness,),
+                start_new_session=True,  # neither Ctrl-C nor the end of the worker's process group ends it
+                env=dict(environment),
+            )
+        finally:
+            os.close(readiness)
+        # Reap the process, so that it does not stay a zombie while this worker lives.
+        threading.Thread(target=process.wait, name=f"flinkish-reaper-{process.pid}", daemon=True).start()
+        assert process.stdin is not None
+        with contextlib.suppress(BrokenPipeError), process.stdin as pipe:
+            pipe.write(json.dumps({**order, "readiness": readiness}).encode())
+        readable, _, _ = select.select([ready_pipe], [], [], _START_TIMEOUT_S)
+        started = bool(readable and ready_pipe.read(1))
+    found = ProcessId.of(process.pid)
+    if not started or found is None:
+        process.kill()
+        return None
+    return found
 
 
 # -- asking for a host -----------------------------------------------------------------------------------------------------------
@@ -85,7 +146,7 @@ def _folder_path(executor: ProcessId, environment: list[object]) -> Path:
 def _connect(address: str) -> socket.socket | None:
     """Return a connection to the template at an address, None if there is none."""
     connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    connection.settimeout(START_TIMEOUT_S)
+    connection.settimeout(_START_TIMEOUT_S)
     try:
         connection.connect(address)
     except OSError:

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from flinkish.jobmaster.epoch_decider import EpochFacts, EpochReason, WaitFor, decide
+from flinkish.jobmaster.pacing import EpochFacts, EpochReason, WaitFor, decide
 
 QUIET: dict[str, Any] = {
     "wall": 1_000_000,

@@ -9,8 +9,8 @@ import pytest
 from flinkish.common.clock import SystemClock
 from flinkish.common.configuration import Configuration
 from flinkish.common.errors import FlinkishError, SinkChangedError, SinkError
+from flinkish.jobmaster.job_sinks import KeptRefusedRecords
 from flinkish.jobmaster.program_parts import SinkNode
-from flinkish.jobmaster.refused_records import KeptRefusedRecords
 from flinkish.program.dead_letters import DeadLetterTable
 from flinkish.program.refused_records import RefusedRecord
 from flinkish.program.sinks import CommitRequest

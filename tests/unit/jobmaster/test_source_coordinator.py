@@ -13,11 +13,10 @@ from flinkish.common.clock import ManualClock
 from flinkish.common.configuration import Configuration
 from flinkish.common.errors import ForeignCheckpointError, SourceError
 from flinkish.jobmaster.admission import AdmissionSettings
-from flinkish.jobmaster.async_calls import AsyncCalls
 from flinkish.jobmaster.driver_coordinator import DriverSourceCoordinator
 from flinkish.jobmaster.enumerator_coordinator import EnumeratorCoordinator
 from flinkish.jobmaster.program_parts import SourceNode
-from flinkish.jobmaster.wakeup import Wakeup
+from flinkish.jobmaster.wakeup import AsyncCalls, Wakeup
 from flinkish.runtime.protocol import ReaderReport, SplitState
 
 from .support import SOURCE, Line, Numbers, NumbersSplit

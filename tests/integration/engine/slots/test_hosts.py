@@ -24,7 +24,7 @@ from flinkish.common.clock import SystemClock
 from flinkish.common.errors import EngineError
 from flinkish.common.ids import AttemptId, Epoch
 from flinkish.engine.processes import ProcessId, this_process
-from flinkish.engine.slots import hosts, slot_host, starting, template
+from flinkish.engine.slots import hosts, slot_host, template
 from flinkish.engine.slots.hosts import HostConfig
 from flinkish.engine.slots.messages import Call, Reply
 from flinkish.engine.spark.query import slot_values
@@ -347,7 +347,7 @@ def test_a_folder_that_others_can_enter_is_refused(folder: Path) -> None:
     open_folder.mkdir()
     open_folder.chmod(0o755)
     with pytest.raises(EngineError, match="not ours alone"):
-        starting.make_folder(open_folder)
+        template.make_folder(open_folder)
 
 
 def test_the_socket_of_a_host_is_for_its_user_only_and_the_umask_stays_as_it_was(make: Make, folder: Path) -> None:
