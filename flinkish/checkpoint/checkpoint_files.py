@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import PurePath
-from typing import Any
+from typing import IO, Any
 
 import msgspec
 import pyarrow as pa
@@ -23,7 +23,7 @@ from flinkish.checkpoint.manifest import CheckpointReference, Manifest
 from flinkish.checkpoint.signing import Signature, SigningKey
 from flinkish.checkpoint.storage import StoredCheckpoint
 from flinkish.common.errors import CorruptCheckpointError, ForeignCheckpointError
-from flinkish.common.files.checkpoint_files import StoreReference
+from flinkish.common.files.checkpoint_files import NewFile, StoreReference
 from flinkish.common.files.schemes import files_at
 from flinkish.runtime.protocol import StateFile
 
@@ -99,7 +99,8 @@ def read_checkpoint(root: PurePath, log: DeltaLog, key: SigningKey) -> StoredChe
     found = [path for path in active if paths.parse_manifest(path) is not None]
     if len(found) != 1:
         raise CorruptCheckpointError(f"{where}: expected one manifest, got {len(found)} among {len(active)} files", hint=_DAMAGED)
-    manifest, trusted = read_manifest(root, found[0], key, size=active[found[0]], where=where)
+    stored = _read_manifest(root, found[0], key, version=log.version, size=active[found[0]], where=where)
+    manifest = stored.manifest
     expected = {file.path: file.size for file in manifest.files}
     listed = {path: size for path, size in active.items() if path != found[0]}
     if expected != listed:
@@ -109,13 +110,12 @@ def read_checkpoint(root: PurePath, log: DeltaLog, key: SigningKey) -> StoredChe
             f"list different files: {different[:5]}",
             hint=_DAMAGED,
         )
-    stored = StoredCheckpoint(manifest=manifest, root=root, version=log.version, manifest_path=found[0], trusted=trusted)
     check_sizes(stored)
     return stored
 
 
-def read_manifest(root: PurePath, path: str, key: SigningKey, *, size: int | None, where: str) -> tuple[Manifest, bool]:
-    """Read the file of a manifest, check it against its name and decode it; also return whether our key signed it."""
+def _read_manifest(root: PurePath, path: str, key: SigningKey, *, version: int, size: int | None, where: str) -> StoredCheckpoint:
+    """Read the file of a manifest, check it against its name, and decode it."""
     name = paths.parse_manifest(path)
     if name is None:
         raise CorruptCheckpointError(f"{where}: {path[:200]!r} is not the name of a manifest", hint=_DAMAGED)
@@ -127,32 +127,29 @@ def read_manifest(root: PurePath, path: str, key: SigningKey, *, size: int | Non
     if size is not None and len(content) != size:
         raise CorruptCheckpointError(f"{where}: {path} has {len(content)} bytes, expected {size}", hint=_DAMAGED)
     got = manifests.sha256(content)
-    if got != name.sha256:
-        raise CorruptCheckpointError(f"{where}: {path} has SHA-256 {got}, expected {name.sha256}", hint=_DAMAGED)
+    named, expected = name
+    if got != expected:
+        raise CorruptCheckpointError(f"{where}: {path} has SHA-256 {got}, expected {expected}", hint=_DAMAGED)
     data, signature = _unpack(content, where=f"{where}: {path}")
     manifest = manifests.decode(data, where=where)
     folder = paths.Folder(manifest.checkpoint_id, manifest.generation)
-    if folder != name.folder:
+    if folder != named:
         raise CorruptCheckpointError(
             f"{where}: {path} holds checkpoint {folder.checkpoint_id} of generation {folder.generation}", hint=_DAMAGED
         )
-    if signature.key_id != key.key_id:
-        return manifest, False
-    if not key.verify(data, signature):
+    trusted = signature.key_id == key.key_id
+    if trusted and not key.verify(data, signature):
         raise CorruptCheckpointError(
             f"{where}: the signature of checkpoint {manifest.checkpoint_id} is wrong, though its key is ours",
             hint="the manifest was tampered with; do not restore from it.",
         )
-    return manifest, True
+    return StoredCheckpoint(manifest=manifest, root=root, version=version, manifest_path=path, trusted=trusted)
 
 
 def read_reference(root: PurePath, reference: CheckpointReference, key: SigningKey) -> StoredCheckpoint:
     """Read a retained checkpoint that is not the newest one; its state files are not checked."""
     where = f"checkpoint table {root} checkpoint {reference.checkpoint_id}"
-    manifest, trusted = read_manifest(root, reference.manifest_path, key, size=None, where=where)
-    return StoredCheckpoint(
-        manifest=manifest, root=root, version=reference.version, manifest_path=reference.manifest_path, trusted=trusted
-    )
+    return _read_manifest(root, reference.manifest_path, key, version=reference.version, size=None, where=where)
 
 
 def _unpack(content: bytes, *, where: str) -> tuple[bytes, Signature]:
@@ -183,14 +180,10 @@ def verify_files(checkpoint: StoredCheckpoint) -> None:
     files = files_at(checkpoint.root)
     for file in checkpoint.manifest.files:
         try:
-            digest = hashlib.sha256()
             with files.open(file.path) as stream:
-                while chunk := stream.read(_CHUNK):
-                    digest.update(chunk)
+                _verify(checkpoint, file, stream)
         except OSError as error:
             raise _damaged(checkpoint, file, f"cannot be read: {error.strerror}") from error
-        if digest.hexdigest() != file.sha256:
-            raise _damaged(checkpoint, file, f"has SHA-256 {digest.hexdigest()}, expected {file.sha256}")
 
 
 def copy_verified(checkpoint: StoredCheckpoint, file: StateFile, root: PurePath) -> None:
@@ -198,13 +191,19 @@ def copy_verified(checkpoint: StoredCheckpoint, file: StateFile, root: PurePath)
 
     Raises CorruptCheckpointError if its content does not match the manifest.
     """
-    digest = hashlib.sha256()
     paths.check_inside(checkpoint.root, file.path)
     with files_at(checkpoint.root).open(file.path) as source, files_at(root).create(file.path) as copy:
-        while chunk := source.read(_CHUNK):
-            digest.update(chunk)
-            copy.write(chunk)
+        _verify(checkpoint, file, source, copy)
         copy.sync()
+
+
+def _verify(checkpoint: StoredCheckpoint, file: StateFile, source: IO[bytes], copy: NewFile | None = None) -> None:
+    """Read a state file to its end, copy what is read, and check its SHA-256."""
+    digest = hashlib.sha256()
+    while chunk := source.read(_CHUNK):
+        digest.update(chunk)
+        if copy is not None:
+            copy.write(chunk)
     if digest.hexdigest() != file.sha256:
         raise _damaged(checkpoint, file, f"has SHA-256 {digest.hexdigest()}, expected {file.sha256}")
 

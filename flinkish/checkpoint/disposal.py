@@ -11,6 +11,7 @@ from pathlib import Path, PurePath
 from flinkish.checkpoint import paths
 from flinkish.checkpoint.checkpoint_files import read_checkpoint
 from flinkish.checkpoint.delta_log import DeltaLog
+from flinkish.checkpoint.job_table import brief
 from flinkish.checkpoint.signing import SigningKey
 from flinkish.checkpoint.storage import StoredCheckpoint
 from flinkish.common.errors import CheckpointError, CorruptCheckpointError, FlinkishError, ForeignCheckpointError
@@ -80,8 +81,7 @@ def _read(root: PurePath, files: CheckpointFiles, text: str) -> StoredCheckpoint
     except FlinkishError:
         raise
     except Exception as error:
-        first = (str(error).splitlines() or [""])[0]
-        raise CorruptCheckpointError(f"the savepoint {text!r} cannot be read: {type(error).__name__}: {first}") from error
+        raise CorruptCheckpointError(f"the savepoint {text!r} cannot be read: {brief(error)}") from error
     if savepoint is None or log is None:
         raise ForeignCheckpointError(f"{text!r} is not a savepoint of flinkish: its table is empty", hint=_HINT)
     if not savepoint.manifest.kind.is_savepoint or log.version != 0:

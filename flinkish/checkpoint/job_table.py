@@ -221,17 +221,12 @@ class JobTable:
         )
         deleted = self.delete(removal.files)
         for folder in removal.folders:
-            self._remove_empty(paths.folder_name(*folder))
+            with contextlib.suppress(OSError):  # a late task has written into it; the next clean-up removes that file
+                self.files.remove_empty_folders(paths.folder_name(*folder))
         # Drafts of `_latest.json` that killed drivers have left; this process is not writing one now.
         drafts = {name: paths.parse_draft(name) for name in self.files.names()}
         self.delete([name for name, generation in drafts.items() if generation is not None and generation <= own])
         return deleted
-
-    def _remove_empty(self, folder: str) -> None:
-        try:
-            self.files.remove_empty_folders(folder)
-        except OSError:  # a late task has written into it; the next clean-up removes that file
-            _log.debug("%s is not empty yet.", self.root / folder)
 
     def clean_log(self, log: DeltaLog, *, summarized: int, oldest_needed: int, sync: bool) -> int:
         """Delete log entries that are not needed, if enough versions have been written since the last time.

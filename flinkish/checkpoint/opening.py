@@ -10,6 +10,7 @@ from pathlib import PurePath
 from flinkish.checkpoint import paths
 from flinkish.checkpoint.checkpoint_files import check_sizes, read_checkpoint, read_newest, read_reference
 from flinkish.checkpoint.delta_log import DeltaLog
+from flinkish.checkpoint.job_table import brief
 from flinkish.checkpoint.manifest import Manifest, OperatorShape
 from flinkish.checkpoint.signing import SigningKey
 from flinkish.checkpoint.storage import StoredCheckpoint
@@ -83,12 +84,7 @@ def open_checkpoint(text: str, *, signing_key: SigningKey, delta_log: type[Delta
 def _into_table(selection: Selection) -> Selection:
     path = selection.path
     folder = paths.parse_folder(path.name)
-    if (
-        folder is not None
-        and files_at(path.parent).is_folder(paths.LOG)
-        and selection.checkpoint_id is None
-        and selection.version is None
-    ):
+    if folder is not None and selection == Selection(path) and files_at(path.parent).is_folder(paths.LOG):
         return Selection(path.parent, checkpoint_id=folder.checkpoint_id)
     files = files_at(path)
     if not files.is_folder(paths.LOG) and files.is_folder("state"):
@@ -109,9 +105,8 @@ def _open(root: PurePath, version: int | None, delta_log: type[DeltaLog], text: 
                 f"{KEY} = {text!r}: the table has no version {version} (any more); its newest version is {newest}",
                 hint="DESCRIBE HISTORY, or `path@<checkpoint id>` for a retained checkpoint.",
             ) from error
-        first = str(error).splitlines()[0] if str(error) else ""
         raise CorruptCheckpointError(
-            f"{KEY} = {text!r}: the Delta log of {root} cannot be read: {type(error).__name__}: {first}",
+            f"{KEY} = {text!r}: the Delta log of {root} cannot be read: {brief(error)}",
             hint="the table was damaged or cannot be accessed; restore from another savepoint.",
         ) from error
     if log is not None:

@@ -40,13 +40,6 @@ class Folder(NamedTuple):
     generation: Generation
 
 
-class ManifestName(NamedTuple):
-    """The parsed name of a manifest's file."""
-
-    folder: Folder
-    sha256: str
-
-
 def folder_name(checkpoint_id: CheckpointId, generation: Generation) -> str:
     """Return the name of a checkpoint's folder; it is different for each generation."""
     return f"chk-{checkpoint_id}-g{generation}"
@@ -63,12 +56,10 @@ def manifest_name(folder: str, digest: str) -> str:
     return f"{folder}/manifest-{digest}.parquet"
 
 
-def parse_manifest(path: str) -> ManifestName | None:
-    """Parse the relative path of a manifest's file; None for any other path."""
+def parse_manifest(path: str) -> tuple[Folder, str] | None:
+    """Parse the relative path of a manifest's file: its folder, and the SHA-256 of its content; None for any other path."""
     match = _MANIFEST.fullmatch(path)
-    if match is None:
-        return None
-    return ManifestName(Folder(CheckpointId(int(match[1])), Generation(int(match[2]))), match[3])
+    return None if match is None else (Folder(CheckpointId(int(match[1])), Generation(int(match[2]))), match[3])
 
 
 def parse_draft(name: str) -> Generation | None:
@@ -126,8 +117,11 @@ def local_path(text: str, *, key: str) -> Path:
     return Path(os.path.abspath(os.path.expanduser(value)))
 
 
-def table_path(text: str, *, key: str) -> Path:
-    """Return the folder that a value names, for a Delta table in or below it; takes and raises the same as `local_path`."""
+def table_root(text: str, *, key: str) -> PurePath:
+    """Return the root that a value names, for a Delta table in or below it: in an object store, in memory, or as `local_path`."""
+    found = _object_root(text, key=key)
+    if found is not None or is_reference(text):
+        return found or root_of(text)
     path = local_path(text, key=key)
     unusable = unusable_name(str(path))
     if unusable is not None:
@@ -137,14 +131,6 @@ def table_path(text: str, *, key: str) -> Path:
             hint=f"choose a folder without {characters!r} in its path.",
         )
     return path
-
-
-def table_root(text: str, *, key: str) -> PurePath:
-    """Return the root of a table that a value names: in a store other than folders, or else the same as `table_path`."""
-    found = _object_root(text, key=key)
-    if found is not None:
-        return found
-    return root_of(text) if is_reference(text) else table_path(text, key=key)
 
 
 def durable_root(text: str, *, key: str) -> PurePath:

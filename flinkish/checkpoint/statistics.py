@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
@@ -97,58 +97,55 @@ class CheckpointStatistics:
 
     def __init__(self, history: int) -> None:
         """Begin with none; `history` is the number of past checkpoints to keep."""
-        self._records: dict[CheckpointId, CheckpointRecord] = {}
+        self._in_progress: dict[CheckpointId, CheckpointRecord] = {}
         self._past: deque[CheckpointRecord] = deque(maxlen=history)
-        #: Without the history and the number of checkpoints in progress.
-        self._figures = CheckpointFigures()
+        #: Numbers, by the names of CheckpointCounts.
+        self._counts: Counter[str] = Counter()
+        #: The last checkpoint that completed or failed, and the last savepoint.
+        self._latest: dict[str, CheckpointRecord] = {}
 
     def figures(self) -> CheckpointFigures:
         """Return all current figures."""
-        in_progress = sorted(self._records.values(), key=lambda record: -record.checkpoint_id)
-        return replace(
-            self._figures,
-            counts=replace(self._figures.counts, in_progress=len(in_progress)),
+        in_progress = sorted(self._in_progress.values(), key=lambda record: -record.checkpoint_id)
+        counts = CheckpointCounts(**self._counts, in_progress=len(in_progress))
+        return CheckpointFigures(
+            counts=counts,
+            latest_completed=self._latest.get("completed"),
+            latest_failed=self._latest.get("failed"),
+            latest_savepoint=self._latest.get("savepoint"),
             history=(*in_progress, *self._past),
         )
 
     def triggered(self, record: CheckpointRecord) -> None:
         """Record a checkpoint that starts."""
-        counts = self._figures.counts
-        self._figures = replace(self._figures, counts=replace(counts, triggered=counts.triggered + 1))
-        self._records[record.checkpoint_id] = record
+        self._counts["triggered"] += 1
+        self._in_progress[record.checkpoint_id] = record
 
     def progressed(self, checkpoint_id: CheckpointId, acknowledgements: tuple[SubtaskRecord, ...]) -> None:
         """Record the subtasks that have acknowledged."""
-        self._records[checkpoint_id] = replace(
-            self._records[checkpoint_id], acknowledged=len(acknowledgements), acknowledgements=acknowledgements
+        self._in_progress[checkpoint_id] = replace(
+            self._in_progress[checkpoint_id], acknowledged=len(acknowledgements), acknowledgements=acknowledgements
         )
 
     def ended(self, record: CheckpointRecord) -> None:
         """Record a checkpoint that completed or failed."""
-        self._records.pop(record.checkpoint_id, None)
+        self._in_progress.pop(record.checkpoint_id, None)
         self._past.appendleft(record)
-        figures, counts = self._figures, self._figures.counts
-        if record.status is CheckpointStatus.COMPLETED:
-            savepoint = record if record.kind.is_savepoint else figures.latest_savepoint
-            counts = replace(counts, completed=counts.completed + 1)
-            self._figures = replace(figures, counts=counts, latest_completed=record, latest_savepoint=savepoint)
-        else:
-            self._figures = replace(figures, counts=replace(counts, failed=counts.failed + 1), latest_failed=record)
+        outcome = "completed" if record.status is CheckpointStatus.COMPLETED else "failed"
+        self._counts[outcome] += 1
+        self._latest[outcome] = record
+        if outcome == "completed" and record.kind.is_savepoint:
+            self._latest["savepoint"] = record
 
     def exported(self, record: CheckpointRecord) -> None:
         """Record where the savepoint of a stop is, which ended as a checkpoint of the job."""
 
-        def current(kept: CheckpointRecord | None) -> CheckpointRecord | None:
-            return record if kept is not None and kept.checkpoint_id == record.checkpoint_id else kept
+        def current(kept: CheckpointRecord) -> CheckpointRecord:
+            return record if kept.checkpoint_id == record.checkpoint_id else kept
 
-        self._past = deque((current(kept) or kept for kept in self._past), self._past.maxlen)
-        self._figures = replace(
-            self._figures,
-            latest_completed=current(self._figures.latest_completed),
-            latest_savepoint=current(self._figures.latest_savepoint),
-        )
+        self._past = deque(map(current, self._past), self._past.maxlen)
+        self._latest = {name: current(kept) for name, kept in self._latest.items()}
 
     def restored(self) -> None:
         """Record that an attempt started from a checkpoint."""
-        counts = self._figures.counts
-        self._figures = replace(self._figures, counts=replace(counts, restored=counts.restored + 1))
+        self._counts["restored"] += 1

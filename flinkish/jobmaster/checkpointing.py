@@ -53,9 +53,9 @@ class _Request:
     #: Passes the request to the coordinator.
     trigger: Callable[[CheckpointCoordinator], Future[StoredCheckpoint]]
     #: Gives the client its answer.
-    answer: Callable[[StoredCheckpoint], None]
+    answer: Callable[[StoredCheckpoint], object]
     #: Gives the client an error instead.
-    refuse: Callable[[BaseException], None]
+    refuse: Callable[[BaseException], object]
 
 
 class JobCheckpoints:
