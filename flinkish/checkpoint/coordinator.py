@@ -3,21 +3,10 @@
 request_decider.py decides what may start, pending.py records who has acknowledged, and failure_manager.py decides what a failure
 means. This module connects them with the clock, the storage and the JobMaster.
 
-How the JobMaster uses it (times for waiting are milliseconds of `clock.monotonic()`):
-
-    coordinator = CheckpointCoordinator(job_id=..., settings=..., storage=..., clock=..., listener=job_checkpoints)
-    coordinator.begin_attempt(subtasks)                    # each attempt, once its tasks run
-    begin_epoch:   coordinator.expire_overdue()
-                   wait, at most until coordinator.next_trigger_time(); listener.wake_up() is called when that changes
-                   trigger = coordinator.trigger_if_due()           # -> Trigger | None
-                   command = EpochCommand(barrier=trigger.barrier, drain=trigger.drain,
-                                          **coordinator.take_notifications()._asdict(), ...)
-    finish_epoch:  for each acknowledgement: coordinator.receive_acknowledgement(ack)
-                   for each decline:         coordinator.receive_decline(decline)
-                   if the epoch had a barrier: coordinator.receive_coordinator_state(id, CoordinatorState(...))
-                   # the call that brings the last missing part commits, and calls listener.checkpoint_completed
-    attempt ends:  coordinator.end_attempt(FailureReason.JOB_FAILED)
-    job ends:      coordinator.shutdown(JobEnd.FINISHED)
+The JobMaster calls `begin_attempt` once the tasks of an attempt run. Before an epoch it calls `expire_overdue`, waits at most
+until `next_trigger_time`, and puts the barrier of `trigger_if_due` and the notices of `take_notifications` into the command.
+After the epoch it passes on acknowledgements, declines and, if there was a barrier, its own part of the checkpoint. The call that
+brings the last missing part commits, and calls `listener.checkpoint_completed`.
 """
 
 from __future__ import annotations

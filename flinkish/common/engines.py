@@ -26,7 +26,7 @@ class EngineRecord:
     own_processes: bool
     #: Whether the engine needs Java and accepts jars.
     jvm: bool
-    #: Function that makes the engine: (Configuration, Clock, IdSource) -> Engine. It starts nothing before the first attempt.
+    #: Makes the engine: (Configuration, *, clock: Clock, ids: IdSource) -> Engine. It starts nothing before the first attempt.
     factory: str
     #: Function that shows how the engine runs a plan: (ExecutionPlan) -> str; None = there is nothing to show beyond the plan.
     plan: str | None = None
@@ -44,7 +44,7 @@ _RECORDS = (
         idle_limit=None,
         own_processes=False,
         jvm=False,
-        factory="flinkish.engine.local.engine:make_engine",
+        factory="flinkish.engine.local.engine:LocalEngine",
     ),
     EngineRecord(
         name="spark",
@@ -53,7 +53,7 @@ _RECORDS = (
         own_processes=True,
         jvm=True,
         data_frames=True,
-        factory="flinkish.engine.spark.engine:make_engine",
+        factory="flinkish.engine.spark.engine:SparkEngine",
         plan="flinkish.engine.spark.session:spark_plan_text",
         shared="flinkish.engine.spark.session:share_session",
     ),

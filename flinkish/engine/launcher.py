@@ -41,7 +41,7 @@ from flinkish.jobmaster import recovery
 from flinkish.jobmaster.delivery import PrintError, Taker
 from flinkish.jobmaster.epochs import Engine
 from flinkish.jobmaster.exception_history import EarlierRestarts
-from flinkish.jobmaster.ha import JobShape
+from flinkish.jobmaster.ha import ClusterRecord, JobShape
 from flinkish.jobmaster.job_master import Environment, JobMaster
 from flinkish.jobmaster.setup import JobSetup, effective_configuration, job_setup
 from flinkish.program.execution_mode import RuntimeExecutionMode
@@ -199,13 +199,13 @@ class _Launch:
         """
         checked, surroundings = self._checked, self._surroundings
         store_settings.use(self._configuration, alone=not RUNNING_JOBS.running())
-        if surroundings.job_id is not None:
-            self._identity = recovery.Identity(job_id=surroundings.job_id, cluster=None)
-        else:
-            self._identity = recovery.identify(self._configuration, checkpointing=checked.checkpointing, ids=surroundings.ids)
-            # In a notebook, a changed program runs again in the same process, and nothing but a person starts it.
-            if self._identity.cluster is not None and not is_interactive():
-                self._identity.cluster.check_only_job(JobShape.of(checked.stream_graph))
+        self._cluster: ClusterRecord | None = None
+        if surroundings.job_id is None:
+            self._cluster = recovery.cluster_record(self._configuration, checkpointing=checked.checkpointing)
+        self._job_id = surroundings.job_id or (surroundings.ids() if self._cluster is None else self._cluster.job_id())
+        # In a notebook, a changed program runs again in the same process, and nothing but a person starts it.
+        if self._cluster is not None and not is_interactive():
+            self._cluster.check_only_job(JobShape.of(checked.stream_graph))
         #: The lineage of the job's checkpoints if it does not start from one.
         self._lineage = LineageId(surroundings.ids())
         if checked.checkpointing:
@@ -218,7 +218,7 @@ class _Launch:
             folder.mkdir(parents=True, exist_ok=True)
         return recovery.open_storage(
             self._configuration,
-            self._identity.job_id,
+            self._job_id,
             lineage=self._lineage,
             clock=self._surroundings.clock,
             ids=self._surroundings.ids,
@@ -250,7 +250,7 @@ class _Launch:
         setup = job_setup(
             execution_plan,
             configuration,
-            self._identity.job_id,
+            self._job_id,
             self._lineage if self.storage is None else self.storage.lineage,
             self._dependencies,
             self._disk.path() / "spill" if is_batch(configuration) else None,
@@ -258,10 +258,19 @@ class _Launch:
         )
         return setup, restored
 
+    def _history(self) -> JobHistory | None:
+        """Return the history of the job, stored next to its checkpoints; None if their folder is temporary."""
+        directory = self._configuration.get(options.CHECKPOINTS_DIRECTORY)
+        if self.storage is None or directory is None:
+            return None
+        from flinkish.checkpoint.history import JobHistory
+
+        return JobHistory(directory, self._job_id, generation=self.storage.generation, clock=self._surroundings.clock)
+
     def assemble(self, setup: JobSetup, restored: StoredCheckpoint | None) -> EmbeddedJobClient:
         """Create the JobMaster with its services, and its client."""
-        surroundings, job_id, cluster = self._surroundings, self._identity.job_id, self._identity.cluster
-        retire = surroundings.retire if cluster is None else cluster.retire
+        surroundings, job_id = self._surroundings, self._job_id
+        retire = surroundings.retire if self._cluster is None else self._cluster.retire
         released = threading.Event()
 
         def on_released() -> None:
@@ -279,7 +288,7 @@ class _Launch:
             storage=self.storage,
             # As in Flink, a batch job has no savepoints, because its tasks are not at the same position of the input.
             open_storage=None if is_batch(self._configuration) else self._open_claimed,
-            notes=_notes(self._configuration, job_id, self.storage, surroundings.clock),
+            notes=self._history(),
             takers=surroundings.takers,
             retire=None if retire is None else lambda: retire(job_id),
             earlier=surroundings.earlier,
@@ -321,13 +330,3 @@ def _prepare_caches(program: Program, mode: RuntimeExecutionMode) -> None:
                 transformation.cache.prepare(_caches.setdefault(parent, DiskFolder(parent, "flinkish-cache")).path)
             else:
                 _log.warning("The program runs in streaming mode: what cache() was called on is computed, but not kept.")
-
-
-def _notes(configuration: Configuration, job_id: str, storage: DeltaCheckpointStorage | None, clock: Clock) -> JobHistory | None:
-    """Return the history of a job, stored next to its checkpoints; None if their folder is temporary."""
-    directory = configuration.get(options.CHECKPOINTS_DIRECTORY)
-    if storage is None or directory is None:
-        return None
-    from flinkish.checkpoint.history import JobHistory
-
-    return JobHistory(directory, job_id, generation=storage.generation, clock=clock)

@@ -17,7 +17,7 @@ from flinkish.jobmaster.epochs import Engine
 
 def create_engine(configuration: Configuration, clock: Clock, ids: IdSource) -> Engine:
     """Create the engine that the configuration names; it starts nothing before the first attempt."""
-    engine: Engine = _load(_record(configuration).factory)(configuration, clock, ids)
+    engine: Engine = _load(_record(configuration).factory)(configuration, clock=clock, ids=ids)
     return engine
 
 

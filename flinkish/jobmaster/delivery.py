@@ -143,11 +143,15 @@ class Delivery:
     ) -> None:
         #: The results of execute_and_collect.
         self.results = results
-        self._print = print_lines
-        self._takers = takers or {}
-        self._unknown: set[str] = set()
-        self._dropping: set[OperatorUid] = set()
-        self._warned: set[OperatorUid] = set()
+        self._takers: dict[str, Taker] = {
+            **(takers or {}),
+            PRINT: lambda values: print_lines(values.values),
+            COLLECT: lambda values: results.add(values.values),
+            DROPPED: self._tell_dropped,
+            WARNING: self._warn,
+        }
+        #: Destinations and operators about which a line was logged.
+        self._told: set[tuple[str, OperatorUid | None]] = set()
 
     def deliver(self, reports: Iterable[EpochReport]) -> None:
         """Print and collect the values in the order of the slots, whatever the order of the reports.
@@ -157,38 +161,28 @@ class Delivery:
         ordered = sorted(reports, key=lambda report: (report.level, report.slot))
         sent = [values for report in ordered for values in report.driver_values]
         for values in sorted(sent, key=lambda values: MIN_WATERMARK if values.watermark is None else values.watermark):
-            self._deliver(values)
+            self._takers.get(values.destination, self._not_taken)(values)
 
-    def _deliver(self, values: DriverValues) -> None:
-        match values.destination:
-            case destination if destination == PRINT:
-                self._print(values.values)
-            case destination if destination == COLLECT:
-                self.results.add(values.values)
-            case destination if destination == DROPPED:
-                self._tell_dropped(values)
-            case destination if destination == WARNING:
-                self._warn(values)
-            case destination if destination in self._takers:
-                self._takers[destination](values)
-            case destination:
-                if destination not in self._unknown:
-                    self._unknown.add(destination)
-                    _log.warning("Operator %s sends values on channel %r, which nobody takes.", values.operator_uid, destination)
+    def _first(self, destination: str, operator: OperatorUid | None = None) -> bool:
+        """Return whether this is the first call with these arguments."""
+        known = (destination, operator) in self._told
+        self._told.add((destination, operator))
+        return not known
+
+    def _not_taken(self, values: DriverValues) -> None:
+        if self._first(values.destination):
+            text = "Operator %s sends values on channel %r, which nobody takes."
+            _log.warning(text, values.operator_uid, values.destination)
 
     def _warn(self, values: DriverValues) -> None:
         """Log a warning about an operator, once for all its subtasks and attempts."""
-        if values.operator_uid not in self._warned:
-            self._warned.add(values.operator_uid)
+        if self._first(WARNING, values.operator_uid):
             for text in values.values:
                 _log.warning("%s", text)
 
     def _tell_dropped(self, values: DriverValues) -> None:
         """Log, once for each operator, that it drops records; a table of dead letters would keep them."""
-        if values.operator_uid in self._dropping:
-            return
-        self._dropping.add(values.operator_uid)
-        for name, kind in values.values:
+        for name, kind in values.values if self._first(DROPPED, values.operator_uid) else ():
             what = "a late record" if kind == LATE else "a record that it could not decode"
             _log.warning(
                 "Operator %r (uid %s) has dropped %s. It will drop others without another message; its metrics count them. "

@@ -80,12 +80,13 @@ def from_task(failure: TaskFailure, parallelism: int) -> JobFailure:
     # There is no operator if the tasks of a level could not be built, for instance because the state to restore is damaged.
     operator = f"operator {failure.operator_name!r} (uid {failure.operator_uid})"
     what = operator if failure.operator_uid else f"the tasks of {failure.operator_name}"
+    made = () if failure.made_at is None else (f"Operator made in {tracebacks.with_source(failure.made_at)}",)
     return JobFailure(
         where=f"{what}, subtask {failure.subtask + 1}/{parallelism}",
         summary=summary,
         details=failure.traceback,
         shown=failure.shown or failure.traceback,
-        circumstances=_circumstances(failure),
+        circumstances=(*made, *((failure.at,) if failure.at else ())),
         recoverable=not isinstance(error, _UNRECOVERABLE),
         error=error,
         vertex=failure.vertex,
@@ -126,11 +127,6 @@ def to_error(
     error.__cause__ = failure.error
     error.__suppress_context__ = True
     return error
-
-
-def _circumstances(failure: TaskFailure) -> tuple[str, ...]:
-    made = () if failure.made_at is None else (f"Operator made in {tracebacks.with_source(failure.made_at)}",)
-    return (*made, *((failure.at,) if failure.at else ()))
 
 
 def _summary(error: BaseException) -> str:

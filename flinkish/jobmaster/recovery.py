@@ -1,11 +1,11 @@
-"""Determines a job's identity and what it starts from: its id, its checkpoint storage, and the checkpoint to restore, if any."""
+"""Determines what a job starts from: its cluster id's record, its checkpoint storage, and the checkpoint to restore, if any."""
 
 from __future__ import annotations
 
 import logging
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -32,27 +32,19 @@ if TYPE_CHECKING:
 _log = logging.getLogger("flinkish.jobmaster.recovery")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Identity:
-    """The identity of a job; `cluster` is set if the job can be found again after its process has ended."""
+def cluster_record(
+    configuration: Configuration, *, checkpointing: bool, environment: Mapping[str, str] = os.environ
+) -> ClusterRecord | None:
+    """Return the record of the cluster id, by which a job is found again after its process has ended.
 
-    job_id: str
-    cluster: ClusterRecord | None
-
-
-def identify(
-    configuration: Configuration, *, checkpointing: bool, ids: IdSource, environment: Mapping[str, str] = os.environ
-) -> Identity:
-    """Return the job's id: derived from the cluster id if one is set and checkpoints are taken, else a new one.
-
-    Raises ConfigurationError for a cluster id without a folder for its record, and see `ClusterRecord.job_id`.
+    None if no id is set, or if the job takes no checkpoints. Raises ConfigurationError for an id without a folder for its record.
     """
     cluster_id = configuration.get(options.HA_CLUSTER_ID)
     if cluster_id is None:
-        return Identity(job_id=ids(), cluster=None)
+        return None
     if not checkpointing:
         _log.warning("high-availability.cluster-id = %r has no effect: the job takes no checkpoints.", cluster_id)
-        return Identity(job_id=ids(), cluster=None)
+        return None
     directory = configuration.get(options.HA_STORAGE_PATH) or configuration.get(options.CHECKPOINTS_DIRECTORY)
     if directory is None:
         raise ConfigurationError(
@@ -60,8 +52,7 @@ def identify(
             hint="set execution.checkpointing.dir.",
         )
     folder = paths.durable_root(directory, key=options.HA_STORAGE_PATH.key)
-    cluster = ClusterRecord(folder, cluster_id, YarnAttempt.of(environment))
-    return Identity(job_id=cluster.job_id(), cluster=cluster)
+    return ClusterRecord(folder, cluster_id, YarnAttempt.of(environment))
 
 
 def signing_key(configuration: Configuration) -> SigningKey:

@@ -22,9 +22,6 @@ from flinkish.runtime.protocol import NO_DEPENDENCIES, Dependencies
 
 _log = logging.getLogger("flinkish.jobmaster")
 
-#: Default of attempts-before-reset-backoff: no limit.
-_ANY_NUMBER = INT_MAX
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobSetup:
@@ -160,7 +157,7 @@ def restart_config(configuration: Configuration, *, checkpointing: bool) -> Rest
                 backoff_multiplier=configuration.get(options.RESTART_STRATEGY_EXPONENTIAL_DELAY_BACKOFF_MULTIPLIER),
                 reset_backoff_threshold=configuration.get(options.RESTART_STRATEGY_EXPONENTIAL_DELAY_RESET_BACKOFF_THRESHOLD),
                 jitter_factor=configuration.get(options.RESTART_STRATEGY_EXPONENTIAL_DELAY_JITTER_FACTOR),
-                attempts=None if attempts >= _ANY_NUMBER else attempts,
+                attempts=None if attempts >= INT_MAX else attempts,  # the default: no limit
             )
         case other:
             raise AssertionError(f"unknown restart strategy {other!r}")

@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from flinkish.checkpoint.statistics import CheckpointFigures
 from flinkish.checkpoint.storage import StoredCheckpoint
 from flinkish.common import options
-from flinkish.common.configuration import Configuration
 from flinkish.common.job_status import JobStatus
 from flinkish.graph.stream_graph_generator import is_endless
 from flinkish.jobmaster.event_time import EventTime
@@ -49,7 +48,8 @@ def suspended(setup: JobSetup, why: str, latest: StoredCheckpoint | None) -> str
     """
     job = f"Job {setup.job_name!r} ({setup.job_id})"
     own = latest is not None and latest.manifest.job_id == setup.job_id
-    if setup.checkpointing and _outlives(setup.configuration) and latest is not None and own:
+    outlives = setup.configuration.contains(options.CHECKPOINTS_DIRECTORY)
+    if setup.checkpointing and outlives and latest is not None and own:
         if setup.configuration.contains(options.HA_CLUSTER_ID):
             return f"{job} is suspended at checkpoint {latest.checkpoint_id}, as {why}; start it again to go on."
         return (
@@ -58,7 +58,7 @@ def suspended(setup: JobSetup, why: str, latest: StoredCheckpoint | None) -> str
         )
     if not setup.checkpointing:
         lost = "it takes no checkpoints"
-    elif not _outlives(setup.configuration):
+    elif not outlives:
         lost = f"its checkpoints ended with it, as {options.CHECKPOINTS_DIRECTORY.key} is not set"
     else:
         lost = "it had not completed a checkpoint"
@@ -200,8 +200,3 @@ def _checkpoint(checkpoint: StoredCheckpoint) -> str:
     if checkpoint.manifest.kind.is_savepoint:
         return f"savepoint {checkpoint.external_path}"
     return f"checkpoint {checkpoint.checkpoint_id} ({checkpoint.external_path})"
-
-
-def _outlives(configuration: Configuration) -> bool:
-    """Tell whether checkpoints are kept when the process ends."""
-    return configuration.contains(options.CHECKPOINTS_DIRECTORY)

@@ -28,15 +28,12 @@ _log = logging.getLogger("flinkish.engine.local")
 _PREFIX = "flinkish-local"
 
 
-def make_engine(configuration: Configuration, clock: Clock, ids: IdSource) -> LocalEngine:
-    """Create the engine, for the table of engines; it has no own settings."""
-    return LocalEngine(clock=clock, ids=ids)
-
-
 class LocalEngine:
-    """Runs the same slots as the Spark engine, one after the other."""
+    """Runs the same slots as the Spark engine, one after the other; it has no settings."""
 
-    def __init__(self, *, clock: Clock | None = None, ids: IdSource = random_id) -> None:
+    def __init__(
+        self, configuration: Configuration | None = None, *, clock: Clock | None = None, ids: IdSource = random_id
+    ) -> None:
         self._clock = clock or SystemClock()
         self._ids = ids
         self._scratch: Path | None = None

@@ -80,11 +80,6 @@ _JVM_END_MS = 2_000
 _HOST_GRACE_MS = 3_000
 
 
-def make_engine(configuration: Configuration, clock: Clock, ids: IdSource) -> SparkEngine:
-    """Create the engine, for the table of engines."""
-    return SparkEngine(configuration, clock=clock, ids=ids)
-
-
 class SparkEngine:
     """Runs attempts in the user's running Spark session, or in one that is created when needed and stopped by `close`.
 
@@ -467,12 +462,6 @@ class _Attempt:
         defects = [body.decode() for _, kind, body in rows if kind == shim.DEFECT]
         if defects:
             raise EngineError(f"A slot host failed within flinkish itself:\n{defects[0]}", hint="please report this.")
-        plan = self._program.plan
-        expected = len(plan.levels) * plan.slots
-        if len(rows) != expected:
-            raise EngineError(
-                f"{len(rows)} reports of an epoch; expected {expected} ({len(plan.levels)} levels, {plan.slots} slots)."
-            )
         return [pickling.loads(body) for _, _, body in rows]
 
     def _check_stages(self) -> None:

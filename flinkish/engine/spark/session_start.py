@@ -11,7 +11,7 @@ import tempfile
 import threading
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from pyspark import SparkConf, SparkContext
 from pyspark.sql import SparkSession
@@ -92,7 +92,9 @@ def make_session(settings: SparkSettings) -> SparkSession:
         _equip_executors(session.sparkContext, values)
     silence_accumulators(session.sparkContext)
     if spark_settings.is_local(values["spark.master"]):
-        _omit_checksum_files(session)
+        # Saves two forks per batch: this JVM writes no .crc files to local disks.
+        jvm, jsc = cast("Any", session.sparkContext._jvm), cast("Any", session.sparkContext._jsc)
+        jvm.org.apache.hadoop.fs.FileSystem.getLocal(jsc.hadoopConfiguration()).setWriteChecksum(False)
     return session
 
 
@@ -121,7 +123,9 @@ def _start_session(values: dict[str, str]) -> SparkSession:
         try:
             return builder.getOrCreate()
         finally:
-            _clear(builder)
+            # The builder is shared with the user's later sessions in this process.
+            with contextlib.suppress(AttributeError):
+                cast("Any", builder)._options = {}
 
 
 def _start_jvm(values: Mapping[str, str]) -> None:
@@ -146,12 +150,6 @@ def jar_settings(conf: SparkConf) -> dict[str, str]:
     return {key: str(conf.get(key, "")) for key in spark_settings.JAR_SETTINGS}
 
 
-def _clear(builder: Any) -> None:
-    """Clear the options, because `SparkSession.builder` is shared with the user's later sessions in this process."""
-    with contextlib.suppress(AttributeError):
-        builder._options = {}
-
-
 def log_configuration(folder: Path) -> Path:
     """Return the project's conf/log4j2.properties, else flinkish's own file, which is created in the folder."""
     path = spark_settings.project_file("log4j2.properties")
@@ -172,13 +170,6 @@ def _log_configuration(values: dict[str, str]) -> Iterator[None]:
         path = log_configuration(Path(folder))
         values[_JAVA_OPTIONS] = f"{options} -Dlog4j2.configurationFile={path.as_uri()}".strip()
         yield
-
-
-def _omit_checksum_files(session: SparkSession) -> None:
-    """Save two forks per batch: this JVM writes no .crc files to local disks."""
-    jvm: Any = session.sparkContext._jvm
-    jsc: Any = session.sparkContext._jsc
-    jvm.org.apache.hadoop.fs.FileSystem.getLocal(jsc.hadoopConfiguration()).setWriteChecksum(False)
 
 
 def _class_archive(java: Java, values: Mapping[str, str]) -> ClassArchive | None:

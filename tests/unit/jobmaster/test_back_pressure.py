@@ -14,7 +14,7 @@ from flinkish.datastream.connectors.discard import DiscardingSink
 from flinkish.datastream.connectors.number_seq import NumberSequenceSource
 from flinkish.engine import launcher
 from flinkish.engine.job_client import EmbeddedJobClient
-from flinkish.engine.local.engine import make_engine
+from flinkish.engine.local.engine import LocalEngine
 from flinkish.jobmaster.job_metrics import SubtaskFigures
 from flinkish.testing import JobHarness
 from tests.kit.programs import program_of
@@ -64,7 +64,10 @@ def run(build: Callable[[DataStream], None], parallelism: int = 1, **settings: s
 
 
 def execute(env: StreamExecutionEnvironment) -> EmbeddedJobClient:
-    return launcher.start(program_of(env, "job"), launcher.Surroundings(make_engine=make_engine, clock=CLOCK))
+    return launcher.start(
+        program_of(env, "job"),
+        launcher.Surroundings(make_engine=lambda _, clock, ids: LocalEngine(clock=clock, ids=ids), clock=CLOCK),
+    )
 
 
 def shares(figures: SubtaskFigures) -> tuple[float, float, float]:

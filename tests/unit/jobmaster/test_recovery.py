@@ -73,23 +73,23 @@ class TestClusterRecord:
 
 
 class TestIdentity:
-    def identify(self, checkpointing: bool = True, **settings: str) -> recovery.Identity:
+    def record(self, checkpointing: bool = True, **settings: str) -> ClusterRecord | None:
         configuration = Configuration.from_dict({key.replace("__", "."): value for key, value in settings.items()})
-        return recovery.identify(configuration, checkpointing=checkpointing, ids=lambda: "fresh")
+        return recovery.cluster_record(configuration, checkpointing=checkpointing)
 
     def test_without_a_cluster_id_each_start_is_a_new_job(self) -> None:
-        assert self.identify() == recovery.Identity(job_id="fresh", cluster=None)
+        assert self.record() is None
 
     def test_a_cluster_id_needs_a_folder_that_lasts(self) -> None:
         with pytest.raises(ConfigurationError, match=r"execution\.checkpointing\.dir"):
-            self.identify(**{"high-availability__cluster-id": "orders"})
+            self.record(**{"high-availability__cluster-id": "orders"})
 
     def test_a_cluster_id_means_nothing_without_checkpoints(self, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-        identity = self.identify(
+        record = self.record(
             checkpointing=False,
             **{"high-availability__cluster-id": "orders", "execution__checkpointing__dir": str(tmp_path)},
         )
-        assert identity.cluster is None
+        assert record is None
         assert "has no effect" in caplog.text
 
 
