@@ -103,9 +103,7 @@ class JobTable:
             return log
         if isinstance(failure, OSError):
             raise self._unusable(failure) from failure
-        if failure is not None:
-            raise CheckpointError(f"checkpoint table {self.root} cannot be made: {brief(failure)}") from failure
-        raise CheckpointError(f"checkpoint table {self.root} was removed while it was opened")
+        raise CheckpointError(f"checkpoint table {self.root} cannot be made: {brief(failure) or 'it was removed'}") from failure
 
     def _unusable(self, error: OSError) -> CheckpointError:
         return CheckpointError(

@@ -1,7 +1,7 @@
 """The table of engines. To add an engine, write a package below `flinkish.engine` and an entry in `ENGINES`.
 
 Options, command line, JobMaster, test kit and fixtures read this table. It is plain data: an entry names the engine's code as
-"module:function", and `flinkish.engine.loader` loads it once a program has chosen the engine.
+"module:function", and `flinkish.engine.executor` loads it once a program has chosen the engine.
 """
 
 from __future__ import annotations

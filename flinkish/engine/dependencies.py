@@ -1,6 +1,6 @@
 """The dependencies of user functions: Python files and packages on sys.path, archives and cached files in the working folder.
 
-Packages are installed once per job (engine/requirements.py). The driver copies everything else once per attempt to a folder that
+Packages are installed once per job (`install`). The driver copies everything else once per attempt to a folder that
 all slots can access (`stage`); without such a folder, Spark unpacks Python files for each executor (`pack_python_files`). A slot
 host sets up its process with it before it unpickles the program (`take_over`). The local engine's slots run in the driver's
 process: Python files and packages are on its sys.path, and its working folder is changed while an epoch runs (`working_folder`).
@@ -10,26 +10,33 @@ from __future__ import annotations
 
 import contextlib
 import json
+import logging
 import os
 import shutil
+import subprocess
 import sys
 import tarfile
 import threading
 import zipfile
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path, PurePosixPath
 from typing import Final
 
 from flinkish.common import options, safe_files
 from flinkish.common.configuration import Configuration
-from flinkish.common.errors import ConfigurationError, InvalidProgramError, UnsupportedError
+from flinkish.common.errors import ConfigurationError, DependencyError, InvalidProgramError, UnsupportedError
 from flinkish.common.paths import location
 from flinkish.engine.archives import unpack
 from flinkish.program.program import CachedFile, Program, PythonArchive, PythonRequirements
 from flinkish.runtime.protocol import NO_DEPENDENCIES, Dependencies
 
+_log = logging.getLogger("flinkish.engine.dependencies")
+
 _FOLDER: Final = "dependencies"
 _LAYOUT: Final = "layout.json"
+#: Number of lines of pip's output that the error message shows.
+_LAST_LINES: Final = 20
 #: Only one of this process's local jobs with a working folder runs an epoch at a time.
 _working_folder_lock = threading.Lock()
 
@@ -72,6 +79,47 @@ def dependencies_of(program: Program) -> Dependencies:
         if not (os.path.isfile(archive.path) and (zipfile.is_zipfile(archive.path) or tarfile.is_tarfile(archive.path))):
             raise InvalidProgramError(f"the archive {archive.path} is neither a zip nor a tar file")
     return result
+
+
+def install(dependencies: Dependencies, python: str | None, folder: Path) -> Dependencies:
+    """Install the packages into a folder that all tasks can access; return the dependencies with that folder.
+
+    `python` is the tasks' interpreter (None = this one), whose pip is used. As in Flink, all packages are installed, even if the
+    interpreter already has them. Raises DependencyError, with the end of pip's output, if pip fails or does not exist.
+    """
+    requirements = dependencies.requirements
+    assert requirements is not None
+    # An interpreter in an archive is not unpacked yet; it must have the same version as this one.
+    interpreter = shutil.which(python or sys.executable) or sys.executable
+    folder.mkdir(parents=True, exist_ok=True)
+    command = [interpreter, "-m", "pip", "install", "--target", str(folder), "--requirement", requirements.path]
+    command += ["--no-input", "--disable-pip-version-check"]
+    if requirements.cache_directory is not None:
+        command += ["--no-index", "--find-links", requirements.cache_directory]
+    _log.info("Installing %s for the tasks.", requirements.path)
+    try:
+        # A user's --user setting would contradict --target.
+        done = subprocess.run(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            env={**os.environ, "PIP_USER": "0"},
+            text=True,
+            errors="replace",
+            check=False,
+        )
+    except OSError as error:
+        raise DependencyError(f"{interpreter} -m pip, which installs {requirements.path}, does not run: {error}") from error
+    if done.returncode:
+        output = "\n".join(done.stdout.strip().splitlines()[-_LAST_LINES:])
+        where = "" if requirements.cache_directory is None else f" from {requirements.cache_directory}"
+        raise DependencyError(
+            f"the packages of {requirements.path} could not be installed{where} for the tasks: pip of {interpreter} ended with "
+            f"{done.returncode}:\n{output}",
+            hint="try the same by hand: " + " ".join(command[1:]).replace(str(folder), "/tmp/packages"),
+        )
+    return replace(dependencies, packages=str(folder))
 
 
 def stage(dependencies: Dependencies, folder: Path, *, copy: bool) -> Path | None:

@@ -24,14 +24,12 @@ from flinkish.common.configuration import Configuration
 from flinkish.common.files import store_settings
 from flinkish.common.ids import IdSource, LineageId, random_id
 from flinkish.common.interactive import is_interactive
-from flinkish.engine.dependencies import dependencies_of, extend_driver_path, forget_packages
-from flinkish.engine.ineffective import warn_of_ineffective
+from flinkish.engine.dependencies import dependencies_of, extend_driver_path, forget_packages, install
 from flinkish.engine.job_client import EmbeddedJobClient
 from flinkish.engine.job_list import RUNNING_JOBS
-from flinkish.engine.requirements import install
 from flinkish.engine.scratch import CHECKPOINTS, DiskFolder, remove_made, temporary_folder
 from flinkish.engine.signals import SignalWatch, stop_at_exit
-from flinkish.engine.support import check_commits, check_supported
+from flinkish.engine.support import check_commits, check_supported, warn_of_ineffective
 from flinkish.graph.chaining import build_job_graph
 from flinkish.graph.execution_plan import plan
 from flinkish.graph.runtime_mode import is_batch, runtime_mode, with_runtime_mode

@@ -35,10 +35,9 @@ from flinkish.jobmaster.exception_history import EarlierRestarts, ExceptionHisto
 from flinkish.jobmaster.execution_graph import ExecutionGraph, ExecutionState, JobDetails
 from flinkish.jobmaster.failures import JobFailure
 from flinkish.jobmaster.job_metrics import JobFigures, JobMetrics
-from flinkish.jobmaster.progress import ProgressReporter
 from flinkish.jobmaster.restart_strategies import GiveUp, RestartAfter, RestartStrategy
 from flinkish.jobmaster.setup import JobSetup
-from flinkish.jobmaster.wakeup import Wakeup
+from flinkish.jobmaster.wakeup import ProgressReporter, Wakeup
 from flinkish.runtime.protocol import TaskProgram
 
 if TYPE_CHECKING:

@@ -25,8 +25,8 @@ from flinkish.common.job_status import JobStatus
 from flinkish.common.typeinfo import TypeInformation
 from flinkish.datastream.stream_execution_environment import StreamExecutionEnvironment
 from flinkish.engine import executor, launcher
+from flinkish.engine.executor import create_engine, hold_shared
 from flinkish.engine.job_client import EmbeddedJobClient
-from flinkish.engine.loader import create_engine, hold_shared
 from flinkish.jobmaster.epochs import Engine
 from flinkish.jobmaster.program_parts import listens_to_checkpoints
 from flinkish.program import executor_loader

@@ -76,7 +76,7 @@ def flinkish_engine(_flinkish_each_engine: str) -> str:
 def _flinkish_share() -> Iterator[Callable[[str], None]]:
     """Return a function that keeps the shared resources of an engine's jobs until the end of the test run."""
     from flinkish.common import Configuration
-    from flinkish.engine.loader import hold_shared
+    from flinkish.engine.executor import hold_shared
 
     held = set()
     with ExitStack() as stack:

@@ -7,7 +7,7 @@ import pytest
 
 from flinkish.common import Configuration, Types, options
 from flinkish.datastream import StreamExecutionEnvironment
-from flinkish.engine.ineffective import ineffective
+from flinkish.engine.support import ineffective
 
 
 def texts(settings: dict[str, Any]) -> list[str]:

@@ -14,7 +14,7 @@ from flinkish.common import Configuration, options
 from flinkish.common.clock import ManualClock
 from flinkish.common.engines import DEFAULT_ENGINE, ENGINES, EngineRecord
 from flinkish.common.ids import random_id
-from flinkish.engine import loader
+from flinkish.engine import executor
 from flinkish.jobmaster.epochs import Engine
 
 
@@ -33,7 +33,7 @@ def parameters(function: Callable[..., Any]) -> list[str]:
 
 
 def test_the_factory_of_each_entry_makes_an_engine(record: EngineRecord) -> None:
-    engine = loader.create_engine(configuration(record.name), ManualClock(), random_id)
+    engine = executor.create_engine(configuration(record.name), ManualClock(), random_id)
     calls = [name for name, call in vars(Engine).items() if inspect.isfunction(call) and not name.startswith("_")]
     assert sorted(calls) == ["busy_operators", "close", "interrupt", "run_attempt", "scratch_root"]
     for name in calls:
@@ -42,10 +42,10 @@ def test_the_factory_of_each_entry_makes_an_engine(record: EngineRecord) -> None
 
 
 def test_what_each_entry_names_beside_the_factory_is_a_function_of_the_right_arguments(record: EngineRecord) -> None:
-    plan = loader.engine_plan(configuration(record.name))
+    plan = executor.engine_plan(configuration(record.name))
     assert plan is None or parameters(plan) == ["ExecutionPlan"]
     if record.shared is not None:
-        assert parameters(loader._load(record.shared)) == ["Configuration"]
+        assert parameters(executor._load(record.shared)) == ["Configuration"]
 
 
 def test_options_and_default_are_those_of_the_table(record: EngineRecord) -> None:
@@ -77,12 +77,12 @@ def test_another_entry_is_another_engine(monkeypatch: pytest.MonkeyPatch) -> Non
         plan=f"{__name__}:plan_of_third",
         shared=f"{__name__}:share_third",
     )
-    monkeypatch.setattr(loader, "ENGINES", MappingProxyType({"local": third}))
+    monkeypatch.setattr(executor, "ENGINES", MappingProxyType({"local": third}))
     clock = ManualClock()
-    assert loader.create_engine(configuration("local"), clock, random_id) == ("third", clock, random_id)
-    plan: Any = loader.engine_plan(configuration("local"))
+    assert executor.create_engine(configuration("local"), clock, random_id) == ("third", clock, random_id)
+    plan: Any = executor.engine_plan(configuration("local"))
     assert plan(None) == "third"
-    release = loader.hold_shared(configuration("local"))
+    release = executor.hold_shared(configuration("local"))
     assert shared == ["third"]
     release()
     assert shared == []
@@ -90,4 +90,4 @@ def test_another_entry_is_another_engine(monkeypatch: pytest.MonkeyPatch) -> Non
 
 def test_an_engine_that_shares_nothing_has_nothing_to_give_back() -> None:
     assert ENGINES["local"].shared is None
-    loader.hold_shared(configuration("local"))()
+    executor.hold_shared(configuration("local"))()

@@ -12,7 +12,7 @@ import pytest
 from flinkish.common import Duration, Types, WatermarkStrategy
 from flinkish.common.clock import ManualClock
 from flinkish.datastream import StreamExecutionEnvironment
-from flinkish.jobmaster.progress import ProgressReporter
+from flinkish.jobmaster.wakeup import ProgressReporter
 from flinkish.testing import JobHarness
 
 from .support import JumpingClock

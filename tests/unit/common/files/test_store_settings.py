@@ -14,7 +14,7 @@ from flinkish.common.configuration import Configuration
 from flinkish.common.errors import ConfigurationError
 from flinkish.common.files import store_settings
 from flinkish.common.files.store_settings import storage_options, without_secrets
-from flinkish.engine.ineffective import ineffective
+from flinkish.engine.support import ineffective
 from tests.kit.fake_clouds import ACCOUNT_KEY
 
 URI = "abfss://data@mine.dfs.core.windows.net/a"
