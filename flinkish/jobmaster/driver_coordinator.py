@@ -6,6 +6,7 @@ import logging
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -18,7 +19,7 @@ from flinkish.jobmaster.admission import AdmissionSettings
 from flinkish.jobmaster.program_parts import SourceNode
 from flinkish.jobmaster.source_coordinator import SourceCoordinator
 from flinkish.program.sources import DriverReader, DriverSource
-from flinkish.runtime.protocol import ReaderCommand, ReaderReport, SplitState
+from flinkish.runtime.protocol import ReaderCommand, ReaderReport
 
 _log = logging.getLogger("flinkish.jobmaster.sources")
 
@@ -50,16 +51,14 @@ class DriverSourceCoordinator(SourceCoordinator):
         self._most = min(_FIRST_POLL, limit.max_records)
         self._ended = False
         self._poll_again = True
-        #: By subtask: the state of the watermark generator, as a pseudo-split, and whether the reader knows of the end.
-        self._splits: dict[int, tuple[SplitState, ...]] = {}
-        self._finished: set[int] = set()
-        self._told: set[int] = set()
-        #: Subtasks that may become idle just because time passes.
-        self._awaiting_idleness: set[int] = set()
+        #: The last report of each subtask; the state of its watermark generator is a pseudo-split.
+        self._reports = [ReaderReport()] * node.parallelism
+        #: Whether the readers know of the end.
+        self._told_end = False
 
     def start(self, restored: SourceState | None, *, trusted: bool = True) -> None:
         if restored is not None:
-            self._splits = {0: restored.splits[:1]} if restored.splits else {}
+            self._reports[0] = ReaderReport(splits=restored.splits[:1])
             if restored.enumerator is not None:
                 self._ended = True  # it had ended before the checkpoint; reading it again would give other records
                 return
@@ -82,28 +81,27 @@ class DriverSourceCoordinator(SourceCoordinator):
 
     @property
     def input_ready(self) -> bool:
-        return bool(self._records) or (self._ended and len(self._told) < self.node.parallelism)
+        return bool(self._records) or (self._ended and not self._told_end)
 
     @property
     def wants_poll(self) -> bool:
-        return bool(self._awaiting_idleness)
+        return any(report.awaits_idleness for report in self._reports)
 
     def commands(self, credit: int) -> dict[int, ReaderCommand]:
         records = tuple(self._take(credit))
         end = self._ended and not self._records
-        commands = {}
-        for subtask in range(self.node.parallelism):
-            if end:
-                self._told.add(subtask)
-            commands[subtask] = ReaderCommand(
-                splits=self._splits.get(subtask, ()),
+        self._told_end = self._told_end or end
+        return {
+            subtask: ReaderCommand(
+                splits=report.splits,
                 credit=credit,
                 no_more_splits=True,
-                finished=subtask in self._finished,
+                finished=report.finished,
                 records=records if subtask == 0 else (),
                 end_of_records=end,
             )
-        return commands
+            for subtask, report in enumerate(self._reports)
+        }
 
     def _take(self, credit: int) -> Iterator[Any]:
         room = self._limit.max_bytes
@@ -114,18 +112,12 @@ class DriverSourceCoordinator(SourceCoordinator):
             yield record
 
     def apply(self, subtask: int, report: ReaderReport) -> None:
-        if report.finished:
-            self._finished.add(subtask)
-        else:
-            self._splits[subtask] = report.splits
-        if report.awaits_idleness:
-            self._awaiting_idleness.add(subtask)
-        else:
-            self._awaiting_idleness.discard(subtask)
+        # A reader that has ended has no splits, but its last ones are in checkpoints.
+        self._reports[subtask] = replace(report, splits=self._reports[subtask].splits) if report.finished else report
 
     def snapshot(self, checkpoint_id: int) -> SourceState:
         ended = _ENDED if self._ended and not self._records else None
-        return SourceState(uid=self.node.uid, enumerator=ended, splits=self._splits.get(0, ()))
+        return SourceState(uid=self.node.uid, enumerator=ended, splits=self._reports[0].splits)
 
     def close(self) -> None:
         self._waiter.stop()

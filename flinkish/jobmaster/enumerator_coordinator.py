@@ -28,31 +28,25 @@ class _Reader:
 
     splits: dict[str, SplitState] = field(default_factory=dict)
     no_more_splits: bool = False
-    finished: bool = False
-    more_available: bool = False
+    #: Its status after the last epoch.
+    report: ReaderReport = field(default_factory=ReaderReport)
     #: Whether the reader has not yet been told of an assignment or signal.
     news: bool = False
     #: Whether the reader has requested a split and has not got an answer yet.
     waiting: bool = False
-    #: Its last watermark in milliseconds; None if it has none, or is idle.
-    watermark: int | None = None
-    #: Whether the reader stopped because it was ahead of its alignment group.
-    held_back: bool = False
-    #: The watermark limit from which it reads more of its paused splits; None if none is paused.
-    paused_from: int | None = None
-    #: Whether the reader may become idle just because time passes.
-    awaits_idleness: bool = False
     #: How far it was told that it may read its splits; None if the source has no limits.
     limits: dict[str, int] | None = None
 
     def waits_for_group(self, max_watermark: int | None) -> bool:
         """Return whether the reader would read nothing with this limit."""
-        ahead = max_watermark is not None and self.watermark is not None and self.watermark > max_watermark
-        return self.held_back and ahead
+        watermark = self.report.watermark
+        ahead = max_watermark is not None and watermark is not None and watermark > max_watermark
+        return self.report.held_back and ahead
 
     def may_resume(self, max_watermark: int | None) -> bool:
         """Return whether the reader would read paused splits with this limit."""
-        return self.paused_from is not None and (max_watermark is None or max_watermark >= self.paused_from)
+        paused_from = self.report.paused_from
+        return paused_from is not None and (max_watermark is None or max_watermark >= paused_from)
 
 
 class EnumeratorCoordinator(SourceCoordinator):
@@ -174,31 +168,27 @@ class EnumeratorCoordinator(SourceCoordinator):
     @property
     def input_ready(self) -> bool:
         limit, limits = self._max_watermark, self._limits()
-        return any(
-            not reader.finished
-            and (
-                reader.news
-                or reader.may_resume(limit)
-                or ((reader.more_available or _limits_of(reader, limits) != reader.limits) and not reader.waits_for_group(limit))
-            )
-            for reader in self._readers
-        )
+
+        def has_more(reader: _Reader) -> bool:
+            more = reader.report.more_available or _limits_of(reader, limits) != reader.limits
+            return reader.news or reader.may_resume(limit) or (more and not reader.waits_for_group(limit))
+
+        return any(not reader.report.finished and has_more(reader) for reader in self._readers)
 
     @property
     def wants_poll(self) -> bool:
         limit, limited = self._max_watermark, self._limits() is not None
         return any(
-            not reader.finished
-            and ((not limited and (bool(reader.splits) or reader.no_more_splits)) or reader.awaits_idleness)
+            not reader.report.finished
+            and ((not limited and (bool(reader.splits) or reader.no_more_splits)) or reader.report.awaits_idleness)
             and not reader.waits_for_group(limit)
             for reader in self._readers
         )
 
     def watermarks(self) -> list[int]:
         """Return the watermarks of the readers that have splits to read and are not idle."""
-        return [
-            reader.watermark for reader in self._readers if reader.watermark is not None and reader.splits and not reader.finished
-        ]
+        active = (reader.report for reader in self._readers if reader.splits and not reader.report.finished)
+        return [report.watermark for report in active if report.watermark is not None]
 
     def align(self, max_watermark: int | None) -> None:
         """Set the watermark up to which readers may read, in milliseconds; None = no limit."""
@@ -214,7 +204,7 @@ class EnumeratorCoordinator(SourceCoordinator):
                 splits=tuple(reader.splits.values()),
                 credit=credit,
                 no_more_splits=reader.no_more_splits,
-                finished=reader.finished,
+                finished=reader.report.finished,
                 max_watermark=self._max_watermark,
                 limits=reader.limits,
             )
@@ -225,18 +215,15 @@ class EnumeratorCoordinator(SourceCoordinator):
 
     def apply(self, subtask: int, report: ReaderReport) -> None:
         reader = self._readers[subtask]
-        if reader.finished:
+        if reader.report.finished:
             return
+        reader.report = report
         reader.splits = {state.split_id: state for state in report.splits}
-        reader.more_available = report.more_available
-        reader.watermark, reader.held_back, reader.paused_from = report.watermark, report.held_back, report.paused_from
-        reader.awaits_idleness = report.awaits_idleness
-        reader.finished = report.finished
         reader.waiting = reader.waiting or (report.wants_split and not report.finished)
 
     def after_epoch(self) -> None:
         for subtask, reader in enumerate(self._readers):
-            if reader.waiting and not reader.finished and not reader.no_more_splits:
+            if reader.waiting and not reader.report.finished and not reader.no_more_splits:
                 self._request(subtask, reader)
 
     def _request(self, subtask: int, reader: _Reader) -> None:

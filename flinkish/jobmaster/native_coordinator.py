@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 import msgspec
 
@@ -13,7 +12,7 @@ from flinkish.jobmaster.epochs import NativePosition
 from flinkish.jobmaster.program_parts import SourceNode
 from flinkish.jobmaster.source_coordinator import SourceCoordinator
 from flinkish.program.sources import NativeSource
-from flinkish.runtime.protocol import MIN_WATERMARK, ReaderCommand, ReaderReport, SplitState
+from flinkish.runtime.protocol import MIN_WATERMARK, ReaderCommand, ReaderReport
 
 
 class _Stored(msgspec.Struct, frozen=True, kw_only=True):
@@ -24,14 +23,6 @@ class _Stored(msgspec.Struct, frozen=True, kw_only=True):
     files: dict[str, bytes]
     #: The watermark of the whole source, in milliseconds.
     watermark: int | None = None
-
-
-@dataclass(slots=True)
-class _Subtask:
-    splits: tuple[SplitState, ...] = ()
-    idle: bool = False
-    awaits_idleness: bool = False
-    finished: bool = False
 
 
 class NativeSourceCoordinator(SourceCoordinator):
@@ -45,7 +36,8 @@ class NativeSourceCoordinator(SourceCoordinator):
         assert isinstance(node.source, NativeSource)
         self.node = node
         self._schema = node.source.schema
-        self._subtasks = [_Subtask() for _ in range(node.parallelism)]
+        #: The last report of each subtask.
+        self._subtasks = [ReaderReport()] * node.parallelism
         #: Positions before and after the current or next epoch.
         self._before: tuple[str | None, ...] | None = None
         self._after: NativePosition | None = None
@@ -118,9 +110,7 @@ class NativeSourceCoordinator(SourceCoordinator):
         }
 
     def apply(self, subtask: int, report: ReaderReport) -> None:
-        known = self._subtasks[subtask]
-        known.splits, known.idle, known.awaits_idleness = report.splits, report.idle, report.awaits_idleness
-        known.finished = report.finished
+        self._subtasks[subtask] = report
         if report.watermark is not None:
             self._watermark = max(self._watermark if self._watermark is not None else MIN_WATERMARK, report.watermark)
 

@@ -510,7 +510,7 @@ class _Attempt:
         try:
             if not self._in_action and not self._cut_short:
                 self._end_hosts(_HOST_GRACE_MS)  # no task calls them any longer: they end at the same time as the query
-            self._wait_until(lambda: not _is_active(query), _STOP_TIMEOUT_MS)
+            self._wait_until(lambda: not query.isActive, _STOP_TIMEOUT_MS)
         finally:
             self._turnstile.release()
         stopper.join(_STOP_TIMEOUT_MS / 1000)
@@ -526,13 +526,10 @@ class _Attempt:
         if not self._cut_short or not self._held.jvm.is_alive():
             return
         jsc: Any = self._held.session.sparkContext._jsc
-
-        def no_task_runs() -> bool:
-            with contextlib.suppress(Exception):
-                return not any(executor.numRunningTasks() for executor in jsc.sc().statusTracker().getExecutorInfos())
-            return True
-
-        self._wait_until(no_task_runs, _TASKS_TIMEOUT_MS)
+        self._wait_until(
+            lambda: not any(executor.numRunningTasks() for executor in jsc.sc().statusTracker().getExecutorInfos()),
+            _TASKS_TIMEOUT_MS,
+        )
         threading.Event().wait(_TASK_LOG_S)
         self.clean_up(grace_ms=0)
 
@@ -541,27 +538,21 @@ class _Attempt:
 
         The wait is limited, as other jobs may keep Spark's scheduler busy.
         """
-
-        def idle() -> bool:
-            with contextlib.suppress(Exception):
-                return scheduler_is_idle(self._held.session.sparkContext)
-            return True
-
         if self._hushed:
-            self._wait_until(idle, _SCHEDULER_TIMEOUT_MS)
+            self._wait_until(lambda: scheduler_is_idle(self._held.session.sparkContext), _SCHEDULER_TIMEOUT_MS)
 
     def _wait_until(self, condition: Callable[[], bool], timeout_ms: int) -> None:
+        """Wait until a condition holds or cannot be checked any more, such as when the JVM has ended."""
         deadline = self._clock.monotonic() + timeout_ms
         pause = threading.Event()
-        while not condition() and self._held.jvm.is_alive() and self._clock.monotonic() < deadline:
+
+        def over() -> bool:
+            with contextlib.suppress(Exception):
+                return condition()
+            return True
+
+        while not over() and self._held.jvm.is_alive() and self._clock.monotonic() < deadline:
             pause.wait(_POLL_S)
-
-
-def _is_active(query: StreamingQuery) -> bool:
-    try:
-        return bool(query.isActive)
-    except Exception:
-        return False
 
 
 def _suppressed(function: Callable[[], Any]) -> Callable[[], None]:
