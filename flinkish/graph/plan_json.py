@@ -10,6 +10,8 @@ from flinkish.graph.chaining import build_job_graph
 from flinkish.graph.stream_graph import NodeId, StreamGraph, StreamNode
 from flinkish.program.operators import MapConfig, SinkConfig, SourceConfig, TimestampsAndWatermarksConfig
 
+_PACTS: Mapping[type, str] = {SourceConfig: "Data Source", SinkConfig: "Data Sink"}
+
 
 def plan_json(stream_graph: StreamGraph) -> str:
     """Return the nodes in topological order with their predecessors.
@@ -48,11 +50,10 @@ def _merged(stream_graph: StreamGraph) -> Mapping[NodeId, NodeId]:
 
 def _stands_alone(node: StreamNode) -> bool:
     """Tell whether PyFlink runs an operator in Java, so that it is not merged with others."""
-    match node.operator:
-        case SourceConfig() | SinkConfig() | TimestampsAndWatermarksConfig() | MapConfig(projects=True):
-            return True
-        case _:
-            return False
+    operator = node.operator
+    if isinstance(operator, MapConfig):
+        return operator.projects
+    return isinstance(operator, SourceConfig | SinkConfig | TimestampsAndWatermarksConfig)
 
 
 def _node_json(last: NodeId, group: list[StreamNode], predecessors: list[dict[str, object]]) -> dict[str, object]:
@@ -61,20 +62,10 @@ def _node_json(last: NodeId, group: list[StreamNode], predecessors: list[dict[st
     result: dict[str, object] = {
         "id": last,
         "type": name,
-        "pact": _pact(group[0]),
+        "pact": _PACTS.get(type(group[0].operator), "Operator"),
         "contents": described[0] if described else name,
         "parallelism": group[0].parallelism,
     }
     if predecessors:
         result["predecessors"] = predecessors
     return result
-
-
-def _pact(node: StreamNode) -> str:
-    match node.operator:
-        case SourceConfig():
-            return "Data Source"
-        case SinkConfig():
-            return "Data Sink"
-        case _:
-            return "Operator"

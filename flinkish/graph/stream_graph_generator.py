@@ -209,7 +209,9 @@ class _Generator:
         if transformation.beside_input:
             parallelism = self._parallelism_beside(transformation, [output for _, output in read], parallelism)
         timeout = transformation.buffer_timeout
-        max_parallelism = self._max_parallelism(transformation)
+        # Both None and Flink's -1 mean that none is set.
+        given = (transformation.max_parallelism, self._program.max_parallelism)
+        max_parallelism = next((each for each in given if each is not None and each != -1), None)
         wanted = default_max_parallelism(parallelism) if max_parallelism is None else max_parallelism
         self.nodes[node_id] = StreamNode(
             id=node_id,
@@ -293,11 +295,6 @@ class _Generator:
         found = {self.nodes[output.node].parallelism for output in read}
         return found.pop() if len(found) == 1 and all(output.partitioner is None for output in read) else declared
 
-    def _max_parallelism(self, transformation: Transformation) -> int | None:
-        """Return the maximum parallelism that the program sets for an operator; None = it sets none."""
-        own = _if_set(transformation.max_parallelism)
-        return _if_set(self._program.max_parallelism) if own is None else own
-
     def _slot_sharing_group(self, transformation: Transformation, inputs: Sequence[NodeId]) -> str:
         if transformation.slot_sharing_group is not None:
             return transformation.slot_sharing_group
@@ -356,8 +353,3 @@ def _checked_max_parallelism(wanted: int, parallelism: int, name: str) -> int:
             hint="lower set_parallelism(), or raise set_max_parallelism(); the latter cannot change once there is state.",
         )
     return wanted
-
-
-def _if_set(max_parallelism: int | None) -> int | None:
-    """Return None for both values that mean `not set`: None and Flink's -1."""
-    return None if max_parallelism == -1 else max_parallelism

@@ -48,9 +48,17 @@ class UidAssigner:
         `uid_hash` takes precedence over `uid`. Raises InvalidProgramError if another operator has the same uid, if the hash is
         not 32 hexadecimal digits, or if a uid must be generated but generation is switched off.
         """
-        structure = structural_hash(kind, inputs, self._next_among_alike(kind, inputs))
+        # Operators with a uid of their own are counted too, so that setting a uid does not rename similar operators.
+        alike = structural_hash(kind, inputs, -1)
+        structure = structural_hash(kind, inputs, self._alike[alike])
+        self._alike[alike] += 1
         if uid_hash is not None:
-            result = OperatorUid(_checked_hash(uid_hash, name))
+            check(
+                _UID_HASH.fullmatch(uid_hash) is not None,
+                f"set_uid_hash of operator {name!r} must be 32 hexadecimal digits; got {uid_hash!r}",
+                hint="take it from the log or plan of the job that wrote the state; for a name of your own, call uid().",
+            )
+            result = OperatorUid(uid_hash.lower())
         elif uid is not None:
             check(bool(uid), f"the uid of operator {name!r} is empty; it must be a text that no other operator has")
             result = OperatorUid(uid)
@@ -69,13 +77,6 @@ class UidAssigner:
         self._names[result] = name
         return result
 
-    def _next_among_alike(self, kind: str, inputs: Sequence[InputIdentity]) -> int:
-        # Operators with a uid of their own are counted too, so that setting a uid does not rename similar operators.
-        alike = structural_hash(kind, inputs, -1)
-        number = self._alike[alike]
-        self._alike[alike] += 1
-        return number
-
 
 def structural_hash(kind: str, inputs: Sequence[InputIdentity], number: int) -> str:
     """Return 32 hex digits for an operator's place in the program; the order of connections within one input does not matter."""
@@ -85,12 +86,3 @@ def structural_hash(kind: str, inputs: Sequence[InputIdentity], number: int) -> 
     # Each part has its length in front, so that two different lists never give the same text.
     text = "".join(f"{len(part)}:{part}" for part in parts)
     return hashlib.blake2b(text.encode(), digest_size=16, person=b"flinkish uid").hexdigest()
-
-
-def _checked_hash(uid_hash: str, name: str) -> str:
-    if not _UID_HASH.fullmatch(uid_hash):
-        raise InvalidProgramError(
-            f"set_uid_hash of operator {name!r} must be 32 hexadecimal digits; got {uid_hash!r}",
-            hint="take it from the log or plan of the job that wrote the state; for a name of your own, call uid().",
-        )
-    return uid_hash.lower()

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import assert_never
 
 from flinkish.checkpoint.coordinator import Trigger
@@ -55,43 +55,31 @@ class Cancelled:
 Outcome = Finished | Failed | Cancelled
 
 
+@dataclass(kw_only=True, eq=False)
 class Attempt:
-    """The EpochLoop of one attempt."""
+    """The EpochLoop of one attempt. The fields after `restored` live as long as the job."""
 
-    def __init__(
-        self,
-        setup: JobSetup,
-        *,
-        number: int,
-        attempt_id: AttemptId,
-        restored: StoredCheckpoint | None,
-        clock: Clock,
-        wakeup: Wakeup,
-        graph: ExecutionGraph,
-        metrics: JobMetrics,
-        delivery: Delivery,
-        checkpoints: JobCheckpoints,
-    ) -> None:
-        """Create an attempt; the arguments after `restored` live as long as the job."""
-        self.number = number
-        self.attempt_id = attempt_id
-        self.outcome: Outcome | None = None
-        self.epochs_begun = 0
-        #: Whether the tasks run: the first epoch has been completed.
-        self.running = False
-        self._setup = setup
-        self._restored = restored
-        self._clock = clock
-        self._wakeup = wakeup
-        self._graph = graph
-        self._metrics = metrics
-        self._delivery = delivery
-        self._checkpoints = checkpoints
-        self._sources = JobSources(setup, clock, wakeup)
+    setup: JobSetup
+    number: int
+    attempt_id: AttemptId
+    restored: StoredCheckpoint | None
+    clock: Clock
+    wakeup: Wakeup
+    graph: ExecutionGraph
+    metrics: JobMetrics
+    delivery: Delivery
+    checkpoints: JobCheckpoints
+    outcome: Outcome | None = field(default=None, init=False)
+    epochs_begun: int = field(default=0, init=False)
+    #: Whether the tasks run: the first epoch has been completed.
+    running: bool = field(default=False, init=False)
+
+    def __post_init__(self) -> None:
+        self._sources = JobSources(self.setup, self.clock, self.wakeup)
         #: None until `start`, which reports the errors of committers' constructors as the outcome.
         self._sinks: JobSinks | None = None
-        self._end = EndOfJob(setup, clock)
-        self._pacing = Pacing(setup, clock, metrics)
+        self._end = EndOfJob(self.setup, self.clock)
+        self._pacing = Pacing(self.setup, self.clock, self.metrics)
         #: The command of the epoch that runs, with its checkpoint.
         self._epoch: tuple[EpochCommand, Trigger | None] | None = None
         #: Records on their way between epochs, by slot.
@@ -101,11 +89,11 @@ class Attempt:
 
     def start(self) -> None:
         """Commit the restored checkpoint's committables again, and start the sources; errors become the outcome."""
-        restored = self._restored
+        restored = self.restored
         try:
             if restored is not None:
                 faults.reach(faults.Point.RESTORING)
-            self._sinks = JobSinks.of(self._setup, self._clock)
+            self._sinks = JobSinks.of(self.setup, self.clock)
             if restored is not None:
                 self._sinks.restore(restored)
         except Unwinding:
@@ -130,14 +118,14 @@ class Attempt:
         if self.outcome is None:
             self.outcome = Failed(failure=failure)
             if failure.vertex is not None and failure.subtask is not None:
-                self._graph.move(failure.vertex, failure.subtask, ExecutionState.FAILED, failure.message)
-        self._wakeup.signal()
+                self.graph.move(failure.vertex, failure.subtask, ExecutionState.FAILED, failure.message)
+        self.wakeup.signal()
 
     def cancel(self) -> None:
         """End the attempt because the job is to end; may be called from any thread."""
         if self.outcome is None:
             self.outcome = Cancelled()
-        self._wakeup.signal()
+        self.wakeup.signal()
 
     # -- EpochLoop -----------------------------------------------------------------------------------------------------------
 
@@ -179,24 +167,24 @@ class Attempt:
     def native_arrived(self) -> None:
         """Have the next epoch run; from any thread."""
         self._pacing.native_arrived()
-        self._wakeup.signal()
+        self.wakeup.signal()
 
     # -- beginning -----------------------------------------------------------------------------------------------------------
 
     def _begin(self) -> EpochCommand | None:
-        wakeup = self._wakeup
+        wakeup = self.wakeup
         while True:
             since = wakeup.signals
             self._fail_if(self._sources.run_posted())
             takes_checkpoints = self.running and not self._end.farewell
             if takes_checkpoints and self.outcome is None:
-                self._checkpoints.serve_requests()
+                self.checkpoints.serve_requests()
             if self.outcome is None:
                 self._fail_if(self._sources.refresh())
             trigger = self._next_trigger() if takes_checkpoints and self.outcome is None else None
             if self.outcome is not None:
                 return None
-            back_pressured = self._delivery.results.full
+            back_pressured = self.delivery.results.full
             facts = replace(
                 self._pacing.facts(self._sources, back_pressured=back_pressured),
                 first=self.epochs_begun == 0,
@@ -217,10 +205,10 @@ class Attempt:
                     assert_never(unexpected)
 
     def _next_trigger(self) -> Trigger | None:
-        self._checkpoints.look()
+        self.checkpoints.look()
         if self.outcome is not None:
             return None
-        coordinator = self._checkpoints.coordinator
+        coordinator = self.checkpoints.coordinator
         if self._end.final_due is None:
             return coordinator.trigger_if_due()
         return coordinator.trigger_final() if self._end.final_checkpoint_due() else None
@@ -228,13 +216,13 @@ class Attempt:
     def _next_checkpoint_look(self) -> int | None:
         due = self._end.final_due
         if due is None and self.running:
-            due = self._checkpoints.coordinator.next_trigger_time()
-        return min((each for each in (due, self._checkpoints.next_look) if each is not None), default=None)
+            due = self.checkpoints.coordinator.next_trigger_time()
+        return min((each for each in (due, self.checkpoints.next_look) if each is not None), default=None)
 
     def _make_command(self, trigger: Trigger | None, credit: int) -> EpochCommand:
         farewell = self._end.farewell
         readers = {} if farewell else self._sources.commands(credit)
-        notices = self._checkpoints.coordinator.take_notifications()
+        notices = self.checkpoints.coordinator.take_notifications()
         self._pacing.command_begins()
         if trigger is not None:
             self._sources.prepare_snapshot()
@@ -243,14 +231,14 @@ class Attempt:
             attempt_id=self.attempt_id,
             attempt_number=self.number,
             epoch=Epoch(self.epochs_begun),
-            processing_time=self._clock.wall_time(),
-            steady_time=self._clock.monotonic(),
+            processing_time=self.clock.wall_time(),
+            steady_time=self.clock.monotonic(),
             readers=readers,
             carry_over=dict(self._carry_over),
             barrier=None if trigger is None else trigger.barrier,
             next_checkpoint=self._next_checkpoint(trigger),
             **notices._asdict(),
-            restore=self._restored.to_restore() if first and self._restored is not None else None,
+            restore=self.restored.to_restore() if first and self.restored is not None else None,
             release=credit,
             drain=trigger is not None and trigger.drain,
             farewell=farewell,
@@ -261,36 +249,36 @@ class Attempt:
             faults.reach(faults.Point.CHECKPOINT_BEGUN)
         self._pacing.epoch_begins(credit)
         if first:
-            self._graph.transition_all(ExecutionState.INITIALIZING)
+            self.graph.transition_all(ExecutionState.INITIALIZING)
         return command
 
     def _next_checkpoint(self, trigger: Trigger | None) -> CheckpointId | None:
         if trigger is not None:
             return trigger.barrier.checkpoint_id
-        last = self._checkpoints.coordinator.last_id
+        last = self.checkpoints.coordinator.last_id
         if last is None:
             return None
         # Before the first epoch the coordinator does not know the checkpoint that the attempt starts from.
-        return CheckpointId(max(last, 0 if self._restored is None else self._restored.checkpoint_id) + 1)
+        return CheckpointId(max(last, 0 if self.restored is None else self.restored.checkpoint_id) + 1)
 
     # -- finishing -----------------------------------------------------------------------------------------------------------
 
     def _finish(self, reports: Sequence[EpochReport]) -> None:
         assert self._epoch is not None, "finish_epoch without begin_epoch"
         command, trigger = self._epoch
-        self._metrics.introduce(reports)
+        self.metrics.introduce(reports)
         failed = min((report for report in reports if report.failure is not None), key=lambda r: (r.level, r.slot), default=None)
         if failed is not None and failed.failure is not None:
             self._fail_by(failed, failed.failure, reports)
             return
-        check_complete(self._setup.plan, command, reports)
+        check_complete(self.setup.plan, command, reports)
         self._pacing.epoch_ends(command, reports)
         self._take_reports(reports)
         if not self.running:
             self._start_running()
         for subtask in self._end.finished:
-            self._graph.move(subtask.vertex, subtask.subtask, ExecutionState.FINISHED)
-        self._delivery.deliver(reports)
+            self.graph.move(subtask.vertex, subtask.subtask, ExecutionState.FINISHED)
+        self.delivery.deliver(reports)
         if not command.farewell:
             self._take_checkpoint_parts(trigger, reports)
             if self.outcome is None:
@@ -302,7 +290,7 @@ class Attempt:
         for report in reports:
             if report.failure is not None and report is not failed:
                 other = self._describe(report.failure)
-                text = other.text(full_traceback=self._setup.full_traceback)
+                text = other.text(full_traceback=self.setup.full_traceback)
                 _log.warning("Operator %r failed as well:\n%s", report.failure.operator_name, text)
         failure = self._describe(task_failure)
         if task_failure.in_close and self._end.last_checkpoint_complete:
@@ -311,7 +299,7 @@ class Attempt:
         self.fail(failure)
 
     def _describe(self, failure: TaskFailure) -> JobFailure:
-        return failures.from_task(failure, self._setup.plan.job_graph.vertices[failure.vertex].parallelism)
+        return failures.from_task(failure, self.setup.plan.job_graph.vertices[failure.vertex].parallelism)
 
     def _take_reports(self, reports: Sequence[EpochReport]) -> None:
         """Record everything that the reports say about positions, carry-over, prepared committables and finished subtasks."""
@@ -323,11 +311,11 @@ class Attempt:
 
     def _start_running(self) -> None:
         self.running = True
-        self._graph.transition_all(ExecutionState.RUNNING)
-        self._checkpoints.begin_attempt(self, self._end.subtasks, restored=self._restored)
+        self.graph.transition_all(ExecutionState.RUNNING)
+        self.checkpoints.begin_attempt(self, self._end.subtasks, restored=self.restored)
 
     def _take_checkpoint_parts(self, trigger: Trigger | None, reports: Sequence[EpochReport]) -> None:
-        coordinator = self._checkpoints.coordinator
+        coordinator = self.checkpoints.coordinator
         # A checkpoint that took longer than its timeout is aborted, even if all of its parts have arrived.
         coordinator.expire_overdue()
         for report in reports:
@@ -335,7 +323,7 @@ class Attempt:
                 coordinator.receive_decline(decline)
         if trigger is not None:
             checkpoint_id = trigger.barrier.checkpoint_id
-            self._delivery.results.mark(checkpoint_id)
+            self.delivery.results.mark(checkpoint_id)
             try:
                 state = self._coordinator_state(checkpoint_id)
             except Unwinding:
@@ -350,14 +338,14 @@ class Attempt:
 
     def _coordinator_state(self, checkpoint_id: CheckpointId) -> CoordinatorState:
         assert self._sinks is not None
-        graph = self._setup.plan.job_graph
+        graph = self.setup.plan.job_graph
         return CoordinatorState(
-            job_name=self._setup.job_name,
+            job_name=self.setup.job_name,
             sources=self._sources.snapshot(checkpoint_id),
             operators=tuple(program_parts.operator_shape(vertex, node) for vertex, node in program_parts.operators(graph)),
             graph_fingerprint=program_parts.fingerprint(graph),
             attempt_id=self.attempt_id,
-            extra={**self._sinks.snapshot(), **self._metrics.snapshot()},
+            extra={**self._sinks.snapshot(), **self.metrics.snapshot()},
         )
 
     def checkpoint_completed(self, checkpoint: StoredCheckpoint) -> None:
@@ -365,7 +353,7 @@ class Attempt:
         assert self._sinks is not None
         manifest = checkpoint.manifest
         # First the results: whatever fails below, the job resumes from this checkpoint and does not compute them again.
-        self._delivery.results.commit(manifest.checkpoint_id)
+        self.delivery.results.commit(manifest.checkpoint_id)
         self._sinks.commit(manifest.checkpoint_id, manifest.committables, manifest.job_id, manifest.lineage)
         self._sources.checkpoint_completed(manifest.checkpoint_id)
         self._end.checkpoint_completed(manifest.kind)
@@ -378,13 +366,13 @@ class Attempt:
 
     def _finish_job(self) -> None:
         assert self._sinks is not None
-        if not self._setup.checkpointing:
-            self._sinks.commit_prepared(self._checkpoints.coordinator.uncommitted())
-        self._delivery.results.commit_all()
+        if not self.setup.checkpointing:
+            self._sinks.commit_prepared(self.checkpoints.coordinator.uncommitted())
+        self.delivery.results.commit_all()
         if (error := raised_by(self._sinks.close)) is not None:
             failure = failures.from_error(error, "the driver", recoverable=False)
             self.fail(replace(failure, why_final="all is committed, only close() failed"))
             return
-        self._graph.transition_all(ExecutionState.FINISHED)
+        self.graph.transition_all(ExecutionState.FINISHED)
         if self.outcome is None:
             self.outcome = Finished()

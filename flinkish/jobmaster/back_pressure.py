@@ -65,14 +65,14 @@ def _loads(seen: Collection[VertexMetrics]) -> dict[VertexId, _Load]:
     by_vertex: dict[VertexId, list[VertexMetrics]] = {}
     for metrics in seen:
         by_vertex.setdefault(metrics.vertex, []).append(metrics)
-    return {vertex: _load(subtasks) for vertex, subtasks in by_vertex.items()}
-
-
-def _load(subtasks: list[VertexMetrics]) -> _Load:
-    busiest = max(metrics.busy_ms for metrics in subtasks)
-    running = max(metrics.ended_ms for metrics in subtasks) - min(metrics.ended_ms - metrics.busy_ms for metrics in subtasks)
-    # Clocks of different machines differ, so the times are bounded by what is known for certain.
-    return _Load(busiest, min(max(running, busiest), sum(metrics.busy_ms for metrics in subtasks)))
+    loads = {}
+    for vertex, subtasks in by_vertex.items():
+        busiest = max(metrics.busy_ms for metrics in subtasks)
+        began = min(metrics.ended_ms - metrics.busy_ms for metrics in subtasks)
+        running = max(metrics.ended_ms for metrics in subtasks) - began
+        # Clocks of different machines differ, so the times are bounded by what is known for certain.
+        loads[vertex] = _Load(busiest, min(max(running, busiest), sum(metrics.busy_ms for metrics in subtasks)))
+    return loads
 
 
 def downstream(graph: JobGraph) -> dict[VertexId, frozenset[VertexId]]:

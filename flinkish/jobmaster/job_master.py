@@ -243,7 +243,7 @@ class JobMaster:
             self.results.restart(None if own is None else own.checkpoint_id)
         attempt_id = AttemptId(self._environment.ids())
         attempt = Attempt(
-            setup,
+            setup=setup,
             number=number,
             attempt_id=attempt_id,
             restored=restored,

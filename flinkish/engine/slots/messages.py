@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import itertools
 from array import array
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from flinkish.common import pickling
 from flinkish.runtime.protocol import Frame
@@ -110,33 +110,29 @@ class Reply:
 
 def send_call(connection: Connection, call: Call) -> None:
     """Send a call; the other end uses `receive_call`."""
-    header = (call.level, call.command_file, call.state is not None, [part.rows for part in call.frames])
-    connection.send_bytes(pickling.dumps(header))
-    _send(connection, (call.command, call.state or b""), call.frames)
+    header = (call.level, call.command_file, call.state is not None)
+    _send(connection, header, (call.command, call.state or b""), call.frames)
 
 
 def receive_call(connection: Connection) -> Call:
     """Receive a call; raises EOFError if the shim has ended."""
-    level, command_file, has_state, counts = pickling.loads(connection.recv_bytes())
-    command, state = connection.recv_bytes(), connection.recv_bytes()
-    frames = _receive_frames(connection, counts)
+    (level, command_file, has_state), command, state, frames = _receive(connection)
     return Call(level=level, command=command, command_file=command_file, state=state if has_state else None, frames=frames)
 
 
 def send_reply(connection: Connection, reply: Reply) -> None:
     """Send a reply; the other end uses `receive_reply`."""
-    connection.send_bytes(pickling.dumps((reply.error, [part.rows for part in reply.frames])))
-    _send(connection, (reply.state, reply.report), reply.frames)
+    _send(connection, reply.error, (reply.state, reply.report), reply.frames)
 
 
 def receive_reply(connection: Connection) -> Reply:
     """Receive a reply; raises EOFError or OSError if the slot host has ended."""
-    error, counts = pickling.loads(connection.recv_bytes())
-    state, report = connection.recv_bytes(), connection.recv_bytes()
-    return Reply(state=state, report=report, frames=_receive_frames(connection, counts), error=error)
+    error, state, report, frames = _receive(connection)
+    return Reply(state=state, report=report, frames=frames, error=error)
 
 
-def _send(connection: Connection, parts: Iterable[bytes], frames: Iterable[PackedFrames]) -> None:
+def _send(connection: Connection, header: object, parts: tuple[bytes, bytes], frames: Sequence[PackedFrames]) -> None:
+    connection.send_bytes(pickling.dumps((header, [packed.rows for packed in frames])))
     for part in parts:
         connection.send_bytes(part)
     for packed in frames:
@@ -144,9 +140,10 @@ def _send(connection: Connection, parts: Iterable[bytes], frames: Iterable[Packe
             connection.send_bytes(buffer)
 
 
-def _receive_frames(connection: Connection, counts: Sequence[int]) -> list[PackedFrames]:
+def _receive(connection: Connection) -> tuple[Any, bytes, bytes, list[PackedFrames]]:
     receive = connection.recv_bytes
-    return [PackedFrames(count, receive(), receive(), receive()) for count in counts]
+    header, counts = pickling.loads(receive())
+    return header, receive(), receive(), [PackedFrames(count, receive(), receive(), receive()) for count in counts]
 
 
 def busy_file(program_file: str, slot: int | str) -> Path:

@@ -10,7 +10,7 @@ import shutil
 import sys
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import KW_ONLY, dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -229,27 +229,22 @@ class SparkEngine:
         remove_socket_folder()
 
 
+@dataclass(eq=False)
 class _Attempt:
     """One query: started, fed with commands epoch by epoch, stopped."""
 
-    def __init__(
-        self,
-        held: HeldSession,
-        program: TaskProgram,
-        loop: EpochLoop,
-        *,
-        key: str,
-        task: str,
-        clock: Clock,
-        close_timeout: int,
-        own: UnsharedScratch | None = None,
-        python_files: tuple[str, ...] = (),
-    ) -> None:
-        self._held = held
-        self._python_files = python_files
-        self._program = program
-        self._loop = loop
-        self._clock = clock
+    held: HeldSession
+    program: TaskProgram
+    loop: EpochLoop
+    _: KW_ONLY
+    key: str
+    task: str
+    clock: Clock
+    close_timeout: int
+    own: UnsharedScratch | None = None
+    python_files: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
         self._interrupted = threading.Event()
         self._in_action = False
         self._cut_short = False
@@ -259,15 +254,11 @@ class _Attempt:
         self._query: StreamingQuery | None = None
         #: Takes the query off the list of the user's session.
         self._unlist: Callable[[], None] = lambda: None
-        self._program_file = program.scratch / "program"
-        self._key = key
-        self._task = task
-        self._close_timeout = close_timeout
-        self._turnstile = Turnstile(program.scratch if own is None else None)
+        self._program_file = self.program.scratch / "program"
+        self._turnstile = Turnstile(self.program.scratch if self.own is None else None)
         self._epochs = 0
         self._over = threading.Event()
-        self._own = own
-        self._folder = program.scratch / "spark" if own is None else own.folder / "spark"
+        self._folder = (self.program.scratch if self.own is None else self.own.folder) / "spark"
         self._inputs: tuple[NativeInput, ...] = ()
 
     def run(self) -> None:
@@ -304,48 +295,48 @@ class _Attempt:
         with self._lock:
             if not self._hushed:
                 self._hushed = True
-                self._unhush.enter_context(suppress_jvm_logs(self._held.session.sparkContext._jvm))
+                self._unhush.enter_context(suppress_jvm_logs(self.held.session.sparkContext._jvm))
 
     def clean_up(self, *, grace_ms: int) -> None:
         """End the slot hosts and remove the scratch folder."""
         self._end_hosts(grace_ms)
-        self._program.remove_folders()
-        if self._own is not None:
-            shutil.rmtree(self._own.folder, ignore_errors=True)
+        self.program.remove_folders()
+        if self.own is not None:
+            shutil.rmtree(self.own.folder, ignore_errors=True)
 
     def _end_hosts(self, grace_ms: int) -> None:
         self._program_file.unlink(missing_ok=True)  # from now on no shim starts a host, and hosts on other machines end
-        hosts.close_hosts(self._program.attempt_id, grace_ms=grace_ms)
+        hosts.close_hosts(self.program.attempt_id, grace_ms=grace_ms)
 
     def _start(self) -> None:
-        program = self._program
+        program = self.program
         program.scratch.mkdir(mode=0o700, parents=True, exist_ok=True)
-        one_machine = spark_settings.is_one_machine(self._held.master)
+        one_machine = spark_settings.is_one_machine(self.held.master)
         work = None
-        if self._own is None:
+        if self.own is None:
             work = dependencies.stage(program.dependencies, program.scratch, copy=not one_machine)
         config = hosts.HostConfig(
             attempt_id=program.attempt_id,
-            key=self._key,
+            key=self.key,
             program_file=str(self._program_file),
-            task=self._task,
+            task=self.task,
             slot_values=slot_values(program.plan.slots),
             path=tuple(sys.path) if one_machine else (),
-            python_files=self._python_files,
+            python_files=self.python_files,
             own_modules=None if one_machine or program.dependencies.own_modules is None else _OWN_MODULES,
             python=dependencies.interpreter(program.python_executable, work),
         )
         dumped = pickling.dump_program(program)
         self._program_file.write_bytes(dumped)
-        if self._own is not None:
-            config = replace(config, own_folder=self._own.for_executors(dumped))
+        if self.own is not None:
+            config = replace(config, own_folder=self.own.for_executors(dumped))
         if one_machine:
             make_query_folders(self._folder, len(program.plan.levels) - 1, program.plan.slots)
         try:
             self._inputs = inputs = native_inputs(program.plan)
             users = inputs[0].frame.sparkSession if inputs else None
-            session = job_session(self._held, program.plan.slots, users)
-            starts = self._loop.native_starts() if inputs else {}
+            session = job_session(self.held, program.plan.slots, users)
+            starts = self.loop.native_starts() if inputs else {}
             if starts:
                 self._write(self._rows(session, config, idle=True)).format("noop").trigger(availableNow=True).queryName(
                     f"{program.job_name}: positions of its sources"
@@ -353,10 +344,10 @@ class _Attempt:
                 seed(self._folder, inputs, starts)
             rows = self._rows(session, config, inputs)
             self._query = self._write(rows).foreachBatch(self._turnstile).queryName(program.job_name).start()
-            self._unlist = list_query(users or self._held.session, self._query)
+            self._unlist = list_query(users or self.held.session, self._query)
             if inputs:
                 arrivals = Arrivals(self._query, session.sparkContext._jvm)
-                self._turnstile.look = partial(has_arrivals, arrivals), self._loop.native_arrived
+                self._turnstile.look = partial(has_arrivals, arrivals), self.loop.native_arrived
         except EngineError:
             raise
         except Exception as error:
@@ -366,11 +357,11 @@ class _Attempt:
         self, session: SparkSession, config: hosts.HostConfig, inputs: Sequence[NativeInput] = (), *, idle: bool = False
     ) -> DataFrame:
         with workers_like_driver(session.sparkContext):
-            in_place = not spark_settings.is_one_machine(self._held.master)
-            return build(session, config, len(self._program.plan.levels), inputs, in_place=in_place, idle=idle)
+            in_place = not spark_settings.is_one_machine(self.held.master)
+            return build(session, config, len(self.program.plan.levels), inputs, in_place=in_place, idle=idle)
 
     def _write(self, rows: DataFrame) -> DataStreamWriter:
-        place = hadoop_url(self._folder.resolve()) if self._own is None else self._own.uri("spark")
+        place = hadoop_url(self._folder.resolve()) if self.own is None else self.own.uri("spark")
         return rows.writeStream.outputMode("append").option("checkpointLocation", place)
 
     def _run_epochs(self) -> None:
@@ -380,21 +371,21 @@ class _Attempt:
                 return
             if self._inputs:
                 assert isinstance(ready, Ready)
-                self._loop.native_reads(positions(self._folder, ready.batch_id, self._inputs))
-            command = self._loop.begin_epoch()
+                self.loop.native_reads(positions(self._folder, ready.batch_id, self._inputs))
+            command = self.loop.begin_epoch()
             if command is None or self._interrupted.is_set():
                 return
             self._epochs += 1
             self._in_action = True
-            self._turnstile.send(pickling.dumps(command), describe(self._program.job_name, command))
-            event = self._await(Rows, ActionFailed, limit=self._close_timeout if command.farewell else 0)
+            self._turnstile.send(pickling.dumps(command), describe(self.program.job_name, command))
+            event = self._await(Rows, ActionFailed, limit=self.close_timeout if command.farewell else 0)
             self._in_action = False
             match event:
                 case Rows(rows=rows):
                     reports = self._reports(rows)
                     self._check_stages()
-                    self._loop.finish_epoch(reports)
-                    if self._loop.over:
+                    self.loop.finish_epoch(reports)
+                    if self.loop.over:
                         return  # without waiting for one more micro-batch
                 case ActionFailed(error=error):
                     self._cut_short = True
@@ -419,14 +410,14 @@ class _Attempt:
 
     def _await(self, *kinds: type[Ready] | type[Rows] | type[ActionFailed], limit: int = 0) -> Ready | Rows | ActionFailed:
         """Wait for the next event from the query; `limit` is the maximum duration of the last epoch of a job in milliseconds."""
-        began = self._clock.monotonic()
+        began = self.clock.monotonic()
         overdue = False
         while True:
             try:
                 event = self._turnstile.events.get(timeout=_LOOK_S)
             except queue.Empty:
                 self._look()
-                overdue = overdue or (bool(limit) and self._clock.monotonic() - began > limit)
+                overdue = overdue or (bool(limit) and self.clock.monotonic() - began > limit)
                 if overdue:
                     self._cancel_action()
                 continue
@@ -441,7 +432,7 @@ class _Attempt:
 
     def _look(self) -> None:
         """Raise if no event can arrive any more; cancel again if the interrupt came before the action had begun."""
-        if not self._held.jvm.is_alive():
+        if not self.held.jvm.is_alive():
             raise self._jvm_gone("The epoch did not end")
         query = self._query
         assert query is not None
@@ -456,7 +447,7 @@ class _Attempt:
         if query is not None and self._in_action:
             self._hush()
             with contextlib.suppress(Exception):
-                self._held.session.sparkContext.cancelJobGroup(str(query.runId))
+                self.held.session.sparkContext.cancelJobGroup(str(query.runId))
 
     def _reports(self, rows: list[tuple[int, int, bytes]]) -> list[EpochReport]:
         defects = [body.decode() for _, kind, body in rows if kind == shim.DEFECT]
@@ -471,9 +462,9 @@ class _Attempt:
         So the job recovers from the last checkpoint. With a local master, no stage is run again.
         """
         query = self._query
-        if spark_settings.is_local(self._held.master) or query is None:
+        if spark_settings.is_local(self.held.master) or query is None:
             return
-        tracker = self._held.session.sparkContext.statusTracker()
+        tracker = self.held.session.sparkContext.statusTracker()
         jobs = tracker.getJobIdsForGroup(str(query.runId))
         info = tracker.getJobInfo(max(jobs)) if jobs else None
         stages = [tracker.getStageInfo(stage) for stage in (info.stageIds if info else ())]
@@ -485,13 +476,13 @@ class _Attempt:
         if broken or _SHUT_DOWN in str(error):
             # The JVM is ending, and closes its sockets a moment before it counts as ended.
             self._wait_until(lambda: False, _JVM_END_MS if broken else _JVM_SHUTDOWN_MS)
-        if not self._held.jvm.is_alive():
+        if not self.held.jvm.is_alive():
             return self._jvm_gone(what)
         text = str(error)
         return EngineError(f"{what}: {summarize(text)}", hint=hint_for(text))
 
     def _jvm_gone(self, what: str) -> EngineError:
-        return of_ended_jvm(what, self._held.jvm.pid, self._held.await_end(_JVM_END_MS))
+        return of_ended_jvm(what, self.held.jvm.pid, self.held.await_end(_JVM_END_MS))
 
     def _stop(self) -> None:
         """Stop the query without messages; release a waiting callback once the query has ended.
@@ -500,7 +491,7 @@ class _Attempt:
         an action while the query stops.
         """
         query = self._query
-        if query is None or not self._held.jvm.is_alive():
+        if query is None or not self.held.jvm.is_alive():
             self._turnstile.release()
             return
         self._turnstile.look = None
@@ -523,9 +514,9 @@ class _Attempt:
 
         Each task logs a stack trace at its end, which must be suppressed. The wait is limited, as other jobs may run tasks, too.
         """
-        if not self._cut_short or not self._held.jvm.is_alive():
+        if not self._cut_short or not self.held.jvm.is_alive():
             return
-        jsc: Any = self._held.session.sparkContext._jsc
+        jsc: Any = self.held.session.sparkContext._jsc
         self._wait_until(
             lambda: not any(executor.numRunningTasks() for executor in jsc.sc().statusTracker().getExecutorInfos()),
             _TASKS_TIMEOUT_MS,
@@ -539,11 +530,11 @@ class _Attempt:
         The wait is limited, as other jobs may keep Spark's scheduler busy.
         """
         if self._hushed:
-            self._wait_until(lambda: scheduler_is_idle(self._held.session.sparkContext), _SCHEDULER_TIMEOUT_MS)
+            self._wait_until(lambda: scheduler_is_idle(self.held.session.sparkContext), _SCHEDULER_TIMEOUT_MS)
 
     def _wait_until(self, condition: Callable[[], bool], timeout_ms: int) -> None:
         """Wait until a condition holds or cannot be checked any more, such as when the JVM has ended."""
-        deadline = self._clock.monotonic() + timeout_ms
+        deadline = self.clock.monotonic() + timeout_ms
         pause = threading.Event()
 
         def over() -> bool:
@@ -551,7 +542,7 @@ class _Attempt:
                 return condition()
             return True
 
-        while not over() and self._held.jvm.is_alive() and self._clock.monotonic() < deadline:
+        while not over() and self.held.jvm.is_alive() and self.clock.monotonic() < deadline:
             pause.wait(_POLL_S)
 
 

@@ -14,6 +14,7 @@ import re
 import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -98,24 +99,18 @@ def positions(folder: Path, batch_id: int, inputs: Sequence[NativeInput]) -> dic
     found = {}
     for native in inputs:
         offsets = tuple(None if lines[index] == _NO_OFFSET else lines[index] for index in native.sources)
-        found[native.uid] = NativePosition(offsets=offsets, files=_Files(folder / "sources", native.sources))
+        found[native.uid] = NativePosition(offsets=offsets, files=partial(_logs, folder / "sources", native.sources))
     return found
 
 
-@dataclass(frozen=True, slots=True)
-class _Files:
-    """Reads the own logs of a DataFrame's sources: names below `sources`, counted from 0, and compressed content."""
-
-    folder: Path
-    sources: range
-
-    def __call__(self) -> Mapping[str, bytes]:
-        found = {}
-        for number, index in enumerate(self.sources):
-            root = self.folder / str(index)
-            for path in _needed(sorted(path for path in root.rglob("*") if path.is_file() and not path.name.startswith("."))):
-                found[f"{number}/{path.relative_to(root).as_posix()}"] = zlib.compress(path.read_bytes(), 1)
-        return found
+def _logs(folder: Path, sources: range) -> Mapping[str, bytes]:
+    """Read the own logs of a DataFrame's sources: names below `sources`, counted from 0, and compressed content."""
+    found = {}
+    for number, index in enumerate(sources):
+        root = folder / str(index)
+        for path in _needed(sorted(path for path in root.rglob("*") if path.is_file() and not path.name.startswith("."))):
+            found[f"{number}/{path.relative_to(root).as_posix()}"] = zlib.compress(path.read_bytes(), 1)
+    return found
 
 
 def _needed(paths: Sequence[Path]) -> list[Path]:
