@@ -48,8 +48,8 @@ class Latest:
     generation: int
 
 
-def manifest_rows(manifest: Manifest, key: SigningKey) -> bytes:
-    """Return a Parquet file with the manifest, its signature, and readable rows for people who use SQL."""
+def manifest_rows(manifest: Manifest, key: SigningKey) -> tuple[bytes, int]:
+    """Return a Parquet file with the manifest, its signature, and readable rows for people, and the number of all rows."""
     data = manifests.encode(manifest)
     signature = key.sign(data)
     splits = [(source.uid, split) for source in manifest.coordinator.sources for split in source.splits]
@@ -71,12 +71,7 @@ def manifest_rows(manifest: Manifest, key: SigningKey) -> bytes:
     }
     buffer = io.BytesIO()
     pq.write_table(pa.table(columns, schema=STATE_SCHEMA), buffer, compression="zstd")
-    return buffer.getvalue()
-
-
-def count_rows(manifest: Manifest) -> int:
-    """Return the number of rows that `manifest_rows` writes."""
-    return 2 + sum(len(source.splits) for source in manifest.coordinator.sources)
+    return buffer.getvalue(), rows
 
 
 def read_checkpoint(root: PurePath, log: DeltaLog, key: SigningKey) -> StoredCheckpoint | None:

@@ -16,7 +16,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Collection
 from concurrent.futures import Future
-from dataclasses import dataclass, replace
+from dataclasses import InitVar, dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple, assert_never
 
 from flinkish.checkpoint import request_decider
@@ -77,31 +77,25 @@ class _Outbox(threading.local):
         self.calls: list[Callable[[], None]] = []
 
 
+@dataclass(kw_only=True, eq=False)
 class CheckpointCoordinator:
     """Takes the checkpoints of one job, over all its attempts in this process.
 
     Thread-safe. The JobMaster's thread delivers the messages of tasks; any thread may request savepoints.
     """
 
-    def __init__(
-        self,
-        *,
-        job_id: str,
-        settings: CheckpointSettings,
-        storage: DeltaCheckpointStorage | None,
-        clock: Clock,
-        listener: CoordinatorListener,
-        history: JobHistory | None = None,
-    ) -> None:
-        """Create a coordinator. `storage` must have been claimed; None = for a job that may get one later (`open`)."""
-        self._job_id = job_id
-        self._settings = settings
-        self._clock = clock
-        self._listener = listener
-        self._history = history
+    job_id: str
+    settings: CheckpointSettings
+    #: Claimed; None = the job may get one later (`open`).
+    storage: InitVar[DeltaCheckpointStorage | None]
+    clock: Clock
+    listener: CoordinatorListener
+    history: JobHistory | None = None
+
+    def __post_init__(self, storage: DeltaCheckpointStorage | None) -> None:
         self._lock = threading.RLock()
-        self._failures = CheckpointFailureManager(settings.tolerable_failures)
-        self._statistics = CheckpointStatistics(settings.history)
+        self._failures = CheckpointFailureManager(self.settings.tolerable_failures)
+        self._statistics = CheckpointStatistics(self.settings.history)
         self._pending: dict[CheckpointId, PendingCheckpoint] = {}
         self._queue: tuple[Request, ...] = ()
         self._futures: dict[int, Future[StoredCheckpoint]] = {}
@@ -159,8 +153,8 @@ class CheckpointCoordinator:
             self._stopping = False
             if restored is not None:
                 self._statistics.restored()
-            interval = self._settings.effective_interval
-            self._next_due = None if interval is None else self._clock.monotonic() + interval
+            interval = self.settings.effective_interval
+            self._next_due = None if interval is None else self.clock.monotonic() + interval
         self._deliver()
 
     def end_attempt(self, reason: FailureReason = FailureReason.JOB_FAILED) -> None:
@@ -179,7 +173,7 @@ class CheckpointCoordinator:
             self._abandon(FailureReason.JOB_ENDED)
             self._shut_down = True
             self._subtasks = self._next_due = None
-            if not keep and self._opened is not None and deletes_checkpoints(self._settings.retention, end):
+            if not keep and self._opened is not None and deletes_checkpoints(self.settings.retention, end):
                 self._storage.delete_all()
         self._deliver()
 
@@ -188,7 +182,7 @@ class CheckpointCoordinator:
     def next_trigger_time(self) -> int | None:
         """Return when to call `trigger_if_due` or `expire_overdue` next, in monotonic ms; at once if past; None = no need."""
         with self._lock:
-            now = self._clock.monotonic()
+            now = self.clock.monotonic()
             times = [pending.deadline for pending in self._pending.values()]
             if self._subtasks is not None and not self._stopping:
                 match self._choose(now):
@@ -209,7 +203,7 @@ class CheckpointCoordinator:
         trigger: Trigger | None = None
         with self._lock:
             if self._subtasks is not None and not self._stopping and not self._shut_down:
-                now = self._clock.monotonic()
+                now = self.clock.monotonic()
                 self._enqueue_periodic(now)
                 match self._choose(now):
                     case Start(request=request):
@@ -251,7 +245,7 @@ class CheckpointCoordinator:
         """
         if drain and not stop:
             raise InvalidArgumentError("drain=True is only possible with stop=True: input that was ended cannot go on")
-        target = directory or self._settings.savepoint_directory
+        target = directory or self.settings.savepoint_directory
         if not target:
             raise ConfigurationError(
                 "a savepoint needs a folder to be written to",
@@ -276,7 +270,7 @@ class CheckpointCoordinator:
                 result = AckResult.DISCARDED if known else AckResult.UNKNOWN
                 self._discard_late(ack, result)
             else:
-                result = pending.acknowledge(ack, self._clock.wall_time())
+                result = pending.acknowledge(ack, self.clock.wall_time())
                 if result is AckResult.SUCCESS:
                     self._statistics.progressed(pending.checkpoint_id, pending.records)
                     self._complete_if_ready(pending)
@@ -320,13 +314,13 @@ class CheckpointCoordinator:
     def expire_overdue(self) -> tuple[CheckpointId, ...]:
         """Abort the checkpoints whose timeout has passed and return their ids; may be called from any thread."""
         with self._lock:
-            now = self._clock.monotonic()
+            now = self.clock.monotonic()
             overdue = [pending for pending in self._pending.values() if pending.deadline <= now]
             for pending in overdue:
                 missing = sorted(pending.missing)
                 names = ", ".join(f"vertex {task.vertex} subtask {task.subtask}" for task in missing[:_NAMED])
                 more = f" and {len(missing) - _NAMED} more" if len(missing) > _NAMED else ""
-                detail = f"after {self._settings.timeout} ms; not acknowledged by: {names or 'the driver itself'}{more}"
+                detail = f"after {self.settings.timeout} ms; not acknowledged by: {names or 'the driver itself'}{more}"
                 self._abort(pending, FailureReason.EXPIRED, detail, on_task=False)
         self._deliver()
         return tuple(pending.checkpoint_id for pending in overdue)
@@ -351,10 +345,6 @@ class CheckpointCoordinator:
             return self._uncommitted.up_to()
 
     # -- figures -----------------------------------------------------------------------------------------------------------
-
-    @property
-    def settings(self) -> CheckpointSettings:
-        return self._settings
 
     @property
     def pending(self) -> tuple[CheckpointId, ...]:
@@ -384,7 +374,7 @@ class CheckpointCoordinator:
 
     def _new_request(self, kind: CheckpointKind, target: str | None = None, drain: bool = False) -> Request:
         self._sequence += 1
-        return Request(sequence=self._sequence, kind=kind, requested_at=self._clock.monotonic(), target=target, drain=drain)
+        return Request(sequence=self._sequence, kind=kind, requested_at=self.clock.monotonic(), target=target, drain=drain)
 
     def _ask(self, kind: CheckpointKind, target: str | None = None, drain: bool = False) -> Future[StoredCheckpoint]:
         future: Future[StoredCheckpoint] = Future()
@@ -398,12 +388,12 @@ class CheckpointCoordinator:
                 self._refuse(request, FailureReason.TASKS_NOT_RUNNING)
             else:
                 self._admit(request)
-                self._outbox.calls.append(self._listener.wake_up)
+                self._outbox.calls.append(self.listener.wake_up)
         self._deliver()
         return future
 
     def _admit(self, request: Request) -> None:
-        admission = request_decider.admit(self._queue, request, self._settings)
+        admission = request_decider.admit(self._queue, request, self.settings)
         self._queue = admission.queue
         if admission.dropped is not None:
             self._refuse(admission.dropped, FailureReason.TOO_MANY_REQUESTS)
@@ -412,7 +402,7 @@ class CheckpointCoordinator:
         return any(request.kind is CheckpointKind.PERIODIC for request in self._queue)
 
     def _enqueue_periodic(self, now: int) -> None:
-        interval = self._settings.effective_interval
+        interval = self.settings.effective_interval
         if self._next_due is None or interval is None or now < self._next_due:
             return
         if not self._periodic_waits():
@@ -424,7 +414,7 @@ class CheckpointCoordinator:
 
     def _choose(self, now: int) -> request_decider.Decision:
         return request_decider.choose(
-            self._queue, pending=len(self._pending), now=now, last_completion=self._last_completion, settings=self._settings
+            self._queue, pending=len(self._pending), now=now, last_completion=self._last_completion, settings=self.settings
         )
 
     def _start(self, request: Request) -> Trigger | None:
@@ -435,7 +425,7 @@ class CheckpointCoordinator:
         self._last_id = checkpoint_id
         export: str | None = None
         try:
-            if request.kind.ends_job:
+            if request.kind is CheckpointKind.STOP_SAVEPOINT:
                 # Done before the barrier is sent, so that a folder that cannot be written does not affect the job.
                 assert request.target is not None
                 export = self._storage.prepare_export(request.target)
@@ -448,23 +438,23 @@ class CheckpointCoordinator:
             self._discard_export(export)
             self._refuse(request, FailureReason.IO_ERROR, _text(error))
             return None
-        now = self._clock.monotonic()
+        now = self.clock.monotonic()
         pending = PendingCheckpoint(
             checkpoint_id=checkpoint_id,
             kind=request.kind,
             location=location,
-            trigger_time=self._clock.wall_time(),
+            trigger_time=self.clock.wall_time(),
             started=now,
-            deadline=now + self._settings.timeout,
+            deadline=now + self.settings.timeout,
             expected=self._subtasks,
             export=export,
             drain=request.drain,
         )
         self._pending[checkpoint_id] = pending
         self._request_of[checkpoint_id] = request.sequence
-        self._stopping = self._stopping or request.kind.ends_job or request.kind is CheckpointKind.FINAL
+        self._stopping = self._stopping or request.kind in (CheckpointKind.STOP_SAVEPOINT, CheckpointKind.FINAL)
         self._statistics.triggered(self._record(pending, CheckpointStatus.IN_PROGRESS))
-        _log.debug("Triggered %s checkpoint %d of job %s.", request.kind.value, checkpoint_id, self._job_id)
+        _log.debug("Triggered %s checkpoint %d of job %s.", request.kind.value, checkpoint_id, self.job_id)
         barrier = Barrier(
             checkpoint_id=checkpoint_id, timestamp=pending.trigger_time, directory=location.directory, root=location.root
         )
@@ -476,7 +466,7 @@ class CheckpointCoordinator:
             self._storage.discard_files(location, ack.files)
         _log.info(
             "Ignored the acknowledgement (%s) of checkpoint %d by vertex %d subtask %d of job %s: it is not in progress.",
-            result.value, ack.checkpoint_id, ack.vertex, ack.subtask, self._job_id,
+            result.value, ack.checkpoint_id, ack.vertex, ack.subtask, self.job_id,
         )  # fmt: skip
 
     def _complete_if_ready(self, pending: PendingCheckpoint) -> None:
@@ -502,7 +492,7 @@ class CheckpointCoordinator:
         except CommitOutcomeUnknownError as error:
             self._abort(pending, FailureReason.FINALIZE_FAILED, _text(error), on_task=False, keep_files=True)
         except Exception as error:  # any error of the storage: failure_manager decides what the failed checkpoint means
-            _log.warning("Checkpoint %d of job %s could not be committed.", pending.checkpoint_id, self._job_id, exc_info=True)
+            _log.warning("Checkpoint %d of job %s could not be committed.", pending.checkpoint_id, self.job_id, exc_info=True)
             self._abort(pending, FailureReason.FINALIZE_FAILED, _text(error), on_task=False)
         else:
             if pending.kind.is_recovery_point:
@@ -512,7 +502,7 @@ class CheckpointCoordinator:
     def _completed(self, pending: PendingCheckpoint, stored: StoredCheckpoint) -> None:
         checkpoint_id = pending.checkpoint_id
         del self._pending[checkpoint_id]
-        self._last_completion = self._clock.monotonic()
+        self._last_completion = self.clock.monotonic()
         self._failures.succeeded(checkpoint_id)
         record = self._record(pending, CheckpointStatus.COMPLETED, external_path=stored.external_path)
         self._statistics.ended(record)
@@ -524,7 +514,7 @@ class CheckpointCoordinator:
         self._outbox.calls.append(lambda: self._after_completion(pending, stored, record))
         _log.info(
             "Completed %s checkpoint %d of job %s (%d bytes, %d ms).",
-            pending.kind.value, checkpoint_id, self._job_id, record.state_size, record.duration,
+            pending.kind.value, checkpoint_id, self.job_id, record.state_size, record.duration,
         )  # fmt: skip
 
     def _abort(
@@ -546,10 +536,10 @@ class CheckpointCoordinator:
         record = self._record(pending, CheckpointStatus.FAILED, failure=failure.text)
         self._statistics.ended(record)
         log = _log.warning if reason.counts else _log.info
-        log("Aborted %s checkpoint %d of job %s: %s.", pending.kind.value, checkpoint_id, self._job_id, failure.text)
-        self._outbox.calls.append(lambda: self._listener.checkpoint_aborted(checkpoint_id, reason, detail))
-        if self._history is not None:
-            history = self._history
+        log("Aborted %s checkpoint %d of job %s: %s.", pending.kind.value, checkpoint_id, self.job_id, failure.text)
+        self._outbox.calls.append(lambda: self.listener.checkpoint_aborted(checkpoint_id, reason, detail))
+        if self.history is not None:
+            history = self.history
             self._outbox.calls.append(lambda: history.checkpoint_ended(record))
         if pending.kind in (CheckpointKind.FINAL, CheckpointKind.STOP_SAVEPOINT):
             self._stopping = False
@@ -562,13 +552,13 @@ class CheckpointCoordinator:
     def _refuse(self, request: Request, reason: FailureReason, detail: str = "") -> None:
         """Reject a request that no task knows of yet."""
         failure = Failure(checkpoint_id=None, kind=request.kind, reason=reason, on_task=False, detail=detail)
-        _log.info("No %s checkpoint of job %s: %s %s", request.kind.value, self._job_id, reason.sentence, detail)
+        _log.info("No %s checkpoint of job %s: %s %s", request.kind.value, self.job_id, reason.sentence, detail)
         self._settle(request.sequence, failure)
 
     def _settle(self, sequence: int, failure: Failure) -> None:
         """Decide what a failure means, and fail the future of the request."""
         which = "" if failure.checkpoint_id is None else f" {failure.checkpoint_id}"
-        error = CheckpointError(f"checkpoint{which} of job {self._job_id}: {failure.text}")
+        error = CheckpointError(f"checkpoint{which} of job {self.job_id}: {failure.text}")
         future = self._futures.pop(sequence, None)
         if future is not None:
             self._outbox.calls.append(lambda: future.set_exception(error))
@@ -576,11 +566,11 @@ class CheckpointCoordinator:
             case FailJob(message=message):
                 # The failure may be due to another driver that has taken over and removed the files of this one's tasks.
                 if not self._find_superseded():
-                    self._outbox.calls.append(lambda: self._listener.fail_job(CheckpointError(message)))
+                    self._outbox.calls.append(lambda: self.listener.fail_job(CheckpointError(message)))
             case Tolerate(failures=failures):
                 _log.warning(
                     "%d of at most %d tolerated checkpoint failures in a row of job %s.",
-                    failures, self._settings.tolerable_failures, self._job_id,
+                    failures, self.settings.tolerable_failures, self.job_id,
                 )  # fmt: skip
             case Ignore():
                 pass
@@ -595,14 +585,14 @@ class CheckpointCoordinator:
             self._superseded(error)
             return True
         except Exception as error:  # the storage cannot be reached: the next checkpoint will show it
-            _log.info("It could not be determined whether job %s still belongs to this driver: %s", self._job_id, _text(error))
+            _log.info("It could not be determined whether job %s still belongs to this driver: %s", self.job_id, _text(error))
         return False
 
     def _superseded(self, error: StaleGenerationError) -> None:
         self._subtasks = self._next_due = None
         self._abandon(FailureReason.SUPERSEDED_DRIVER)
         self._shut_down = True
-        self._outbox.calls.append(lambda: self._listener.fail_job(error))
+        self._outbox.calls.append(lambda: self.listener.fail_job(error))
 
     def _abandon(self, reason: FailureReason) -> None:
         for pending in list(self._pending.values()):
@@ -627,7 +617,7 @@ class CheckpointCoordinator:
             kind=pending.kind,
             status=status,
             trigger_time=pending.trigger_time,
-            duration=None if status is CheckpointStatus.IN_PROGRESS else self._clock.monotonic() - pending.started,
+            duration=None if status is CheckpointStatus.IN_PROGRESS else self.clock.monotonic() - pending.started,
             state_size=sum(file.size for file in files),
             state_rows=sum(file.rows for file in files),
             files=len(files),
@@ -637,7 +627,7 @@ class CheckpointCoordinator:
             snapshot_ms=max((ack.snapshot_ms for ack in acknowledgements), default=0.0),
             failure=failure,
             external_path=external_path,
-            failed_at=self._clock.wall_time() if status is CheckpointStatus.FAILED else None,
+            failed_at=self.clock.wall_time() if status is CheckpointStatus.FAILED else None,
             acknowledgements=pending.records,
             parallelism=Counter(subtask.vertex for subtask in pending.expected),
         )
@@ -656,13 +646,13 @@ class CheckpointCoordinator:
     def _after_completion(self, pending: PendingCheckpoint, stored: StoredCheckpoint, record: CheckpointRecord) -> None:
         future = self._futures.pop(self._request_of.pop(pending.checkpoint_id), None)
         failure: CheckpointError | None = None
-        if self._history is not None and pending.export is None:
+        if self.history is not None and pending.export is None:
             # Before the sinks commit: the checkpoint is complete even if that fails.
-            self._history.checkpoint_ended(record)
+            self.history.checkpoint_ended(record)
         try:
             if pending.kind.is_recovery_point:
                 faults.reach(faults.Point.SINKS_TO_COMMIT)
-                self._listener.checkpoint_completed(stored)
+                self.listener.checkpoint_completed(stored)
                 faults.reach(faults.Point.SINKS_COMMITTED)
             if pending.export is not None:
                 try:
@@ -676,11 +666,11 @@ class CheckpointCoordinator:
             # If this driver was suspended for a while, a successor may have taken over, which then explains the error.
             self.check_generation()
             if future is not None:
-                future.set_exception(CheckpointError(f"checkpoint {pending.checkpoint_id} of job {self._job_id}: {_text(error)}"))
+                future.set_exception(CheckpointError(f"checkpoint {pending.checkpoint_id} of job {self.job_id}: {_text(error)}"))
             raise
         finally:
-            if self._history is not None and pending.export is not None:
-                self._history.checkpoint_ended(record)
+            if self.history is not None and pending.export is not None:
+                self.history.checkpoint_ended(record)
         faults.reach(faults.Point.CHECKPOINT_ENDED)
         with self._lock:
             self._storage.clean_up(tuple(self._pending))
@@ -696,9 +686,9 @@ class CheckpointCoordinator:
         """
         with self._lock:
             self._stopping = False
-        outcome = self._listener.stop_failed(stored)
+        outcome = self.listener.stop_failed(stored)
         message = (
-            f"The savepoint with which job {self._job_id} was to stop could not be written to {folder}: {_text(error)}; {outcome}"
+            f"The savepoint with which job {self.job_id} was to stop could not be written to {folder}: {_text(error)}; {outcome}"
         )
         _log.warning("%s", message, exc_info=error)
         failure = CheckpointError(message)

@@ -29,7 +29,7 @@ from pathlib import Path, PurePath
 
 import flinkish
 from flinkish.checkpoint import fencing, paths
-from flinkish.checkpoint.checkpoint_files import LIST_WAITS, Latest, copy_verified, count_rows, manifest_rows, write_latest
+from flinkish.checkpoint.checkpoint_files import LIST_WAITS, Latest, copy_verified, manifest_rows, write_latest
 from flinkish.checkpoint.delta_log import DeltaLog
 from flinkish.checkpoint.fencing import Committed, Gone, Refused, TakenOver, Transaction
 from flinkish.checkpoint.job_table import JobTable, brief, delete
@@ -83,7 +83,8 @@ class DeltaCheckpointStorage:
         Raises ConfigurationError for a directory that cannot be used, or that contains the signing key.
         """
         base = paths.table_root(str(directory), key="execution.checkpointing.dir")
-        if isinstance(base, Path) and signing_key.path is not None and _is_below(signing_key.path, base):
+        key_file = None if signing_key.path is None else Path(os.path.realpath(signing_key.path))
+        if isinstance(base, Path) and key_file is not None and key_file.is_relative_to(os.path.realpath(base)):
             raise ConfigurationError(
                 f"execution.checkpointing.dir = {base} holds the signing key {signing_key.path}",
                 hint="keep the key outside: whoever can write checkpoints could sign them.",
@@ -437,7 +438,7 @@ class DeltaCheckpointStorage:
 
     def _write_manifest(self, manifest: Manifest, table: CheckpointFiles) -> tuple[str, Mapping[str, tuple[int, int]]]:
         """Write the manifest and return its path with all files of the checkpoint, by path: size and rows."""
-        content = manifest_rows(manifest, self._key)
+        content, rows = manifest_rows(manifest, self._key)
         folder = paths.folder_name(manifest.checkpoint_id, manifest.generation)
         path = paths.manifest_name(folder, sha256(content))
         with table.create(path) as stream:
@@ -447,7 +448,7 @@ class DeltaCheckpointStorage:
         files = {file.path: (file.size, file.rows) for file in manifest.files}
         if len(files) != len(manifest.files):
             raise CheckpointError(f"checkpoint {manifest.checkpoint_id}: two tasks acknowledged a state file of the same name")
-        return path, {**files, path: (len(content), count_rows(manifest))}
+        return path, {**files, path: (len(content), rows)}
 
     def _current_handle(self) -> DeltaLog:
         """Return a handle at the newest version, after checking that no other driver has taken over."""
@@ -530,7 +531,3 @@ class DeltaCheckpointStorage:
     def _sync(self, files: CheckpointFiles, inside: str = "") -> None:
         if self._durable:
             files.sync(inside)
-
-
-def _is_below(path: str | Path, folder: Path) -> bool:
-    return Path(os.path.realpath(path)).is_relative_to(os.path.realpath(folder))

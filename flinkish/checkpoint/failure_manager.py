@@ -100,25 +100,21 @@ class CheckpointFailureManager:
     def __init__(self, tolerable: int) -> None:
         """Create a manager that accepts `tolerable` failures in a row; -1 = no limit."""
         self._tolerable = tolerable
-        self._failures = 0
+        #: The number of failures since the last completed checkpoint.
+        self.failures = 0
         self._counted: set[CheckpointId] = set()
         self._last_success = CheckpointId(0)
-
-    @property
-    def failures(self) -> int:
-        """The number of failures since the last completed checkpoint."""
-        return self._failures
 
     def succeeded(self, checkpoint_id: CheckpointId) -> None:
         """Reset the count, because a checkpoint has completed."""
         if checkpoint_id > self._last_success:
             self._last_success = checkpoint_id
-            self._failures = 0
+            self.failures = 0
             self._counted = {counted for counted in self._counted if counted > checkpoint_id}
 
     def restarted(self) -> None:
         """Reset the count, because the job was restarted."""
-        self._failures = 0
+        self.failures = 0
         self._counted.clear()
 
     def failed(self, failure: Failure) -> Verdict:
@@ -132,11 +128,11 @@ class CheckpointFailureManager:
             if failure.checkpoint_id <= self._last_success or failure.checkpoint_id in self._counted:
                 return Ignore()
             self._counted.add(failure.checkpoint_id)
-        self._failures += 1
-        if self._tolerable < 0 or self._failures <= self._tolerable:
-            return Tolerate(self._failures)
+        self.failures += 1
+        if self._tolerable < 0 or self.failures <= self._tolerable:
+            return Tolerate(self.failures)
         return FailJob(
-            f"{self._failures} checkpoints in a row have failed, "
+            f"{self.failures} checkpoints in a row have failed, "
             f"execution.checkpointing.tolerable-failed-checkpoints is {self._tolerable}; the last: {_describe(failure)}"
         )
 

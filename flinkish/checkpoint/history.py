@@ -119,8 +119,8 @@ class JobHistory:
 
     def __init__(self, directory: str | PurePath, job_id: str, *, generation: Generation, clock: Clock) -> None:
         directory = paths.table_root(str(directory), key=_KEY)
-        self._root = paths.job_folder(directory, job_id) / "history"
-        self._files = files_at(self._root)
+        self.root = paths.job_folder(directory, job_id) / "history"
+        self._files = files_at(self.root)
         self._generation = generation
         self._clock = clock
         self._lock = threading.Lock()
@@ -131,11 +131,6 @@ class JobHistory:
             self._notes = self._left_waiting()
         except Exception:
             _log.warning("The last notes of an earlier process about the job could not be read.", exc_info=True)
-
-    @property
-    def root(self) -> PurePath:
-        """Root of the Delta table."""
-        return self._root
 
     def checkpoint_ended(self, record: CheckpointRecord) -> None:
         """Record a checkpoint that completed or failed."""
@@ -179,12 +174,12 @@ class JobHistory:
             try:
                 self._append(notes)
             except Exception:
-                _log.warning("%d notes about the job could not be written to %s.", len(notes), self._root, exc_info=True)
+                _log.warning("%d notes about the job could not be written to %s.", len(notes), self.root, exc_info=True)
 
     @panics_as_errors()
     def _left_waiting(self) -> list[Note]:
         """Return the notes that an earlier process, which was killed, has left."""
-        return _open(self._root, self._files)[1] if self._files.exists(WAITING) else []
+        return _open(self.root, self._files)[1] if self._files.exists(WAITING) else []
 
     def _keep_waiting(self) -> None:
         """Write the waiting notes to their file, for the case that the process is killed."""
@@ -194,17 +189,17 @@ class JobHistory:
             self._files.make_root(sync=False)
             self._files.replace(WAITING, msgspec.json.encode(batch), sync=False)
         except (OSError, CorruptCheckpointError):
-            _log.debug("The waiting notes about the job could not be written to %s.", self._root, exc_info=True)
+            _log.debug("The waiting notes about the job could not be written to %s.", self.root, exc_info=True)
 
     @panics_as_errors()
     def _append(self, notes: list[Note]) -> None:
         table = pa.Table.from_pylist([asdict(note) for note in notes], schema=_SCHEMA)
         self._files.refuse_links()
-        if isinstance(self._root, Path):
-            paths.check_log(self._root)
-            self._root.parent.mkdir(parents=True, exist_ok=True)
+        if isinstance(self.root, Path):
+            paths.check_log(self.root)
+            self.root.parent.mkdir(parents=True, exist_ok=True)
         write_deltalake(
-            str(self._root),
+            str(self.root),
             table,
             mode="append",
             name="flinkish history",
@@ -219,8 +214,8 @@ class JobHistory:
             self._compact()
 
     def _compact(self) -> None:
-        table = DeltaTable(str(self._root), storage_options=_options(self._files))
-        rows = rows_of(table, self._root).sort_by("time")
+        table = DeltaTable(str(self.root), storage_options=_options(self._files))
+        rows = rows_of(table, self.root).sort_by("time")
         rows = rows.slice(max(0, rows.num_rows - _KEPT_ROWS))
         write_deltalake(
             table,

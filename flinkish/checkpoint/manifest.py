@@ -53,11 +53,6 @@ class CheckpointKind(Enum):
         """
         return self is not CheckpointKind.SAVEPOINT
 
-    @property
-    def ends_job(self) -> bool:
-        """Whether the job ends with it, so that its failure cannot be tolerated."""
-        return self is CheckpointKind.STOP_SAVEPOINT
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OperatorShape:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -99,10 +100,12 @@ def _open(root: PurePath, version: int | None, delta_log: type[DeltaLog], text: 
     except FlinkishError:
         raise
     except Exception as error:
-        newest = _newest_version(root, delta_log)
+        newest = None
+        with contextlib.suppress(Exception):
+            newest = delta_log.open(root)
         if version is not None and newest is not None:
             raise ForeignCheckpointError(
-                f"{KEY} = {text!r}: the table has no version {version} (any more); its newest version is {newest}",
+                f"{KEY} = {text!r}: the table has no version {version} (any more); its newest version is {newest.version}",
                 hint="DESCRIBE HISTORY, or `path@<checkpoint id>` for a retained checkpoint.",
             ) from error
         raise CorruptCheckpointError(
@@ -121,14 +124,6 @@ def _open(root: PurePath, version: int | None, delta_log: type[DeltaLog], text: 
         f"{KEY} = {text!r}: {what}",
         hint="give the path of a savepoint, of a job's folder below execution.checkpointing.dir, or `path@<checkpoint id>`.",
     )
-
-
-def _newest_version(root: PurePath, delta_log: type[DeltaLog]) -> int | None:
-    try:
-        log = delta_log.open(root)
-    except Exception:
-        return None
-    return None if log is None else log.version
 
 
 def check_operators(

@@ -21,7 +21,19 @@ def build_job_graph(stream_graph: StreamGraph) -> JobGraph:
     chain_edges: dict[NodeId, list[ChainEdge]] = defaultdict(list)
     for edge in chained:
         chain_edges[head_of[edge.target]].append(ChainEdge(source=edge.source, target=edge.target, side_output=edge.side_output))
-    vertices = {VertexId(head): _vertex(nodes, chain_edges[head]) for head, nodes in members.items()}
+    vertices = {
+        VertexId(head): JobVertex(
+            id=VertexId(head),
+            name=_chain_name(nodes, chain_edges[head]),
+            operators=tuple(nodes),
+            chain_edges=tuple(chain_edges[head]),
+            parallelism=nodes[0].parallelism,
+            # The head decides, because only the head of a chain can be keyed.
+            max_parallelism=nodes[0].max_parallelism,
+            slot_sharing_group=nodes[0].slot_sharing_group,
+        )
+        for head, nodes in members.items()
+    }
     # Every unchained edge leads to a head: any other operator of a chain has one input only, the chained edge.
     network = [edge for head in members for edge in in_edges[head]]
     edges = tuple(
@@ -74,20 +86,6 @@ def _heads(stream_graph: StreamGraph, chained: Sequence[StreamEdge]) -> Mapping[
     for node in stream_graph.nodes:
         head_of[node] = head_of[before[node]] if node in before else node
     return head_of
-
-
-def _vertex(nodes: Sequence[StreamNode], edges: Sequence[ChainEdge]) -> JobVertex:
-    head = nodes[0]
-    return JobVertex(
-        id=VertexId(head.id),
-        name=_chain_name(nodes, edges),
-        operators=tuple(nodes),
-        chain_edges=tuple(edges),
-        parallelism=head.parallelism,
-        # The head decides, because only the head of a chain can be keyed.
-        max_parallelism=head.max_parallelism,
-        slot_sharing_group=head.slot_sharing_group,
-    )
 
 
 def _chain_name(nodes: Sequence[StreamNode], edges: Sequence[ChainEdge]) -> str:

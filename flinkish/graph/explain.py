@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable, Sized
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from flinkish.graph.chaining import build_job_graph
@@ -143,8 +143,8 @@ def _describe_edge(partitioner: Partitioner, side_output: OutputTag | None) -> s
     return text
 
 
-def _count(things: Iterable[object], one: str, several: str | None = None) -> str:
-    return _number(len(list(things)), one, several)
+def _count(things: Sized, one: str, several: str | None = None) -> str:
+    return _number(len(things), one, several)
 
 
 def _number(number: int, one: str, several: str | None = None) -> str:

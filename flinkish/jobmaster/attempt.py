@@ -166,7 +166,7 @@ class Attempt:
 
     def native_arrived(self) -> None:
         """Have the next epoch run; from any thread."""
-        self._pacing.native_arrived()
+        self._pacing.native_arrived = True
         self.wakeup.signal()
 
     # -- beginning -----------------------------------------------------------------------------------------------------------
@@ -199,7 +199,7 @@ class Attempt:
                     _log.debug("Epoch %d of attempt %d: %s, credit %d.", command.epoch, self.number, reason.value, credit)
                     return command
                 case WaitFor(timeout=timeout):
-                    self._pacing.waits()
+                    self._pacing.waited = True
                     wakeup.wait(since, timeout)
                 case unexpected:
                     assert_never(unexpected)
@@ -223,7 +223,7 @@ class Attempt:
         farewell = self._end.farewell
         readers = {} if farewell else self._sources.commands(credit)
         notices = self.checkpoints.coordinator.take_notifications()
-        self._pacing.command_begins()
+        self._pacing.native_arrived = False  # what has arrived so far comes with this command
         if trigger is not None:
             self._sources.prepare_snapshot()
         first = self.epochs_begun == 0

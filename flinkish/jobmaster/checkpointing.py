@@ -44,11 +44,10 @@ _log = logging.getLogger("flinkish.jobmaster")
 _GENERATION_CHECK_MS = 3_000
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class _Request:
-    """A client's request for a checkpoint or a savepoint."""
+    """A client's request; `what` is "checkpoint" or "savepoint"."""
 
-    #: "checkpoint" or "savepoint".
     what: str
     #: Passes the request to the coordinator.
     trigger: Callable[[CheckpointCoordinator], Future[StoredCheckpoint]]
@@ -58,37 +57,33 @@ class _Request:
     refuse: Callable[[BaseException], object]
 
 
+@dataclass(kw_only=True, eq=False)
 class JobCheckpoints:
-    """Owns a job's checkpoints. Any thread may make requests and ask for figures; all else is for the JobMaster's thread.
+    """Owns a job's checkpoints. Any thread may make requests and ask for figures; all else is for the JobMaster's thread."""
 
-    `storage` is the claimed storage of a job that takes checkpoints. For other jobs, `open_storage` opens one when a savepoint is
-    requested; None = no savepoints. `restored` is the checkpoint that the job was started from. `retire` is called before the
-    checkpoints of a job that has ended for good are deleted.
-    """
+    setup: JobSetup
+    clock: Clock
+    wakeup: Wakeup
+    #: The claimed storage of a job that takes checkpoints, or that was opened for a savepoint.
+    storage: DeltaCheckpointStorage | None
+    #: Opens the storage of another job when a savepoint is requested; None = no savepoints.
+    open_storage: Callable[[], DeltaCheckpointStorage] | None
+    history: JobHistory | None
+    #: Called before the checkpoints of a job that has ended for good are deleted.
+    retire: Callable[[], None] | None
+    #: The checkpoint that the job was started from.
+    initial: StoredCheckpoint | None
 
-    def __init__(
-        self,
-        setup: JobSetup,
-        *,
-        clock: Clock,
-        wakeup: Wakeup,
-        storage: DeltaCheckpointStorage | None = None,
-        open_storage: Callable[[], DeltaCheckpointStorage] | None = None,
-        history: JobHistory | None = None,
-        retire: Callable[[], None] | None = None,
-        restored: StoredCheckpoint | None = None,
-    ) -> None:
-        #: The checkpoint that the job was started from.
-        self.initial = restored
-        self.storage = storage
-        self._setup = setup
-        self._clock = clock
-        self._wakeup = wakeup
-        self._open_storage = open_storage
-        self._retire = retire
+    def __post_init__(self) -> None:
+        setup = self.setup
         #: May be read from any thread.
         self.coordinator = CheckpointCoordinator(
-            job_id=setup.job_id, settings=setup.checkpoints, storage=storage, clock=clock, listener=self, history=history
+            job_id=setup.job_id,
+            settings=setup.checkpoints,
+            storage=self.storage,
+            clock=self.clock,
+            listener=self,
+            history=self.history,
         )
         #: The attempt whose tasks run.
         self._attempt: Attempt | None = None
@@ -131,14 +126,10 @@ class JobCheckpoints:
             else:
                 future.set_result(str(checkpoint.root))
 
-        self._ask(
-            _Request(
-                what="savepoint",
-                trigger=lambda coordinator: coordinator.trigger_savepoint(directory, stop=stop, drain=drain),
-                answer=answer,
-                refuse=future.set_exception,
-            )
-        )
+        def trigger(coordinator: CheckpointCoordinator) -> Future[StoredCheckpoint]:
+            return coordinator.trigger_savepoint(directory, stop=stop, drain=drain)
+
+        self._ask(_Request("savepoint", trigger, answer, future.set_exception))
         return future
 
     def trigger_checkpoint(self) -> CompletableFuture[CheckpointId]:
@@ -148,7 +139,7 @@ class JobCheckpoints:
         no checkpoints, because the sinks of such a job commit nothing before the end.
         """
         future: CompletableFuture[CheckpointId] = CompletableFuture()
-        if not self._setup.checkpointing:
+        if not self.setup.checkpointing:
             error = CheckpointError(
                 f"{self._job()}: no checkpoint was taken, the job takes none",
                 hint=f"set {options.CHECKPOINTING_INTERVAL.key}; a savepoint can be taken of any streaming job.",
@@ -157,10 +148,10 @@ class JobCheckpoints:
             return future
         self._ask(
             _Request(
-                what="checkpoint",
-                trigger=CheckpointCoordinator.trigger_checkpoint,
-                answer=lambda checkpoint: future.set_result(checkpoint.checkpoint_id),
-                refuse=future.set_exception,
+                "checkpoint",
+                CheckpointCoordinator.trigger_checkpoint,
+                lambda checkpoint: future.set_result(checkpoint.checkpoint_id),
+                future.set_exception,
             )
         )
         return future
@@ -172,7 +163,7 @@ class JobCheckpoints:
                 self._requests.append(request)
         if closed:
             self._refuse(request)
-        self._wakeup.signal()
+        self.wakeup.signal()
 
     def _refuse(self, request: _Request) -> None:
         request.refuse(CheckpointError(f"{self._job()}: no {request.what} was taken, {self._closed}"))
@@ -189,7 +180,7 @@ class JobCheckpoints:
         if restored is not None:
             self._restored = RestoredRecord(
                 checkpoint_id=restored.checkpoint_id,
-                restored_at=self._clock.wall_time(),
+                restored_at=self.clock.wall_time(),
                 is_savepoint=restored.manifest.kind.is_savepoint,
                 external_path=restored.external_path,
             )
@@ -212,7 +203,7 @@ class JobCheckpoints:
     def look(self) -> None:
         """Abort overdue checkpoints, and check whether another driver has taken over the job; if so, call `fail_job`."""
         self.coordinator.expire_overdue()
-        now = self._clock.monotonic()
+        now = self.clock.monotonic()
         if self._generation_due is not None and self._generation_due <= now:
             self._generation_due = now + _GENERATION_CHECK_MS
             self.coordinator.check_generation()
@@ -245,19 +236,19 @@ class JobCheckpoints:
         """End for good; deletes the job's checkpoints if the configured retention says so. None keeps them. Never raises."""
         if end is None:
             return
-        retained = self._setup.configuration.contains(options.CHECKPOINTS_DIRECTORY)
-        if not retained or deletes_checkpoints(self._setup.checkpoints.retention, end):
-            remove_rows(self._setup.configuration, self._setup.job_id)
+        retained = self.setup.configuration.contains(options.CHECKPOINTS_DIRECTORY)
+        if not retained or deletes_checkpoints(self.setup.checkpoints.retention, end):
+            remove_rows(self.setup.configuration, self.setup.job_id)
         if self._rows is not None:
             self._rows.release()
         if self.storage is None:
             return
         try:
-            if self._retire is not None and deletes_checkpoints(self._setup.checkpoints.retention, end):
-                self._retire()
+            if self.retire is not None and deletes_checkpoints(self.setup.checkpoints.retention, end):
+                self.retire()
             self.coordinator.shutdown(end, keep=self._keep and end is JobEnd.FINISHED)
         except BaseException:
-            _log.warning("The checkpoints of job %s could not be deleted.", self._setup.job_id, exc_info=True)
+            _log.warning("The checkpoints of job %s could not be deleted.", self.setup.job_id, exc_info=True)
 
     def refuse_waiting(self) -> None:
         """Refuse all requests, including waiting ones, because the job has ended."""
@@ -295,7 +286,7 @@ class JobCheckpoints:
         if self._attempt is None or not self._attempt.stop_failed():
             return "the job goes on"
         self._keep = True
-        if self._setup.configuration.contains(options.CHECKPOINTS_DIRECTORY):
+        if self.setup.configuration.contains(options.CHECKPOINTS_DIRECTORY):
             rest = f"its last checkpoint, {checkpoint.external_path}, holds the same and stays"
         else:
             rest = f"as {options.CHECKPOINTS_DIRECTORY.key} is not set, its state ends with it"
@@ -310,22 +301,22 @@ class JobCheckpoints:
 
     def wake_up(self) -> None:
         """Make the JobMaster check the coordinator again."""
-        self._wakeup.signal()
+        self.wakeup.signal()
 
     # -- inside --------------------------------------------------------------------------------------------------------------
 
     def _watch_generation(self) -> None:
         if self._watches_generation and self.storage is not None:
-            self._generation_due = self._clock.monotonic() + _GENERATION_CHECK_MS
+            self._generation_due = self.clock.monotonic() + _GENERATION_CHECK_MS
 
     def _opened(self) -> CheckpointCoordinator:
         """Return the coordinator, with a storage. Raises CheckpointError if the job cannot have one."""
         if self.storage is None:
-            if self._open_storage is None:
+            if self.open_storage is None:
                 raise CheckpointError(
                     f"{self._job()}: no savepoint was taken: the job has no storage for checkpoints, or runs in batch mode"
                 )
-            self.storage = self._open_storage()
+            self.storage = self.open_storage()
             self.coordinator.open(self.storage)
             self._watch_generation()
         return self.coordinator
@@ -333,12 +324,12 @@ class JobCheckpoints:
     def _keep_rows(self) -> None:
         """Leave the rows of DataFrames that a savepoint may name to its owner."""
         if self._has_rows:
-            keep_rows(self._setup.configuration, self._setup.job_id)
+            keep_rows(self.setup.configuration, self.setup.job_id)
         if self._rows is not None:
             self._rows.release()
 
     def _job(self) -> str:
-        return f"job {self._setup.job_name!r} ({self._setup.job_id})"
+        return f"job {self.setup.job_name!r} ({self.setup.job_id})"
 
 
 def _pass_on(request: _Request, asked: Future[StoredCheckpoint]) -> None:

@@ -66,7 +66,8 @@ class EnumeratorCoordinator(SourceCoordinator):
         #: Watermark generators of restored splits, until the splits are handed out again.
         self._generators: dict[str, Any] = {}
         self._unassigned: set[str] = set()
-        self._max_watermark: int | None = None
+        #: The watermark up to which readers may read, in milliseconds; None = no limit.
+        self.max_watermark: int | None = None
 
     # -- the enumerator's context --------------------------------------------------------------------------------------------
 
@@ -167,7 +168,7 @@ class EnumeratorCoordinator(SourceCoordinator):
 
     @property
     def input_ready(self) -> bool:
-        limit, limits = self._max_watermark, self._limits()
+        limit, limits = self.max_watermark, self._limits()
 
         def has_more(reader: _Reader) -> bool:
             more = reader.report.more_available or _limits_of(reader, limits) != reader.limits
@@ -177,7 +178,7 @@ class EnumeratorCoordinator(SourceCoordinator):
 
     @property
     def wants_poll(self) -> bool:
-        limit, limited = self._max_watermark, self._limits() is not None
+        limit, limited = self.max_watermark, self._limits() is not None
         return any(
             not reader.report.finished
             and ((not limited and (bool(reader.splits) or reader.no_more_splits)) or reader.report.awaits_idleness)
@@ -190,10 +191,6 @@ class EnumeratorCoordinator(SourceCoordinator):
         active = (reader.report for reader in self._readers if reader.splits and not reader.report.finished)
         return [report.watermark for report in active if report.watermark is not None]
 
-    def align(self, max_watermark: int | None) -> None:
-        """Set the watermark up to which readers may read, in milliseconds; None = no limit."""
-        self._max_watermark = max_watermark
-
     def commands(self, credit: int) -> dict[int, ReaderCommand]:
         commands = {}
         limits = self._limits()
@@ -205,7 +202,7 @@ class EnumeratorCoordinator(SourceCoordinator):
                 credit=credit,
                 no_more_splits=reader.no_more_splits,
                 finished=reader.report.finished,
-                max_watermark=self._max_watermark,
+                max_watermark=self.max_watermark,
                 limits=reader.limits,
             )
         return commands

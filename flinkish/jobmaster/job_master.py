@@ -98,14 +98,14 @@ class JobMaster:
         self._delivery = Delivery(self.results, environment.print_lines, environment.takers)
         #: The job's checkpoints; clients may call the methods that are for any thread.
         self.checkpoints = JobCheckpoints(
-            setup,
+            setup=setup,
             clock=environment.clock,
             wakeup=self._wakeup,
             storage=environment.storage,
             open_storage=environment.open_storage,
             history=environment.notes,
             retire=environment.retire,
-            restored=restored,
+            initial=restored,
         )
         self._lock = threading.Lock()
         self._attempt: Attempt | None = None

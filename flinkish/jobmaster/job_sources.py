@@ -155,7 +155,7 @@ class AlignmentGroups:
             least = min((watermark for source in sources for watermark in source.watermarks()), default=None)
             for source in sources:
                 assert source.node.alignment is not None
-                source.align(None if least is None else least + source.node.alignment.max_drift_ms)
+                source.max_watermark = None if least is None else least + source.node.alignment.max_drift_ms
 
 
 def _coordinator(node: SourceNode, setup: JobSetup, clock: Clock, wakeup: Wakeup) -> SourceCoordinator:

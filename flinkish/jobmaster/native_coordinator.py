@@ -41,7 +41,8 @@ class NativeSourceCoordinator(SourceCoordinator):
         #: Positions before and after the current or next epoch.
         self._before: tuple[str | None, ...] | None = None
         self._after: NativePosition | None = None
-        self._start: NativePosition | None = None
+        #: Position from which the attempt reads; None = from the beginning of the source.
+        self.start_position: NativePosition | None = None
         self._files: Mapping[str, bytes] = {}
         self._watermark: int | None = None
         #: Watermark and idleness in the last command.
@@ -69,13 +70,8 @@ class NativeSourceCoordinator(SourceCoordinator):
                 "execution.state-recovery.ignore-unclaimed-state.",
             )
         self._watermark = stored.watermark
-        self._start = NativePosition(offsets=stored.offsets, files=lambda: stored.files)
+        self.start_position = NativePosition(offsets=stored.offsets, files=lambda: stored.files)
         self._before = stored.offsets
-
-    @property
-    def start_position(self) -> NativePosition | None:
-        """Position from which the attempt reads; None = from the beginning of the source."""
-        return self._start
 
     def reads(self, position: NativePosition) -> None:
         """Set the position up to which the next epoch reads."""

@@ -112,22 +112,14 @@ class Pacing:
         #: Whether the client did not take results as fast as they came, since the end of the last epoch.
         self._client_waits = False
         #: Whether there was nothing to do since the end of the last epoch.
-        self._waited = False
-        #: The engine has seen input of its own sources that comes with the epoch after the next.
-        self._native_arrived = False
+        self.waited = False
+        #: Whether the engine has seen input of its own sources that comes with the epoch after the next; set by any thread.
+        self.native_arrived = False
 
     @property
     def credit(self) -> int:
         """How many records each source subtask may read in the next epoch."""
         return self._admission.credit
-
-    def native_arrived(self) -> None:
-        """Have the next epoch run; from any thread."""
-        self._native_arrived = True
-
-    def waits(self) -> None:
-        """Note that there is nothing to do now."""
-        self._waited = True
 
     def facts(self, sources: JobSources, *, back_pressured: bool) -> EpochFacts:
         """Return the facts about input, timers and idleness for the decision about the next epoch."""
@@ -136,22 +128,18 @@ class Pacing:
         return EpochFacts(
             wall=self._clock.wall_time(),
             now=self._clock.monotonic(),
-            input_ready=self._held or self._native_arrived or sources.input_ready,
+            input_ready=self._held or self.native_arrived or sources.input_ready,
             back_pressured=back_pressured,
             next_timer=self._next_timer,
             next_poll=self._ended + self._poll_delay if sources.wants_poll else None,
             idle_deadline=None if idle is None else self._ended + idle,
         )
 
-    def command_begins(self) -> None:
-        """Note that the input that has arrived so far comes with the command that is now made."""
-        self._native_arrived = False
-
     def epoch_begins(self, credit: int) -> None:
         """Note that an epoch begins, in which each source subtask may read `credit` records."""
         self._began = self._clock.monotonic()
-        self._metrics.epoch_begins(self._began, credit, waited=self._waited)
-        self._waited = False
+        self._metrics.epoch_begins(self._began, credit, waited=self.waited)
+        self.waited = False
 
     def epoch_ends(self, command: EpochCommand, reports: Sequence[EpochReport]) -> None:
         """Learn from the reports of an epoch when the next one is due, and how much it may read."""

