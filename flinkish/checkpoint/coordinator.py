@@ -64,7 +64,7 @@ class Trigger:
 
 
 class Notifications(NamedTuple):
-    """The notifications for tasks in the next command; the names are those of EpochCommand's fields."""
+    """The notifications for tasks in the next command; EpochCommand has fields of the same names."""
 
     completed_checkpoints: tuple[CheckpointId, ...]
     aborted_checkpoints: tuple[CheckpointId, ...]

@@ -94,7 +94,7 @@ class DeltaCheckpointStorage:
         self._log_type = delta_log
         self._table = JobTable(self.root, job_id, signing_key, log=delta_log)
         self._job_id = job_id
-        #: The lineage to which the job's checkpoint ids belong: that of its last checkpoint, or a new one if there is none.
+        #: The lineage of the job's checkpoint ids: the one in its last checkpoint, or a new one if there is none.
         self.lineage = lineage
         self._key = signing_key
         self._clock = clock

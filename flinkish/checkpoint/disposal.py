@@ -1,4 +1,4 @@
-"""Deletes a savepoint, and nothing else: a folder that is not exactly that of a savepoint is refused."""
+"""Deletes a savepoint, and nothing else: a folder that contains anything but a savepoint is refused."""
 
 from __future__ import annotations
 

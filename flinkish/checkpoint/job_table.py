@@ -191,7 +191,7 @@ class JobTable:
         return any(each is not None and each.get("path") == manifest_path for each in added)
 
     def is_marked(self, own: Generation) -> bool:
-        """Return whether the marker is that of our generation: a table that was removed or taken over has none, or another."""
+        """Return whether our generation wrote the marker; a table that was removed or taken over has none, or another one."""
         latest = read_latest(self.root)
         return latest is not None and latest.generation == own
 

@@ -1,7 +1,7 @@
 """Decides which checkpoint request may start now.
 
 The decision depends on the waiting requests, the number of checkpoints in progress, the time since the last completion, and the
-settings. The rules are those of Flink's CheckpointRequestDecider:
+settings. Source of the rules: Flink's CheckpointRequestDecider.
 
 - the order is: savepoints, forced checkpoints, checkpoints requested by a user, periodic ones; among equals the oldest first;
 - a forced request (a savepoint, or the final checkpoint of a bounded job) starts regardless of the limits;

@@ -16,7 +16,7 @@ class CheckpointLocation:
 
     #: Folder for the files; it exists.
     directory: str
-    #: Folder to which the paths of the files are relative: that of the Delta table that will list them.
+    #: Folder of the Delta table that will list the files; their paths are relative to it.
     root: str
 
 

@@ -33,7 +33,7 @@ def execute_async(
     retire: Callable[[str], None] | None = None,
     earlier: EarlierRestarts | None = None,
 ) -> EmbeddedJobClient:
-    """Start a program and return without waiting for it; the other arguments are those of `launcher.Surroundings`.
+    """Start a program and return without waiting for it; see `launcher.Surroundings` for the other arguments.
 
     Before anything runs, it raises InvalidProgramError, UnsupportedError, ConfigurationError, and CheckpointError if the
     checkpoint to start from is damaged or does not fit. The job's result raises all other errors.

@@ -25,7 +25,7 @@ _ENDED_STATES = (b"Z", b"X", b"x")
 
 @dataclass(frozen=True, slots=True)
 class ProcessId:
-    """The identity of one process, different from that of a later process with the same pid."""
+    """The identity of one process; a later process with the same pid has another one."""
 
     pid: int
     #: Start time from the kernel, in seconds: since the epoch; on Linux, since the boot, plus a number for this boot.

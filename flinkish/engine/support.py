@@ -60,8 +60,8 @@ def check_supported(program: Program, mode: RuntimeExecutionMode) -> None:
 def check_commits(program: Program, graph: StreamGraph, configuration: Configuration) -> None:
     """Refuse a job whose output would never be committed: it has a source that never ends, and takes no checkpoints.
 
-    That is so for sinks with a committer, and for the table of dead letters; `configuration` is that of the tasks. Other sinks
-    write as the records come.
+    That is so for sinks with a committer, and for the table of dead letters; `configuration` is the one that tasks read. Other
+    sinks write as the records come.
     Differs from Flink, where such a FileSink writes files that stay in progress for ever.
     Raises ConfigurationError, which names the sink and the source, and SinkError if the table of dead letters does not fit.
     """

@@ -42,7 +42,7 @@ class FailureRecord:
     def restarting_since(self, now: int) -> int | None:
         """Return since when the job fails again and again; None if this failure came alone, or the job has run since then.
 
-        Times are milliseconds since the epoch. The record must be that of the last failure.
+        Times are milliseconds since the epoch. The record must describe the last failure.
         """
         lasts = self.series_began < self.timestamp and now - self.timestamp <= _QUIET_MS
         return self.series_began if lasts and self.why_final is None else None

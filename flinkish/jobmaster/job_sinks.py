@@ -106,7 +106,7 @@ class JobSinks:
 
     @staticmethod
     def of(setup: JobSetup, clock: Clock) -> JobSinks:
-        """Create the committers of a job's sinks, and that of its table of dead letters."""
+        """Create the committers of a job's sinks and of its table of dead letters."""
         graph, table = setup.plan.job_graph, setup.dead_letters
 
         def keep_refused(node: SinkNode) -> KeptRefusedRecords:
@@ -183,7 +183,7 @@ class JobSinks:
         faults.reach(faults.Point.SINKS_COMMITTED)
 
     def commit(self, checkpoint_id: int, committables: Sequence[Committable], job_id: str, lineage: LineageId) -> None:
-        """Commit the committables of a checkpoint; `job_id` and `lineage` are those of the job that prepared them.
+        """Commit the committables of a checkpoint; the job with `job_id` and `lineage` has prepared them.
 
         Every sink is called, even if it has nothing to commit. Raises SinkError from the sink's own error; commits of other sinks
         stay, and are repeated without effect after the job's restart.

@@ -154,7 +154,7 @@ def check_fits(checkpoint: StoredCheckpoint, graph: JobGraph, *, allow_unclaimed
 
 
 def _check_kinds(checkpoint: StoredCheckpoint, shapes: Mapping[OperatorUid, OperatorShape]) -> None:
-    """Refuse state of operators that keep another kind of state now: it would be lost, or taken for that of the new kind."""
+    """Refuse state of operators that keep another kind of state now: it would be lost, or read as state of the new kind."""
     from flinkish.checkpoint.checkpoint_files import verify_files
 
     coordinator = checkpoint.manifest.coordinator

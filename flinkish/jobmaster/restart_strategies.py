@@ -1,4 +1,4 @@
-"""Decides whether and when a failed job restarts: Flink's four strategies, which are those of its *RestartBackoffTimeStrategy."""
+"""Decides whether and when a failed job restarts, by Flink's four strategies (its classes *RestartBackoffTimeStrategy)."""
 
 from __future__ import annotations
 

@@ -51,7 +51,7 @@ class JobSetup:
     python_executable: str | None = None
     #: Folder on disk that all tasks can access; see TaskProgram.
     spill: Path | None = None
-    #: Commits dead letters, also those of a checkpoint from a time when the job kept some; None in programs of tests.
+    #: Commits dead letters, even if a checkpoint contains some and the job keeps none now; None in programs of tests.
     dead_letters: DeadLetterTable | None = None
 
     @property

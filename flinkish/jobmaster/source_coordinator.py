@@ -1,6 +1,6 @@
 """The driver's side of a source: its operations, for every kind of source.
 
-All calls come from the JobMaster's thread (that of begin_epoch and finish_epoch). The kinds are in enumerator_coordinator.py,
+All calls come from the thread that also calls begin_epoch and finish_epoch. The kinds are in enumerator_coordinator.py,
 driver_coordinator.py and native_coordinator.py.
 """
 

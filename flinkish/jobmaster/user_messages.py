@@ -148,7 +148,7 @@ def restarting(last: FailureRecord | None, wall: int) -> str | None:
 
 
 def duration(milliseconds: int) -> str:
-    """Return a readable duration, in the largest unit of which it has at least two: "90 s", "2 min", "3 h", "4 d"."""
+    """Return a readable duration in the largest unit that fits at least twice: "90 s", "2 min", "3 h", "4 d"."""
     seconds = max(0, milliseconds) // 1000
     for size, unit in ((86_400, "d"), (3_600, "h"), (60, "min")):
         if seconds >= 2 * size:

@@ -84,7 +84,7 @@ class HostConfig:
     own_modules: str | None = None
     #: Entries of sys.path with the Python files of the job, relative to the executors' working folders, if they share no folder.
     python_files: tuple[str, ...] = ()
-    #: The interpreter of the hosts; None = that of Spark's workers.
+    #: The interpreter of the hosts; None = the one that runs Spark's workers.
     python: str | None = None
     #: Milliseconds without a call after which a host ends by itself, unless the program file was touched in the meantime, as the
     #: driver does while no epoch begins.

@@ -20,8 +20,8 @@ def run_levels(
 ) -> Iterator[LevelResult]:
     """Run an epoch level by level, each level slot by slot, and yield the results; the caller may stop early.
 
-    `states` has the state of each level and slot from epoch to epoch; that of level 0 is in the command. `frames` come from
-    outside; frames of `leaving` edges go outside, and are only in the results.
+    `states` has the state of each level and slot from epoch to epoch, except for level 0, whose state is in the command. `frames`
+    come from outside; frames of `leaving` edges go outside, and are only in the results.
 
     On Spark, the query does this: its plan has the levels, its shuffles transport the frames, its groups store the state.
     """

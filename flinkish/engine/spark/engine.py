@@ -11,7 +11,6 @@ import sys
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -33,7 +32,7 @@ from flinkish.engine.spark import shim, spark_settings
 from flinkish.engine.spark.failures import LOST_EXECUTOR, hint_for, of_ended_jvm, summarize
 from flinkish.engine.spark.jvm import Watchdog
 from flinkish.engine.spark.log_suppression import scheduler_is_idle, silence_shutdown, suppress_jvm_logs
-from flinkish.engine.spark.native import Arrivals, NativeInput, has_arrivals, native_inputs, positions, seed
+from flinkish.engine.spark.native import Arrivals, NativeInput, native_inputs, positions, seed
 from flinkish.engine.spark.query import ActionFailed, Ready, Rows, Turnstile, build, describe, slot_values
 from flinkish.engine.spark.scratch import (
     UnsharedScratch,
@@ -347,7 +346,7 @@ class _Attempt:
             self._unlist = list_query(users or self.held.session, self._query)
             if inputs:
                 arrivals = Arrivals(self._query, session.sparkContext._jvm)
-                self._turnstile.look = partial(has_arrivals, arrivals), self.loop.native_arrived
+                self._turnstile.look = arrivals, self.loop.native_arrived
         except EngineError:
             raise
         except Exception as error:

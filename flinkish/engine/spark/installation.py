@@ -66,7 +66,7 @@ def _ask_version(java: str) -> str:
 
 
 def spark_home() -> Path:
-    """Return the folder of the Spark that this process uses: SPARK_HOME, else that of the pyspark package."""
+    """Return the folder of the Spark that this process uses: SPARK_HOME, else the folder of the pyspark package."""
     return Path(_find_spark_home())
 
 

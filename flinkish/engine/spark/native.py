@@ -182,7 +182,15 @@ class Arrivals:
         self._looks = 0
 
     def __call__(self) -> bool:
-        """Return whether a source has more input than the current batch reads."""
+        """Return whether there is more input than the current batch reads; also True if a source fails.
+
+        The next batch then reports the error.
+        """
+        with contextlib.suppress(Exception):
+            return self._look()
+        return True
+
+    def _look(self) -> bool:
         self._looks += 1
         available = self._execution.availableOffsets()
         sources = self._execution.uniqueSources().iterator()
@@ -231,10 +239,3 @@ def _field(source: Any, name: str) -> Any:
     field = source.getClass().getDeclaredField(name)
     field.setAccessible(True)
     return field.get(source)
-
-
-def has_arrivals(arrivals: Arrivals) -> bool:
-    """Return whether there is new input; also True if a source fails, because the next batch then reports the error."""
-    with contextlib.suppress(Exception):
-        return arrivals()
-    return True

@@ -92,7 +92,7 @@ class UnsharedScratch:
 
 
 def has_working_folders() -> bool:
-    """Tell whether a path can mean the working folder of whoever uses it, as it can on Linux."""
+    """Tell whether a path can mean the working folder of the process that uses it, as on Linux."""
     return _WORKING_FOLDER.is_dir()
 
 

@@ -1,4 +1,4 @@
-"""Spark settings: those that a job's session needs, those of flinkish's own session, and checks for unusable ones."""
+"""Spark settings for the session of a job and for flinkish's own session, and checks for unusable ones."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ def job_settings(slots: int) -> Mapping[str, str]:
 
 
 def own_session_settings(*layers: Mapping[str, str]) -> dict[str, str]:
-    """Return the settings of a session that flinkish creates: flinkish's own, overridden by the layers, the last of which wins.
+    """Return the settings of a session that flinkish creates: flinkish's own, overridden by the layers; the last layer wins.
 
     The layers are conf/spark-defaults.conf, the job's `spark.*` keys, and the settings given to spark-submit.
     """

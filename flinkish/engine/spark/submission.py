@@ -54,7 +54,7 @@ _PLAIN = frozenset(string.ascii_letters + string.digits + "._-/,*[]+%@$")
 class CommandLine:
     """The arguments of `flinkish submit`.
 
-    `options` are those of spark-submit, each with its value (None for a flag); `properties` are flinkish's, as `key=value`.
+    `options` are for spark-submit, each with its value (None for a flag); `properties` are for flinkish, as `key=value`.
     """
 
     options: tuple[tuple[str, str | None], ...]
@@ -128,7 +128,7 @@ def parse_command_line(arguments: Sequence[str]) -> CommandLine:
 class SparkInstallation:
     """The installation of Spark, and the settings for all applications.
 
-    `defaults` has those of Spark's own configuration folder, `project_defaults` those of conf/spark-defaults.conf.
+    `defaults` come from Spark's own configuration folder, `project_defaults` from conf/spark-defaults.conf.
     """
 
     home: Path
