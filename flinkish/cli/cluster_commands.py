@@ -57,8 +57,8 @@ def start_detached(properties: Sequence[str]) -> tuple[int, str, Path]:
     Raises EngineError if the Dispatcher ends, or does not answer within 60 s.
     """
     # Late: these import the runtime, which takes longer than most commands.
+    from flinkish.server.logs import tail
     from flinkish.server.session.dispatcher_settings import make_private, session_settings
-    from flinkish.server.session.processes import tail
 
     given = [*shlex.split(os.environ.get(PROPERTIES_VARIABLE, "")), *(each.removeprefix("-D") for each in properties)]
     settings = session_settings(load_configuration(given, environment=os.environ), tuple(properties))

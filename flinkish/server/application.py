@@ -22,8 +22,7 @@ from flinkish.server.server_settings import ServerSettings, server_settings
 if TYPE_CHECKING:
     from flinkish.server.endpoint import Endpoint
     from flinkish.server.operations import Operations
-    from flinkish.server.served_jobs import ServedJobs
-    from flinkish.server.state import ServerState
+    from flinkish.server.state import ServedJobs, ServerState
 
 _log = logging.getLogger("flinkish.server")
 
@@ -56,17 +55,14 @@ def ensure_server(configuration: Configuration, settings: ServerSettings | None 
             return _state
         # Imported late: jobs without a server do not need these modules.
         from flinkish.server.endpoint import Endpoint
-        from flinkish.server.operations import Operations
         from flinkish.server.rest.app import make_app
-        from flinkish.server.served_jobs import ServedJobs
         from flinkish.server.state import ServerState
 
-        clock = SystemClock()
         endpoint = Endpoint(settings)
         port = endpoint.listen()
         address = f"{settings.address}:{port}"
-        jobs = ServedJobs(clock, expiration=settings.expiration, capacity=settings.capacity)
-        state = ServerState(settings=settings, clock=clock, jobs=jobs, operations=Operations(clock), address=address)
+        state = ServerState(settings, SystemClock(), address=address)
+        jobs = state.jobs
         try:
             endpoint.serve(make_app(state))
         except BaseException:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from typing import TYPE_CHECKING
 
 from flinkish.common import redaction
 from flinkish.engine import executor
@@ -10,8 +11,12 @@ from flinkish.engine.job_client import EmbeddedJobClient
 from flinkish.program.program import Program
 from flinkish.server.application import ensure_server
 from flinkish.server.reporting import ensure_reporters
-from flinkish.server.session.driver import session_driver
 
+if TYPE_CHECKING:
+    from flinkish.server.session.reporter import SessionDriver
+
+#: The driver that runs the programs of this process; None = the process does not belong to a session.
+session: SessionDriver | None = None
 execution_plan_json = executor.execution_plan_json
 explain = executor.explain
 
@@ -25,8 +30,7 @@ def execute_async(program: Program) -> EmbeddedJobClient:
     """
     redaction.remember({**os.environ, **program.configuration.to_dict()})
     ensure_reporters(program.configuration)
-    driver = session_driver()
-    if driver is not None:
-        return driver.execute_async(program)
+    if session is not None:
+        return session.execute_async(program)
     ensure_server(program.configuration)
     return executor.execute_async(program)

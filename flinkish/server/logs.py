@@ -117,12 +117,24 @@ def _file_behind(descriptor: int) -> Path | None:
 
 def end_of(path: Path) -> str:
     """Return the last lines of a file, of at most LONGEST bytes; raises OSError if it cannot be read."""
+    hidden, content = _end(path, LONGEST)
+    return f"(the first {hidden} bytes are not shown)\n{content}" if hidden else content
+
+
+def tail(path: Path, longest: int) -> str:
+    """Return the last lines of a log, of at most as many bytes; "" if it cannot be read."""
+    try:
+        return _end(path, longest)[1]
+    except OSError:
+        return ""
+
+
+def _end(path: Path, longest: int) -> tuple[int, str]:
     with path.open("rb") as file:
         size = file.seek(0, os.SEEK_END)
-        file.seek(max(0, size - LONGEST))
-        content = file.read(LONGEST)
-    if size > LONGEST:
+        file.seek(max(0, size - longest))
+        content = file.read(longest)
+    if size > longest:
         # The first line is incomplete: it may begin within a secret, which would not be recognized.
         content = content.partition(b"\n")[2]
-        return f"(the first {size - len(content)} bytes are not shown)\n{content.decode(errors='replace')}"
-    return content.decode(errors="replace")
+    return max(0, size - len(content)), content.decode(errors="replace")

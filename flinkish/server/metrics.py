@@ -12,9 +12,11 @@ from flinkish.common.job_status import JobStatus
 from flinkish.common.limits import LONG_MAX, LONG_MIN
 from flinkish.graph.job_graph import JobVertex
 from flinkish.graph.stream_graph import NodeId
+from flinkish.jobmaster.execution_graph import Execution
 from flinkish.jobmaster.job_metrics import SubtaskFigures
+from flinkish.metrics.catalog import Scope
 from flinkish.metrics.registry import Labelled
-from flinkish.metrics.samples import Histogram
+from flinkish.metrics.samples import Histogram, Sample
 from flinkish.program.operators import (
     MapConfig,
     SinkConfig,
@@ -22,7 +24,7 @@ from flinkish.program.operators import (
     SourceConfig,
     TimestampsAndWatermarksConfig,
 )
-from flinkish.server.views.job_view import JobView, operator_id
+from flinkish.server.views.job_view import UNASSIGNED, JobView, operator_id, rest_id
 
 #: Milliseconds per second above which a task counts as back-pressured, as on Flink's page.
 _BACK_PRESSURED = 500.0
@@ -253,3 +255,65 @@ def aggregate(values: Sequence[float], wanted: Sequence[str]) -> dict[str, float
 def _operator(name: str) -> str:
     """Return an operator's name in the form that names of metrics use."""
     return "".join("_" if character in " :,." else character for character in name)
+
+
+# -- all metrics of this process as samples, for reporters -----------------------------------------------------------------------
+
+
+def all_samples(views: Iterable[JobView], host: str) -> list[Sample]:
+    """Return the metrics of all jobs; `host` is the name of this machine."""
+    looks = list(views)
+    samples = [Sample(scope=Scope.SERVER, name="numRunningJobs", value=len(looks), labels={"host": host})]
+    for view in looks:
+        samples.extend(job_samples(view, host))
+    return samples
+
+
+def job_samples(view: JobView, host: str) -> Iterator[Sample]:
+    """Yield the metrics of one job."""
+    job = {"host": host, "job_id": view.job_id, "job_name": view.name}
+    yield from _samples(Scope.JOB, job_metrics(view), job)
+    # Latencies are measured for the whole job; the label exists because Flink has it.
+    manager = next((each.id for each in view.task_managers), UNASSIGNED)
+    for scope, values in latencies(view):
+        yield Sample(scope=Scope.LATENCY, name="latency", value=values, labels={**job, "tm_id": manager, **scope})
+    for vertex in view.vertices.values():
+        for execution in view.executions(vertex.id):
+            yield from _of_subtask(view, vertex, execution, job)
+
+
+def _of_subtask(view: JobView, vertex: JobVertex, execution: Execution, job: Mapping[str, str]) -> Iterator[Sample]:
+    index = execution.subtask
+    task = {
+        **job,
+        "tm_id": view.task_manager_id(execution.slot),
+        "task_id": rest_id(vertex),
+        "task_name": vertex.name,
+        "task_attempt_id": f"{rest_id(vertex)}_{index}_{execution.attempt_number}",
+        "task_attempt_num": str(execution.attempt_number),
+        "subtask_index": str(index),
+    }
+    yield from _samples(Scope.TASK, task_metrics(view, vertex, index), task)
+    found = operator_metrics(view, vertex, index)
+    labelled = labels_of_operators(view, vertex, index)
+    for node in vertex.operators:
+        operator = {**task, "operator_id": operator_id(node), "operator_name": node.name}
+        special = labelled[node.id]
+        plain = {name: value for name, value in found[node.id].items() if name not in special}
+        yield from _samples(Scope.OPERATOR, expand(plain), operator)
+        for name, (logical, pairs) in special.items():
+            # A gauge that cannot be read has no value.
+            given = {"": found[node.id][name]} if name in found[node.id] else {}
+            for suffix, value in expand(given).items():
+                yield Sample(
+                    scope=Scope.OPERATOR,
+                    name=name + suffix,
+                    value=value,
+                    labels=operator,
+                    logical_name=logical + suffix,
+                    variables=dict(pairs),
+                )
+
+
+def _samples(scope: Scope, values: Mapping[str, Any], labels: Mapping[str, str]) -> Iterator[Sample]:
+    return (Sample(scope=scope, name=name, value=value, labels=labels) for name, value in values.items())

@@ -30,7 +30,7 @@ from flinkish.metrics.reporters.log import LogReporter
 from flinkish.metrics.reporters.prometheus import CONTENT_TYPE, PrometheusText
 from flinkish.metrics.reporters.reporter_settings import ReporterKind, ReporterSettings, reporter_settings
 from flinkish.metrics.samples import Sample
-from flinkish.server.samples import all_samples, job_samples
+from flinkish.server.metrics import all_samples, job_samples
 from flinkish.server.server_settings import server_settings
 from flinkish.server.views.job_view import look_at
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import http.client
 import json
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -23,6 +23,29 @@ def ask(port: int, method: str, path: str, body: Any = None, headers: Mapping[st
         return response.status, answer.decode() if is_text else json.loads(answer or b"null")
     finally:
         connection.close()
+
+
+@contextmanager
+def replying(reply: Callable[[BaseHTTPRequestHandler, str], tuple[int, str, bytes]]) -> Iterator[int]:
+    """Answer requests at a port of this machine, which is yielded; `reply` makes status, type and content of request and body."""
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def _answer(self) -> None:
+            status, kind, content = reply(self, self.rfile.read(int(self.headers.get("Content-Length") or 0)).decode())
+            self.send_response(status)
+            self.send_header("Content-Type", kind)
+            self.send_header("Content-Length", str(len(content)))
+            self.end_headers()
+            self.wfile.write(content)
+
+        do_GET = do_POST = do_PATCH = _answer
+
+        def log_message(self, format: str, *args: Any) -> None: ...
+
+    with handled_by(Handler) as port:
+        yield port
 
 
 @contextmanager

@@ -54,37 +54,26 @@ class VertexCheckpoint(Wire, frozen=True, kw_only=True):
     checkpointed_size: int
     state_size: int
     end_to_end_duration: int
-    alignment_buffered: int
-    processed_data: int
-    persisted_data: int
+    alignment_buffered: int = 0
+    processed_data: int = 0
+    persisted_data: int = 0
     num_subtasks: int
     num_acknowledged_subtasks: int
 
 
-class Checkpoint(Wire, frozen=True, kw_only=True, omit_defaults=True):
-    """Flink's CheckpointStatistics in its three forms, which `className` distinguishes."""
+class Checkpoint(VertexCheckpoint, frozen=True, kw_only=True):
+    """Flink's CheckpointStatistics in its three forms, which `className` distinguishes: the same figures of all vertices."""
 
     className: Literal["completed", "failed", "in_progress"]
-    id: int
-    status: str
     is_savepoint: bool
     savepointFormat: str | None
     trigger_timestamp: int
-    latest_ack_timestamp: int
-    checkpointed_size: int
-    state_size: int
-    end_to_end_duration: int
-    alignment_buffered: int
-    processed_data: int
-    persisted_data: int
-    num_subtasks: int
-    num_acknowledged_subtasks: int
     checkpoint_type: str
     tasks: dict[str, VertexCheckpoint]
-    external_path: str | None = None
-    discarded: bool | None = None
-    failure_timestamp: int | None = None
-    failure_message: str | None = None
+    external_path: str | msgspec.UnsetType = msgspec.UNSET
+    discarded: bool | msgspec.UnsetType = msgspec.UNSET
+    failure_timestamp: int | msgspec.UnsetType = msgspec.UNSET
+    failure_message: str | msgspec.UnsetType | None = msgspec.UNSET
 
 
 class Restored(Wire, frozen=True, kw_only=True):
@@ -130,15 +119,15 @@ class CheckpointConfig(Wire, frozen=True, kw_only=True):
     min_pause: int
     max_concurrent: int
     externalization: Externalization
-    state_backend: str
+    state_backend: str = "HashMapStateBackend"
     checkpoint_storage: str
-    unaligned_checkpoints: bool
+    unaligned_checkpoints: bool = False
     tolerable_failed_checkpoints: int
-    aligned_checkpoint_timeout: int
-    checkpoints_after_tasks_finish: bool
-    state_changelog_enabled: bool
-    changelog_periodic_materialization_interval: int
-    changelog_storage: str
+    aligned_checkpoint_timeout: int = 0
+    checkpoints_after_tasks_finish: bool = True
+    state_changelog_enabled: bool = False
+    changelog_periodic_materialization_interval: int = 0
+    changelog_storage: str = "memory"
 
 
 class SnapshotDuration(msgspec.Struct, Generic[T], frozen=True, kw_only=True, rename={"asynchronous": "async"}):

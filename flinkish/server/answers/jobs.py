@@ -71,13 +71,13 @@ class IoMetrics(Kebab, frozen=True, kw_only=True):
     """Flink's IOMetricsInfo: records and bytes; accumulated times are milliseconds."""
 
     read_bytes: int
-    read_bytes_complete: bool
+    read_bytes_complete: bool = True
     write_bytes: int
-    write_bytes_complete: bool
+    write_bytes_complete: bool = True
     read_records: int
-    read_records_complete: bool
+    read_records_complete: bool = True
     write_records: int
-    write_records_complete: bool
+    write_records_complete: bool = True
     accumulated_backpressured_time: int
     accumulated_idle_time: int
     accumulated_busy_time: float
@@ -148,7 +148,7 @@ class JobInfo(Kebab, frozen=True, kw_only=True):
     start_time: int
     end_time: int
     duration: int
-    maxParallelism: int
+    maxParallelism: int = -1
     now: int
     #: When each state was last entered, in milliseconds since the epoch; 0 = never.
     timestamps: dict[str, int]
@@ -223,8 +223,8 @@ class JobExceptions(Wire, frozen=True, kw_only=True):
     exceptionHistory: ExceptionHistoryInfo
 
 
-class UserTaskAccumulator(Wire, frozen=True, kw_only=True):
-    """A user metric of the whole job."""
+class UserAccumulator(Wire, frozen=True, kw_only=True):
+    """A user metric."""
 
     name: str
     type: str
@@ -235,5 +235,5 @@ class JobAccumulators(Kebab, frozen=True, kw_only=True):
     """Flink's JobAccumulatorsInfo."""
 
     job_accumulators: tuple[msgspec.Raw, ...] = ()
-    user_task_accumulators: tuple[UserTaskAccumulator, ...] = ()
-    serialized_user_task_accumulators: dict[str, str]
+    user_task_accumulators: tuple[UserAccumulator, ...] = ()
+    serialized_user_task_accumulators: dict[str, str] = msgspec.field(default_factory=dict)

@@ -18,7 +18,7 @@ class FailureCause(Kebab, frozen=True, kw_only=True):
 
 
 class QueueStatus(Wire, frozen=True, kw_only=True):
-    """The state of an operation: IN_PROGRESS or COMPLETED; as in Flink, a failed operation is COMPLETED."""
+    """Whether an operation, or a job, has ended; as in Flink, one that has failed is COMPLETED, too."""
 
     id: Literal["IN_PROGRESS", "COMPLETED"]
 
@@ -81,21 +81,15 @@ class HeartbeatRequest(Wire, frozen=True, kw_only=True):
     expiredTimestamp: int
 
 
-class ExecutionStatus(Wire, frozen=True, kw_only=True):
-    """Whether a job has ended."""
-
-    id: Literal["IN_PROGRESS", "COMPLETED"]
-
-
-class ExecutionResult(Kebab, frozen=True, kw_only=True, omit_defaults=True):
+class ExecutionResult(Kebab, frozen=True, kw_only=True):
     """Flink's JobResult; `net_runtime` is milliseconds."""
 
     id: str
     name: str
     application_status: str
-    accumulator_results: dict[str, str]
+    accumulator_results: dict[str, str] = msgspec.field(default_factory=dict)
     net_runtime: int
-    failure_cause: FailureCause | None = None
+    failure_cause: FailureCause | msgspec.UnsetType = msgspec.UNSET
     application_id: str
     start_time: int
     end_time: int
@@ -104,5 +98,5 @@ class ExecutionResult(Kebab, frozen=True, kw_only=True, omit_defaults=True):
 class JobExecutionResultInfo(Kebab, frozen=True, kw_only=True, omit_defaults=True):
     """Flink's JobExecutionResultResponseBody."""
 
-    status: ExecutionStatus
+    status: QueueStatus
     job_execution_result: ExecutionResult | None = None

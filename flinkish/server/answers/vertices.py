@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from flinkish.server.answers.jobs import IoMetrics
+from flinkish.server.answers.jobs import IoMetrics, UserAccumulator
 from flinkish.server.answers.wire import Kebab, Wire
 
 
@@ -106,19 +106,18 @@ class BackPressure(Kebab, frozen=True, kw_only=True, omit_defaults=True):
     backpressure_level: str | None = None
 
 
-class UserAccumulator(Wire, frozen=True, kw_only=True):
-    """A user metric."""
-
-    name: str
-    type: str
-    value: str
-
-
 class VertexAccumulators(Kebab, frozen=True, kw_only=True):
     """Flink's JobVertexAccumulatorsInfo."""
 
     id: str
     user_accumulators: tuple[UserAccumulator, ...]
+
+
+class AttemptAccumulators(VertexAccumulators, frozen=True, kw_only=True):
+    """Flink's SubtaskExecutionAttemptAccumulatorsInfo."""
+
+    subtask: int
+    attempt: int
 
 
 class SubtaskAccumulators(Kebab, frozen=True, kw_only=True):
@@ -136,15 +135,6 @@ class AllSubtaskAccumulators(Wire, frozen=True, kw_only=True):
     id: str
     parallelism: int
     subtasks: tuple[SubtaskAccumulators, ...]
-
-
-class AttemptAccumulators(Kebab, frozen=True, kw_only=True):
-    """Flink's SubtaskExecutionAttemptAccumulatorsInfo."""
-
-    subtask: int
-    attempt: int
-    id: str
-    user_accumulators: tuple[UserAccumulator, ...]
 
 
 class Metric(msgspec.Struct, frozen=True, omit_defaults=True):

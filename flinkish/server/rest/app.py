@@ -48,13 +48,8 @@ _REPEATED = frozenset(
 
 
 def make_app(state: ServerState) -> ASGIApp:
-    """Return the application."""
-    return Gate(WebPage(_Application(state)), state.settings, page_paths=frozenset(page_files()))
-
-
-def make_ungated_app(state: ServerState) -> ASGIApp:
-    """Return the application without the gate, for another application behind a gate of its own."""
-    return _Application(state)
+    """Return the application of a server, behind the gate."""
+    return Gate(WebPage(Application(state)), state.settings, page_paths=frozenset(page_files()))
 
 
 class RestApplication:
@@ -81,13 +76,16 @@ class RestApplication:
         raise NotImplementedError
 
 
-class _Application(RestApplication):
+class Application(RestApplication):
+    """Answers by the table of routes."""
+
     def __init__(self, state: ServerState) -> None:
         self._state = state
         self._routes = RouteTable(ROUTES)
         self._recent = RecentAnswers(state.clock, state.settings.refresh_interval)
 
-    async def answer(self, request: Request) -> Response:
+    async def answer(self, request: Request, body: bytes | None = None) -> Response:
+        """Return the answer; `body` is that of the request if it has been read already."""
         target = f"{request.scope['path']}?{request.scope['query_string'].decode('latin-1')}"
         if request.method != "GET":
             self._recent.forget()
@@ -98,7 +96,9 @@ class _Application(RestApplication):
         if found is None:
             raise RestError(404, f"Unable to load requested file {path}." if request.method == "GET" else f"Not found: {path}")
         route, parameters = found
-        call = Call(parameters, dict(request.query_params), await read_body(request, LONGEST_BODY))
+        if body is None:
+            body = await read_body(request, LONGEST_BODY)
+        call = Call(parameters, dict(request.query_params), body)
         answer = self._call(route, call)
         if isinstance(answer, Text):
             # Plain text without sniffing: a browser must not run anything that a log contains.
@@ -110,9 +110,9 @@ class _Application(RestApplication):
         return Response(content, route.status, media_type=JSON)
 
     def _call(self, route: ServerRoute | JobRoute, call: Call) -> Answer:
+        job_id = call.id("jobid") if "jobid" in call.path else ""
         if isinstance(route, ServerRoute):
             return route.handler(self._state, call)
-        job_id = call.id("jobid")
         job = self._state.jobs.get(job_id)
         if job is not None:
             return route.handler(JobCall(call, job, job.view()))

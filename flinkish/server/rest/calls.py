@@ -5,12 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from email import message_from_string
+from email.message import Message
 from typing import Any, TypeVar
 
 import msgspec
 
 from flinkish.graph.job_graph import JobVertex
-from flinkish.server.served_jobs import ServedJob
+from flinkish.server.state import ServedJob
 from flinkish.server.views.job_view import JobView
 
 T = TypeVar("T")
@@ -27,6 +29,7 @@ class Text:
 
 
 HEX_ID = re.compile(r"[0-9a-f]{32}")
+_BOUNDARY = re.compile(r"[A-Za-z0-9'()+_,./:=? -]{1,70}")
 #: A whole number of up to 18 digits, which fits into 64 bits.
 _INT = re.compile(r"-?[0-9]{1,18}")
 
@@ -82,6 +85,33 @@ class Call:
             return msgspec.json.decode(self.body or b"{}", type=body_type)
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             raise RestError(400, f"Request did not match expected format {body_type.__name__}: {error}.") from error
+
+    def file(self) -> tuple[str, bytes]:
+        """Return the name and the content of the one file in a multipart form, as browsers and Flink's clients send it.
+
+        Raises RestError 400 if the form is malformed.
+        """
+        message = Message()
+        message["Content-Type"] = self.content_type
+        boundary = message.get_param("boundary")
+        if (
+            message.get_content_type() != "multipart/form-data"
+            or not isinstance(boundary, str)
+            or not _BOUNDARY.fullmatch(boundary)
+        ):
+            raise RestError(400, "Expected a file in a form (Content-Type: multipart/form-data; boundary=...).")
+        parts = (b"\r\n" + self.body).split(b"\r\n--" + boundary.encode())
+        if len(parts) < 3 or not parts[-1].startswith(b"--"):
+            raise RestError(400, "The form is not complete.")
+        files = []
+        for part in parts[1:-1]:
+            head, separator, content = part.partition(b"\r\n\r\n")
+            name = message_from_string(head.decode("utf-8", "replace").lstrip()).get_filename()
+            if separator and name is not None:
+                files.append((name, content))
+        if len(files) != 1:
+            raise RestError(400, f"Exactly 1 file must be sent, received {len(files)}.")
+        return files[0]
 
 
 def _number(place: str, name: str, value: str) -> int:

@@ -21,11 +21,12 @@ from flinkish.server.rest.calls import Call, JobCall, RestError, unreadable
 from flinkish.server.state import ServerState
 from flinkish.server.views import checkpoints, jobs, vertices
 
-_NO_STOP = (
+NO_STOP = (
     'The termination mode "stop" has been removed. For an ungraceful shutdown, please use "cancel" instead. '
     'For a graceful shutdown, please use "jobs/:jobId/stop" instead.'
 )
-_RESCALE = "Stop the job with a savepoint and start it from there: flinkish stop, then flinkish run -s SAVEPOINT -p N."
+#: How to change the parallelism of a job, which is not possible while it runs.
+RESCALE = "Stop the job with a savepoint and start it from there: flinkish stop, then flinkish run -s SAVEPOINT -p N."
 
 
 # -- the job -------------------------------------------------------------------------------------------------------------------
@@ -38,54 +39,26 @@ def exceptions(call: JobCall) -> JobExceptions:
     return jobs.exceptions(call.view, 16 if limit is None else limit)
 
 
-def removed_stop(state: ServerState, call: Call) -> NoReturn:
-    call.id("jobid")
-    raise RestError(308, _NO_STOP)
-
-
 def heartbeat(state: ServerState, call: Call) -> Nothing:
     """Accept the heartbeat of a client. In Flink it keeps a job alive that ends with its client; here no job does."""
-    call.id("jobid")
     call.read(HeartbeatRequest)
     return Nothing()
 
 
-def coordinator(call: JobCall) -> NoReturn:
-    raise RestError(400, "Requests to coordinators of operators are serialised Java objects, which flinkish does not read.")
-
-
-# -- rescaling: not while a job runs, but by a stop with a savepoint and a new start -------------------------------------------
-
-
-def rescaling(state: ServerState, call: Call) -> NoReturn:
-    call.id("jobid")
-    raise RestError(503, "Rescaling is temporarily disabled. See FLINK-12312.", _RESCALE)
-
-
 def rescales(call: JobCall) -> NoReturn:
-    raise RestError(404, f"AdaptiveScheduler is not enabled for this job ({call.view.job_id}).", _RESCALE)
-
-
-def requirements(call: JobCall) -> NoReturn:
-    raise RestError(
-        500,
-        "Internal server error.",
-        f"The DefaultScheduler does not support changing the parallelism without a job restart. {_RESCALE}",
-    )
+    raise RestError(404, f"AdaptiveScheduler is not enabled for this job ({call.view.job_id}).", RESCALE)
 
 
 def change_requirements(state: ServerState, call: Call) -> NoReturn:
-    call.id("jobid")
-    wanted = call.read(dict[str, Any])
-    if not wanted:
+    if not call.read(dict[str, Any]):
         raise RestError(400, "Request body does not specify resource requirements.")
-    raise RestError(400, f"The resource requirements of a job cannot be changed while it runs. {_RESCALE}")
+    raise RestError(400, f"The resource requirements of a job cannot be changed while it runs. {RESCALE}")
 
 
 def cancel(call: JobCall) -> Nothing:
     mode = call.call.query.get("mode", "cancel")
     if mode == "stop":
-        raise RestError(308, _NO_STOP)
+        raise RestError(308, NO_STOP)
     if mode != "cancel":
         raise unreadable("query", "mode", "a mode", mode)
     status = call.view.status
@@ -133,7 +106,7 @@ def back_pressure(state: ServerState, call: Call) -> answers.BackPressure:
 def flame_graph(call: JobCall) -> answers.FlameGraph:
     kind = call.call.query.get("type", "full")
     if kind.lower() not in ("full", "on_cpu", "off_cpu"):
-        raise RestError(400, f"Bad request, could not parse parameters: query parameter (type) is not known: {kind[:80]!r}.")
+        raise unreadable("query", "type", "known", kind)
     call.vertex()
     return answers.FlameGraph()
 
@@ -200,13 +173,12 @@ def no_metrics(call: JobCall) -> list[Metric]:
 
 
 def aggregated_subtask_metrics(call: JobCall) -> list[AggregatedMetric]:
-    wanted = aggregations(call.call.words("agg"))
     vertex = call.view.vertex(call.call.id("vertexid"))
     if vertex is None:
         return []
     listed = call.call.words("subtasks")
     indexes = _subtasks(listed, vertex.parallelism) if listed else range(vertex.parallelism)
-    return aggregated(by_name(metrics.subtask_metrics(call.view, vertex, index) for index in indexes), call.call, wanted)
+    return aggregated(by_name(metrics.subtask_metrics(call.view, vertex, index) for index in indexes), call.call)
 
 
 def by_name(subjects: Iterable[Mapping[str, Any]]) -> dict[str, list[float]]:
@@ -217,14 +189,6 @@ def by_name(subjects: Iterable[Mapping[str, Any]]) -> dict[str, list[float]]:
             if isinstance(value, (int, float)) and not isinstance(value, bool):
                 found.setdefault(name, []).append(value)
     return found
-
-
-def aggregations(words: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the requested statistics; raises RestError 400 if one of them does not exist."""
-    for word in words:
-        if word not in ("min", "max", "avg", "sum", "skew"):
-            raise RestError(400, f"Bad request, could not parse parameters: query parameter (agg) is not known: {word[:80]!r}.")
-    return words
 
 
 def _subtasks(words: Sequence[str], parallelism: int) -> list[int]:
@@ -245,9 +209,15 @@ def chosen(found: Mapping[str, Any], call: Call) -> list[Metric]:
     return [Metric(name, text_of(found[name])) for name in names if name in found]
 
 
-def aggregated(found: Mapping[str, Sequence[float]], call: Call, wanted: Sequence[str]) -> list[AggregatedMetric]:
-    """Return the names of all metrics, or the wanted statistics of the metrics that the query lists."""
-    names = call.words("get")
+def aggregated(found: Mapping[str, Sequence[float]], call: Call) -> list[AggregatedMetric]:
+    """Return the names of all metrics, or the statistics that the query wants of those that it lists.
+
+    Raises RestError 400 if one of these statistics does not exist.
+    """
+    names, wanted = call.words("get"), call.words("agg")
+    for word in wanted:
+        if word not in ("min", "max", "avg", "sum", "skew"):
+            raise unreadable("query", "agg", "known", word)
     if not names:
         return [AggregatedMetric(id=name) for name in sorted(found)]
     return [AggregatedMetric(id=name, **metrics.aggregate(found[name], wanted)) for name in names if name in found]

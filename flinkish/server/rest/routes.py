@@ -15,11 +15,10 @@ from typing import Any, NoReturn, get_type_hints
 
 from flinkish.graph.job_graph import JobVertex
 from flinkish.server.answers.operations import CheckpointRequest, DisposalRequest, HeartbeatRequest, SavepointRequest, StopRequest
-from flinkish.server.rest import cluster_handlers as cluster
 from flinkish.server.rest import job_handlers as of_job
 from flinkish.server.rest import operation_handlers as operations
-from flinkish.server.rest import process_handlers as processes
-from flinkish.server.rest.calls import Answer, Call, JobCall
+from flinkish.server.rest import server_handlers as server
+from flinkish.server.rest.calls import Answer, Call, JobCall, RestError
 from flinkish.server.state import ServerState
 from flinkish.server.views import checkpoints, jobs, vertices
 from flinkish.server.views.job_view import JobView
@@ -86,6 +85,25 @@ def _on_vertex(function: Callable[[JobView, JobVertex], Answer]) -> Callable[[Jo
     return handler
 
 
+def _refusal(status: int, *messages: str) -> Callable[..., NoReturn]:
+    """Return a handler that refuses every request."""
+
+    def handler(*_: object) -> NoReturn:
+        raise RestError(status, *messages)
+
+    return handler
+
+
+_NO_GRAPHS = (
+    "A Flink program is sent as a serialised Java graph, which flinkish cannot run. "
+    "Start the script itself: flinkish run JOB.py, or flink run -d -py JOB.py."
+)
+_NO_COORDINATORS = "Requests to coordinators of operators are serialised Java objects, which flinkish does not read."
+_NO_RESCALING = "Rescaling is temporarily disabled. See FLINK-12312.", of_job.RESCALE
+_NO_REQUIREMENTS = (
+    "Internal server error.",
+    f"The DefaultScheduler does not support changing the parallelism without a job restart. {of_job.RESCALE}",
+)
 #: The metrics of an unknown job are an empty list with status 200, as in Flink.
 _EMPTY = 200
 _JOB = "/jobs/:jobid"
@@ -102,61 +120,61 @@ def document(state: ServerState, call: Call) -> dict[str, Any]:
 
 
 ROUTES: tuple[ServerRoute | JobRoute, ...] = (
-    ServerRoute("GET", "/config", cluster.config),
-    ServerRoute("GET", "/overview", cluster.overview),
-    ServerRoute("GET", "/applications/overview", cluster.applications),
-    JobRoute("GET", "/applications/:jobid", cluster.application, unknown=500),
-    JobRoute("GET", "/applications/:jobid/exceptions", cluster.application_exceptions, unknown=500),
+    ServerRoute("GET", "/config", server.config),
+    ServerRoute("GET", "/overview", server.overview),
+    ServerRoute("GET", "/applications/overview", server.applications),
+    JobRoute("GET", "/applications/:jobid", server.application, unknown=500),
+    JobRoute("GET", "/applications/:jobid/exceptions", server.application_exceptions, unknown=500),
     JobRoute("GET", "/applications/:jobid/jobmanager/config", _view(jobs.configuration)),
     JobRoute("POST", "/applications/:jobid/cancel", of_job.cancel, 202),
-    ServerRoute("GET", "/datasets", cluster.data_sets),
+    ServerRoute("GET", "/datasets", server.data_sets),
     ServerRoute("DELETE", "/datasets/:datasetid", operations.delete_data_set, 202),
     ServerRoute("GET", "/datasets/delete/:triggerid", operations.result_of(operations.DATA_SET)),
-    ServerRoute("GET", "/jobmanager/config", processes.manager_config),
-    ServerRoute("GET", "/jobmanager/environment", processes.manager_environment),
-    ServerRoute("GET", "/jobmanager/metrics", processes.manager_metrics, query=("get",)),
-    ServerRoute("GET", "/jobmanager/log", processes.manager_log),
-    ServerRoute("GET", "/jobmanager/logs", processes.manager_logs),
-    ServerRoute("GET", "/jobmanager/logs/:filename", processes.manager_log),
-    ServerRoute("GET", "/jobmanager/stdout", processes.manager_output),
-    ServerRoute("GET", "/jobmanager/thread-dump", processes.thread_dump),
-    ServerRoute("GET", "/taskmanagers", processes.all_managers),
-    ServerRoute("GET", "/taskmanagers/metrics", processes.managers_metrics, query=("get", "agg", "taskmanagers")),
-    ServerRoute("GET", _MANAGER, processes.one_manager),
-    ServerRoute("GET", f"{_MANAGER}/metrics", processes.one_managers_metrics, query=("get",)),
-    ServerRoute("GET", f"{_MANAGER}/log", processes.managers_log),
-    ServerRoute("GET", f"{_MANAGER}/logs", processes.managers_logs),
-    ServerRoute("GET", f"{_MANAGER}/logs/:filename", processes.managers_log),
-    ServerRoute("GET", f"{_MANAGER}/stdout", processes.managers_output),
-    ServerRoute("GET", f"{_MANAGER}/thread-dump", processes.managers_threads),
-    ServerRoute("GET", "/jobs", cluster.job_ids),
-    ServerRoute("POST", "/jobs", cluster.submit_job),
-    ServerRoute("GET", "/jobs/overview", cluster.job_summaries),
-    ServerRoute("GET", "/jobs/metrics", cluster.jobs_metrics, query=("get", "agg", "jobs")),
+    ServerRoute("GET", "/jobmanager/config", server.manager_config),
+    ServerRoute("GET", "/jobmanager/environment", server.manager_environment),
+    ServerRoute("GET", "/jobmanager/metrics", server.manager_metrics, query=("get",)),
+    ServerRoute("GET", "/jobmanager/log", server.manager_log),
+    ServerRoute("GET", "/jobmanager/logs", server.manager_logs),
+    ServerRoute("GET", "/jobmanager/logs/:filename", server.manager_log),
+    ServerRoute("GET", "/jobmanager/stdout", server.manager_output),
+    ServerRoute("GET", "/jobmanager/thread-dump", server.thread_dump),
+    ServerRoute("GET", "/taskmanagers", server.all_managers),
+    ServerRoute("GET", "/taskmanagers/metrics", server.managers_metrics, query=("get", "agg", "taskmanagers")),
+    ServerRoute("GET", _MANAGER, server.one_manager),
+    ServerRoute("GET", f"{_MANAGER}/metrics", server.one_managers_metrics, query=("get",)),
+    ServerRoute("GET", f"{_MANAGER}/log", server.managers_log),
+    ServerRoute("GET", f"{_MANAGER}/logs", server.managers_logs),
+    ServerRoute("GET", f"{_MANAGER}/logs/:filename", server.managers_log),
+    ServerRoute("GET", f"{_MANAGER}/stdout", server.managers_output),
+    ServerRoute("GET", f"{_MANAGER}/thread-dump", server.managers_threads),
+    ServerRoute("GET", "/jobs", server.job_ids),
+    ServerRoute("POST", "/jobs", _refusal(501, _NO_GRAPHS)),
+    ServerRoute("GET", "/jobs/overview", server.job_summaries),
+    ServerRoute("GET", "/jobs/metrics", server.jobs_metrics, query=("get", "agg", "jobs")),
     JobRoute("GET", _JOB, _view(jobs.info)),
     JobRoute("PATCH", _JOB, of_job.cancel, 202, query=("mode",)),
     JobRoute("GET", f"{_JOB}/yarn-cancel", of_job.cancel, 202),
-    ServerRoute("GET", f"{_JOB}/yarn-stop", of_job.removed_stop),
+    ServerRoute("GET", f"{_JOB}/yarn-stop", _refusal(308, of_job.NO_STOP)),
     JobRoute("GET", f"{_JOB}/status", _view(jobs.status), unknown=500),
     JobRoute("GET", f"{_JOB}/plan", _view(jobs.plan)),
     JobRoute("GET", f"{_JOB}/config", _view(jobs.config)),
-    ServerRoute("GET", f"{_JOB}/jobmanager/config", processes.job_manager_config),
-    ServerRoute("GET", f"{_JOB}/jobmanager/environment", processes.job_environment),
-    ServerRoute("GET", f"{_JOB}/jobmanager/log-url", processes.log_url),
-    ServerRoute("GET", f"{_JOB}/taskmanagers/:taskmanagerid/log-url", processes.managers_log_url),
+    ServerRoute("GET", f"{_JOB}/jobmanager/config", server.job_manager_config),
+    ServerRoute("GET", f"{_JOB}/jobmanager/environment", server.manager_environment),
+    ServerRoute("GET", f"{_JOB}/jobmanager/log-url", server.log_url),
+    ServerRoute("GET", f"{_JOB}/taskmanagers/:taskmanagerid/log-url", server.managers_log_url),
     JobRoute("GET", f"{_JOB}/exceptions", of_job.exceptions, query=("maxExceptions",)),
     JobRoute("GET", f"{_JOB}/accumulators", _view(jobs.accumulators)),
     JobRoute("GET", f"{_JOB}/execution-result", _view(jobs.execution_result)),
     ServerRoute("PATCH", f"{_JOB}/clientHeartbeat", of_job.heartbeat, 202, request=HeartbeatRequest),
-    JobRoute("POST", f"{_JOB}/coordinators/:operatorUid", of_job.coordinator),
-    ServerRoute("PATCH", f"{_JOB}/rescaling", of_job.rescaling),
-    ServerRoute("GET", f"{_JOB}/rescaling/:triggerid", of_job.rescaling),
+    JobRoute("POST", f"{_JOB}/coordinators/:operatorUid", _refusal(400, _NO_COORDINATORS)),
+    ServerRoute("PATCH", f"{_JOB}/rescaling", _refusal(503, *_NO_RESCALING)),
+    ServerRoute("GET", f"{_JOB}/rescaling/:triggerid", _refusal(503, *_NO_RESCALING)),
     JobRoute("GET", f"{_JOB}/rescales/config", of_job.rescales),
     JobRoute("GET", f"{_JOB}/rescales/overview", of_job.rescales),
     JobRoute("GET", f"{_JOB}/rescales/history", of_job.rescales),
     JobRoute("GET", f"{_JOB}/rescales/summary", of_job.rescales),
     JobRoute("GET", f"{_JOB}/rescales/details/:rescaleuuid", of_job.rescales),
-    JobRoute("GET", f"{_JOB}/resource-requirements", of_job.requirements, unknown=500),
+    JobRoute("GET", f"{_JOB}/resource-requirements", _refusal(500, *_NO_REQUIREMENTS), unknown=500),
     ServerRoute("PUT", f"{_JOB}/resource-requirements", of_job.change_requirements, request=dict[str, Any]),
     JobRoute("GET", f"{_JOB}/metrics", of_job.job_metrics, unknown=_EMPTY, query=("get",)),
     JobRoute("GET", f"{_JOB}/metrics/history", of_job.metric_history),

@@ -6,8 +6,10 @@ import asyncio
 import base64
 import binascii
 import hmac
+import re
+import unicodedata
 from itertools import chain
-from urllib.parse import urlsplit
+from urllib.parse import unquote_to_bytes, urlsplit
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import Response
@@ -16,7 +18,6 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from flinkish.server.answers.wire import JSON, encode
 from flinkish.server.proof import PROOF_PATH, proof_for
 from flinkish.server.rest.calls import RestError
-from flinkish.server.rest.paths import refused
 from flinkish.server.server_settings import ServerSettings, is_loopback
 
 #: Paths for probes, which need no token: they say that the server runs, and nothing else. The only others are the page's files.
@@ -38,6 +39,17 @@ _HEADERS = {
     "Cache-Control": "no-store",
     "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'",
 }
+#: Maximum length of a path in bytes.
+_LONGEST_PATH = 2_048
+#: Maximum length of a file's name on common file systems, in bytes.
+_LONGEST_NAME = 255
+#: Characters that look like a dot, a slash or a backslash, or that another program may convert to one.
+_LOOKALIKES = frozenset(
+    "\u2024\u2025\u2026\u2044\u2215\u2216\u29f5\u29f8\u29f9\u3002\uff61\ufe52\ufe68\uff0e\uff0f\uff3c\u2571\u2572"
+)
+_ENCODED = re.compile(r"%(?:[0-9A-Fa-f]{2}|u[0-9A-Fa-f]{4})")
+#: The ids of task managers have a colon: host:port-digits.
+_COLON_OF_PORT = re.compile(r"(?:[^:]{2,}|\[[0-9A-Fa-f:.]+\]):[0-9]+(?:-[0-9A-Za-z]+)?")
 
 
 class Gate:
@@ -181,3 +193,49 @@ def _protected(send: Send) -> Send:
         await send(message)
 
     return with_headers
+
+
+# -- the rule for paths of requests, which also applies to names of files -------------------------------------------------------
+
+
+def refused(raw_path: bytes) -> str | None:
+    """Return why a path, as it is in the request, is refused; None if it is allowed."""
+    if len(raw_path) > _LONGEST_PATH:
+        return f"it is longer than {_LONGEST_PATH} bytes"
+    try:
+        path = unquote_to_bytes(raw_path).decode()
+    except UnicodeDecodeError:
+        return "it is not UTF-8"
+    if path.count("/") != raw_path.count(b"/"):
+        return "a slash in it is encoded"
+    first, *names = path.split("/")
+    if first or not names:
+        return "it does not begin with a slash"
+    if names[-1] == "":
+        # One slash at the end is ignored, as in Flink.
+        names.pop()
+    for name in names:
+        why = refused_name(name)
+        if why is not None:
+            return why
+    return None
+
+
+def refused_name(name: str) -> str | None:
+    """Return why a decoded name is refused as the name of a file or as an id in a path; None if it is allowed."""
+    if not name:
+        return "it has an empty part"
+    if len(name.encode(errors="surrogatepass")) > _LONGEST_NAME:
+        return f"a part of it is longer than {_LONGEST_NAME} bytes"
+    if _ENCODED.search(name):
+        return "it is encoded twice"
+    if not name.isprintable() or any(character in _LOOKALIKES for character in name):
+        return "it has characters that are not allowed"
+    for form in (name, unicodedata.normalize("NFKC", name)):
+        if "/" in form or "\\" in form or ";" in form or form.startswith("~"):
+            return "it has characters that are not allowed"
+        if not form.strip(". "):
+            return "it has a part of dots"
+        if ":" in form and not _COLON_OF_PORT.fullmatch(form):
+            return "it has a colon"
+    return None

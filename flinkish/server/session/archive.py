@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import logging
 from collections.abc import Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 import msgspec
@@ -12,8 +13,7 @@ import msgspec
 from flinkish.server.answers.wire import encode
 from flinkish.server.rest.calls import Call, JobCall, RestError
 from flinkish.server.rest.routes import ROUTES, JobRoute, Route, ServerRoute
-from flinkish.server.served_jobs import ServedJob
-from flinkish.server.state import ServerState
+from flinkish.server.state import ServedJob, ServerState
 from flinkish.server.views.job_view import JobView, rest_id
 
 _log = logging.getLogger("flinkish.server.session")
@@ -53,10 +53,10 @@ def _chosen(body: bytes, query: Mapping[str, str]) -> bytes:
     return encode([{key: each for key, each in by_name[name].items() if key in kinds} for name in wanted if name in by_name])
 
 
-def make_archive(state: ServerState, job: ServedJob) -> Archive:
-    """Return an archive with the answers to all paths about a job."""
+def make_archive(state: ServerState, job: ServedJob, more: Mapping[str, Any] = MappingProxyType({})) -> Archive:
+    """Return an archive with the answers to all paths about a job, and `more` answers by path."""
     view = job.view()
-    answers: dict[str, msgspec.Raw] = {}
+    answers = {path: msgspec.Raw(encode(answer)) for path, answer in more.items()}
     for route in ROUTES:
         if ":jobid" in route.path and route.method == "GET" and not route.path.endswith(_ACTIONS):
             for parameters in _parameters(route, view):
@@ -118,13 +118,3 @@ def decode_archive(content: bytes) -> Archive:
         return msgspec.json.decode(content, type=Archive)
     except msgspec.MsgspecError as error:
         raise ValueError(f"the archive is damaged: {error}") from error
-
-
-def encode_archive(archive: Archive) -> bytes:
-    """Return an archive as it is stored."""
-    return msgspec.json.encode(archive)
-
-
-def add_answers(archive: Archive, answers: Mapping[str, Any]) -> Archive:
-    """Return an archive with further answers."""
-    return Archive(status=archive.status, answers={**archive.answers, **{k: msgspec.Raw(encode(v)) for k, v in answers.items()}})

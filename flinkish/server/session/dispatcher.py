@@ -13,7 +13,6 @@ import os
 import threading
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import assert_never
 
@@ -29,14 +28,7 @@ from flinkish.server.session import driver_protocol
 from flinkish.server.session.archive import Archive, decode_archive
 from flinkish.server.session.dispatcher_settings import SessionSettings, make_private
 from flinkish.server.session.driver_protocol import Report
-from flinkish.server.session.entries import (
-    DriverRecord,
-    Entry,
-    JobEntry,
-    ProgramEntry,
-    changed,
-    hash_of,
-)
+from flinkish.server.session.entries import DriverRecord, JobEntry, ProgramEntry, Submission, changed, hash_of
 from flinkish.server.session.launch import Launch, StartError
 from flinkish.server.session.leadership import Lead, Leadership, Live, NotLeaderError
 from flinkish.server.session.processes import Processes
@@ -59,17 +51,6 @@ _log = logging.getLogger("flinkish.server.session")
 _NOT_EXECUTED = "the script must call execute() when it is run as a script; test it with: flinkish run SCRIPT."
 #: Maximum number of archives that are kept in memory.
 _ARCHIVES = 16
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Submission:
-    """A program to run, with its arguments and settings."""
-
-    program: ProgramEntry
-    entry_class: str | None = None
-    arguments: tuple[str, ...] = ()
-    properties: tuple[str, ...] = ()
-    job_id: str | None = None
 
 
 class Dispatcher:
@@ -95,7 +76,7 @@ class Dispatcher:
         self._processes = processes
         self._storage = SessionStorage(settings.root)
         self._leadership = Leadership(settings, self._storage, processes, clock, self._lock, address=address, reports=reports)
-        self._launch = Launch(settings, self._storage, processes, clock, ids, reports=reports, environment=environment)
+        self._launch = Launch(settings, self._storage, processes, clock, ids, reports, environment)
         self._archives: OrderedDict[str, Archive] = OrderedDict()
         #: The ended jobs whose logs are on this machine, as far as there are any.
         self._with_logs: set[str] = set()
@@ -131,23 +112,14 @@ class Dispatcher:
 
     def check_leads(self) -> None:
         """Raise NotLeaderError, which says who leads or what keeps this Dispatcher from it, if it does not lead."""
-        self._leading()
-
-    def _leading(self) -> Lead:
-        return self._leadership.leading()
-
-    def _store(self, lead: Lead, entry: Entry) -> None:
-        self._leadership.store(lead, entry)
-
-    def _forget(self, lead: Lead, entry: Entry) -> None:
-        self._leadership.forget(lead, entry)
+        self._leadership.leading()
 
     # -- programs ------------------------------------------------------------------------------------------------------------
 
     def upload(self, name: str, content: bytes) -> ProgramEntry:
         """Store a program; raises RegistryError if it cannot be stored, NotLeaderError if this Dispatcher does not lead."""
         with self._lock:
-            lead = self._leading()
+            lead = self._leadership.leading()
             entry = ProgramEntry(
                 id=f"{self._ids()}_{name}",
                 name=name,
@@ -159,26 +131,26 @@ class Dispatcher:
                 self._storage.write(driver_protocol.program_file(entry.id), content)
             except OSError as error:
                 raise RegistryError(f"the program {name} could not be stored: {error}") from error
-            self._store(lead, entry)
+            self._leadership.store(lead, entry)
             return entry
 
     def programs(self) -> Sequence[ProgramEntry]:
         """Return the uploaded programs, newest first."""
         with self._lock:
-            return sorted(self._leading().programs.values(), key=lambda entry: -entry.uploaded)
+            return sorted(self._leadership.leading().programs.values(), key=lambda entry: -entry.uploaded)
 
     def program(self, program_id: str) -> ProgramEntry | None:
         with self._lock:
-            return self._leading().programs.get(program_id)
+            return self._leadership.leading().programs.get(program_id)
 
     def delete_program(self, program_id: str) -> bool:
         """Remove a program; return whether it was known. Jobs that were started from it continue, and can be started again."""
         with self._lock:
-            lead = self._leading()
+            lead = self._leadership.leading()
             entry = lead.programs.get(program_id)
             if entry is None:
                 return False
-            self._forget(lead, entry)
+            self._leadership.forget(lead, entry)
             self._remove_unused(lead, entry)
             return True
 
@@ -200,7 +172,7 @@ class Dispatcher:
         Waits until the job has started or the script has ended without one, for at most session.driver.start-timeout.
         """
         with self._lock:
-            lead = self._leading()
+            lead = self._leadership.leading()
             job_id = submission.job_id or self._ids()
             if job_id in lead.jobs:
                 raise StartError(f"there is a job {job_id} already", hint="choose another jobId, or leave it out.")
@@ -225,7 +197,7 @@ class Dispatcher:
             lead.live.pop(job_id, None)
             return
         try:
-            self._forget(lead, entry)
+            self._leadership.forget(lead, entry)
         except FlinkishError as error:
             lead.jobs[job_id] = changed(entry, cancelling=True)
             _log.warning("Job %s, which could not be started, could not be forgotten either: %s", job_id, error)
@@ -233,19 +205,13 @@ class Dispatcher:
     def plan(self, submission: Submission) -> bytes:
         """Return the plan of a program as JSON, without running it as a job; raises StartError, EngineError, NotLeaderError."""
         with self._lock:
-            self._leading()
+            self._leadership.leading()
         entry = self._entry(submission, submission.job_id or self._ids())
         return self._launch.plan(entry, self.settings.start_timeout)
 
     def _entry(self, submission: Submission, job_id: str) -> JobEntry:
-        return JobEntry(
-            job_id=job_id,
-            program=submission.program,
-            entry_class=submission.entry_class,
-            arguments=submission.arguments,
-            properties=submission.properties,
-            submitted=self._clock.wall_time(),
-        )
+        given = msgspec.structs.asdict(submission)
+        return JobEntry(**given | {"job_id": job_id, "submitted": self._clock.wall_time()})
 
     def _await_start(self, lead: Lead, job_id: str, live: Live) -> None:
         deadline = self._clock.monotonic() + self.settings.start_timeout
@@ -258,7 +224,7 @@ class Dispatcher:
                 if self._launch.is_alive(entry.driver) is False:
                     ended = self._launch.ended(entry)
                     if ended is None:
-                        self._forget(lead, entry)
+                        self._leadership.forget(lead, entry)
                         self._remove_unused(lead, entry.program)
                         self._launch.remove_files(job_id)
                         words = self._launch.last_words(job_id)
@@ -274,18 +240,23 @@ class Dispatcher:
     def job(self, job_id: str) -> JobEntry | None:
         """Return a job; None if it is unknown."""
         with self._lock:
-            return self._leading().jobs.get(job_id)
+            return self._leadership.leading().jobs.get(job_id)
 
     def job_with_prefix(self, digits: str) -> JobEntry | None:
         """Return the running job whose id begins with these digits; None if there is none, or more than one."""
         with self._lock:
-            found = [job for job in self._leading().jobs.values() if job.status is None and job.job_id.startswith(digits)]
+            jobs = self._leadership.leading().jobs.values()
+            found = [job for job in jobs if job.status is None and job.job_id.startswith(digits)]
             return found[0] if len(found) == 1 else None
 
     def jobs(self) -> Sequence[JobEntry]:
         """Return all jobs, oldest first."""
         with self._lock:
-            return sorted(self._leading().jobs.values(), key=lambda entry: entry.submitted)
+            return sorted(self._leadership.leading().jobs.values(), key=lambda entry: entry.submitted)
+
+    def summaries(self) -> tuple[JobSummary, ...]:
+        """Return the lines of all jobs in /jobs/overview."""
+        return tuple(map(self.summary, self.jobs()))
 
     def summary(self, entry: JobEntry) -> JobSummary:
         """Return a job's line in /jobs/overview."""
@@ -299,20 +270,27 @@ class Dispatcher:
 
     def slots(self, entry: JobEntry) -> int:
         """Return the number of slots that a job has now."""
-        with self._lock:
-            live = self._leading().live.get(entry.job_id)
-        return 0 if entry.status is not None or live is None or live.report is None else live.report.slots
+        report = self._report(entry)
+        return 0 if entry.status is not None or report is None else report.slots
 
     def driver(self, entry: JobEntry) -> Report | None:
         """Return the last report of the driver that can answer about a job; None if the job has not started in any driver."""
+        report = self._report(entry)
+        return None if report is None or report.summary is None else report
+
+    def _report(self, entry: JobEntry) -> Report | None:
         with self._lock:
-            live = self._leading().live.get(entry.job_id)
-            return None if live is None or live.report is None or live.report.summary is None else live.report
+            live = self._leadership.leading().live.get(entry.job_id)
+        return None if live is None else live.report
+
+    def drivers(self) -> list[Report]:
+        """Return the last reports of the drivers of all jobs that have not ended, of those that can answer."""
+        return [report for job in self.jobs() if job.status is None and (report := self.driver(job)) is not None]
 
     def is_lost(self, entry: JobEntry) -> bool:
         """Return whether the process of a job's driver is gone; if it is, drop its last report."""
         with self._lock:
-            live = self._leading().live.get(entry.job_id)
+            live = self._leadership.leading().live.get(entry.job_id)
             if live is None or live.report is None:
                 return True
             if self._launch.is_alive(entry.driver) is False:
@@ -322,10 +300,10 @@ class Dispatcher:
     def cancel(self, entry: JobEntry) -> None:
         """Cancel a job without a driver, so that it is not started again; raises RegistryError."""
         with self._lock:
-            lead = self._leading()
+            lead = self._leadership.leading()
             current = lead.jobs.get(entry.job_id)
             if current is not None and current.status is None:
-                self._store(lead, changed(current, cancelling=True))
+                self._leadership.store(lead, changed(current, cancelling=True))
 
     def archive(self, entry: JobEntry) -> Archive | None:
         """Return the archive of a job that has ended; None if there is none. Raises RegistryError if it cannot be read."""
@@ -387,14 +365,12 @@ class Dispatcher:
         Raises NotLeaderError, RegistryError.
         """
         with self._lock:
-            lead = self._leading()
+            lead = self._leadership.leading()
             entry = lead.jobs.get(report.job_id)
             record = None if entry is None else entry.driver
             if entry is None or record is None or record.id != report.driver_id or record.token_hash != hash_of(token):
                 return False
-            if record.condemned:
-                return False
-            if entry.status is not None and report.status is None:
+            if record.condemned or (entry.status is not None and report.status is None):
                 return False
             live = lead.live[entry.job_id]
             if entry.cancelling and must_not_run(live.report, report):
@@ -403,13 +379,13 @@ class Dispatcher:
             if (record.pid, record.created) != (report.pid, report.created):
                 # With spark-submit, the process that was started is not the driver itself.
                 entry = changed(entry, driver=msgspec.structs.replace(record, pid=report.pid, created=report.created))
-                self._store(lead, entry)
+                self._leadership.store(lead, entry)
             first = entry.summary is None
             if report.summary is not None:
                 entry = changed(entry, summary=report.summary)
                 if first and report.status is None:
                     # Store the job's name, so that it is known even if the Dispatcher is killed.
-                    self._store(lead, entry)
+                    self._leadership.store(lead, entry)
                 lead.jobs[entry.job_id] = entry
             if report.status is not None and entry.status is None:
                 self._close(lead, entry, report.status)
@@ -418,7 +394,7 @@ class Dispatcher:
     def _supervise(self, lead: Lead) -> None:
         try:
             with self._lock:
-                if self._leading() is lead:
+                if self._leadership.leading() is lead:
                     self._leadership.settle(lead)
         except NotLeaderError:
             return
@@ -430,7 +406,7 @@ class Dispatcher:
                     continue
                 try:
                     # The lease ends before a driver that could not report because the storage was slow counts as lost.
-                    if self._leading() is not lead:
+                    if self._leadership.leading() is not lead:
                         return
                     self._launch.limit_logs(job_id)
                     self._look_after(lead, entry, live)
@@ -478,7 +454,7 @@ class Dispatcher:
         archive = None if driver is None else driver_protocol.archive_file(entry.job_id, driver.id)
         if archive is not None and self._storage.read(archive) is None:
             archive = None
-        self._store(lead, changed(entry, status=status, ended=self._clock.wall_time(), archive=archive))
+        self._leadership.store(lead, changed(entry, status=status, ended=self._clock.wall_time(), archive=archive))
         _log.info("Job %s ended: %s.", entry.job_id, status)
 
     def _kill(self, lead: Lead, entry: JobEntry, live: Live) -> None:
@@ -486,7 +462,7 @@ class Dispatcher:
         driver = entry.driver
         assert driver is not None, "a driver that is running is known"
         if not driver.condemned:
-            self._store(lead, changed(entry, driver=msgspec.structs.replace(driver, condemned=True)))
+            self._leadership.store(lead, changed(entry, driver=msgspec.structs.replace(driver, condemned=True)))
             _log.warning("Job %s: its driver (process %d) has been silent for too long and is killed.", entry.job_id, driver.pid)
         live.report = None
         self._launch.kill(driver)
@@ -510,12 +486,12 @@ class Dispatcher:
         now, location = self._clock.wall_time(), self._processes.location
         record = DriverRecord(id=driver_id, token_hash=hash_of(token), started=now, host=location)
         entry = changed(entry, driver=record)
-        self._store(lead, entry)
+        self._leadership.store(lead, entry)
         live = lead.live[entry.job_id]
         live.heard = self._clock.monotonic()
         started = self._launch.start(entry, record, token)
         try:
-            self._store(lead, changed(entry, driver=started))
+            self._leadership.store(lead, changed(entry, driver=started))
         except NotLeaderError:
             # The new leader has read the entry, so it waits for the reports of this driver.
             _log.warning("Job %s: the next leader takes its driver over.", entry.job_id)
@@ -535,17 +511,12 @@ class Dispatcher:
                     # Its script goes on, and may import further modules of the program.
                     continue
                 try:
-                    self._forget(lead, entry)
+                    self._leadership.forget(lead, entry)
                 except (RegistryError, NotLeaderError) as error:
                     _log.warning("Job %s, which has ended, could not be removed from the registry: %s", entry.job_id, error)
                     return
-                self._remove_traces(lead, entry)
-
-    def _remove_traces(self, lead: Lead, entry: JobEntry) -> None:
-        if entry.driver is not None:
-            ids = entry.job_id, entry.driver.id
-            for file in (driver_protocol.archive_file(*ids), driver_protocol.end_file(*ids), *driver_protocol.log_files(*ids)):
-                self._remove_file(file)
-        self._with_logs.discard(entry.job_id)
-        self._launch.remove_files(entry.job_id)
-        self._remove_unused(lead, entry.program)
+                for file in () if entry.driver is None else driver_protocol.files_of(entry.job_id, entry.driver.id):
+                    self._remove_file(file)
+                self._with_logs.discard(entry.job_id)
+                self._launch.remove_files(entry.job_id)
+                self._remove_unused(lead, entry.program)

@@ -40,16 +40,23 @@ class DriverRecord(msgspec.Struct, frozen=True, kw_only=True):
     condemned: bool = False
 
 
-class JobEntry(msgspec.Struct, frozen=True, kw_only=True, tag="job"):
-    """A job from its submission until it is forgotten. Times are milliseconds since the epoch."""
+class Submission(msgspec.Struct, frozen=True, kw_only=True):
+    """A program to run, with its arguments and settings."""
 
-    job_id: str
     program: ProgramEntry
     #: The module of a zip file that is run as a script; None = the script, or the zip file's own __main__.
     entry_class: str | None = None
     arguments: tuple[str, ...] = ()
     #: Settings as `key=value`.
     properties: tuple[str, ...] = ()
+    #: None = any new id.
+    job_id: str | None = None
+
+
+class JobEntry(Submission, frozen=True, kw_only=True, tag="job"):
+    """A job from its submission until it is forgotten. Times are milliseconds since the epoch."""
+
+    job_id: str
     submitted: int
     driver: DriverRecord | None = None
     #: When its driver was started again, in milliseconds since the epoch.

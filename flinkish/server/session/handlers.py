@@ -1,4 +1,7 @@
-"""Handlers of the paths that a Dispatcher serves itself: the cluster, the list of jobs, uploaded programs."""
+"""The routes that a Dispatcher serves itself: the cluster, the list of jobs, uploaded programs. The table is at the end.
+
+All other paths about a job are forwarded to its driver.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,7 @@ import re
 import shlex
 import zipfile
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from io import BytesIO
 from typing import Any
@@ -16,19 +19,18 @@ import msgspec
 from flinkish.common import options, redaction
 from flinkish.common.config_file import check_key, parse_properties
 from flinkish.common.errors import ConfigurationError, FlinkishError
-from flinkish.server.answers import cluster as cluster_answers
-from flinkish.server.answers import programs as answers
+from flinkish.server.answers import cluster as answers
 from flinkish.server.answers.jobs import JobIds, JobIdWithStatus, JobPlan, JobSummaries
-from flinkish.server.flink_version import FLINK_COMMIT, FLINK_VERSION
+from flinkish.server.rest.app import LONGEST_BODY
 from flinkish.server.rest.calls import HEX_ID, Answer, Call, RestError, unreadable
-from flinkish.server.rest.cluster_handlers import application_summary, dashboard
-from flinkish.server.rest.job_handlers import aggregated, aggregations, chosen
-from flinkish.server.rest.paths import refused_name
-from flinkish.server.session.dispatcher import Dispatcher, Submission
+from flinkish.server.rest.job_handlers import aggregated, chosen
+from flinkish.server.rest.routes import Route
+from flinkish.server.rest.server_handlers import application_summary, dashboard, manager_figures, overview_of
+from flinkish.server.rest.trust import refused_name
+from flinkish.server.session.dispatcher import Dispatcher
 from flinkish.server.session.driver_protocol import Report
-from flinkish.server.session.drivers import Drivers
-from flinkish.server.session.entries import ProgramEntry
-from flinkish.server.session.forms import read_file
+from flinkish.server.session.drivers import ask_each
+from flinkish.server.session.entries import ProgramEntry, Submission
 from flinkish.server.session.launch import StartError
 from flinkish.server.session.leadership import NotLeaderError
 
@@ -44,7 +46,6 @@ class SessionState:
     """The parts of a session that its handlers use."""
 
     dispatcher: Dispatcher
-    drivers: Drivers
     #: Ends the Dispatcher in the background, so that the request is still answered.
     shut_down: Any
 
@@ -58,36 +59,25 @@ def overview(state: SessionState, call: Call) -> Answer:
     dispatcher = state.dispatcher
     jobs = dispatcher.jobs()
     counts = Counter(job.status for job in jobs)
-    return cluster_answers.ClusterOverview(
-        taskmanagers=sum(dispatcher.slots(job) > 0 for job in jobs),
-        slots_total=sum(dispatcher.slots(job) for job in jobs),
-        slots_available=0,
-        jobs_running=counts[None],
-        jobs_finished=counts["FINISHED"],
-        jobs_cancelled=counts["CANCELED"],
-        jobs_failed=counts["FAILED"],
-        flink_version=FLINK_VERSION,
-        flink_commit=FLINK_COMMIT,
-    )
+    slots = [dispatcher.slots(job) for job in jobs]
+    return overview_of(counts, running=counts[None], task_managers=sum(each > 0 for each in slots), slots=sum(slots))
 
 
 def applications(state: SessionState, call: Call) -> Answer:
-    summaries = [state.dispatcher.summary(job) for job in state.dispatcher.jobs()]
-    return cluster_answers.Applications(applications=tuple(application_summary(each) for each in summaries))
+    return answers.Applications(applications=tuple(map(application_summary, state.dispatcher.summaries())))
 
 
 def job_ids(state: SessionState, call: Call) -> Answer:
-    summaries = [state.dispatcher.summary(job) for job in state.dispatcher.jobs()]
-    return JobIds(jobs=tuple(JobIdWithStatus(id=each.jid, status=each.state) for each in summaries))
+    return JobIds(jobs=tuple(JobIdWithStatus(id=each.jid, status=each.state) for each in state.dispatcher.summaries()))
 
 
 def job_summaries(state: SessionState, call: Call) -> Answer:
-    return JobSummaries(jobs=tuple(state.dispatcher.summary(job) for job in state.dispatcher.jobs()))
+    return JobSummaries(jobs=state.dispatcher.summaries())
 
 
 def jobs_metrics(state: SessionState, call: Call) -> Answer:
     ids = set(call.query_ids("jobs"))
-    reports = [report for report in _reports(state) if not ids or report.job_id in ids]
+    reports = [report for report in state.dispatcher.drivers() if not ids or report.job_id in ids]
     return _aggregated(state, call, "/jobs/metrics", [(report, f"/jobs/{report.job_id}/metrics") for report in reports])
 
 
@@ -101,18 +91,14 @@ def managers_metrics(state: SessionState, call: Call) -> Answer:
 
 def _aggregated(state: SessionState, call: Call, listing: str, questions: Sequence[tuple[Report, str]]) -> Answer:
     """Combine the answers of drivers about one metric each; `listing` is where a driver lists the metrics that are numbers."""
-    wanted = aggregations(call.words("agg"))
     names = call.words("get")
     found: dict[str, list[float]] = {}
-    if names:
-        answers = state.drivers.ask_each(questions, {"get": ",".join(names)})
-    else:
-        reports = {report.job_id: report for report, _ in questions}
-        answers = state.drivers.ask_each([(report, listing) for report in reports.values()], {})
-    for _, answer in answers:
+    if not names:
+        questions = [(report, listing) for report in {report.job_id: report for report, _ in questions}.values()]
+    for _, answer in ask_each(questions, {"get": ",".join(names)} if names else {}):
         for metric in answer if isinstance(answer, list) else ():
             found.setdefault(metric["id"], []).extend(_number(metric.get("value")))
-    return aggregated({name: values for name, values in found.items() if values or not names}, call, wanted)
+    return aggregated({name: values for name, values in found.items() if values or not names}, call)
 
 
 def task_managers(state: SessionState, call: Call) -> Answer:
@@ -121,36 +107,28 @@ def task_managers(state: SessionState, call: Call) -> Answer:
 
 def _task_managers(state: SessionState) -> list[tuple[Report, Any]]:
     """Return the task managers of all drivers, with the reports of their drivers."""
-    answers = state.drivers.ask_each([(report, "/taskmanagers") for report in _reports(state)], {})
-    return [
-        (report, manager) for report, answer in answers if isinstance(answer, dict) for manager in answer.get("taskmanagers", ())
-    ]
+    found = ask_each([(report, "/taskmanagers") for report in state.dispatcher.drivers()], {})
+    return [(report, manager) for report, answer in found for manager in answer.get("taskmanagers", ())]
 
 
 def manager_metrics(state: SessionState, call: Call) -> Answer:
     dispatcher = state.dispatcher
     jobs = [job for job in dispatcher.jobs() if job.status is None]
     slots = [dispatcher.slots(job) for job in jobs]
-    found = {
-        "numRunningJobs": len(jobs),
-        "taskSlotsTotal": sum(slots),
-        "taskSlotsAvailable": 0,
-        "numRegisteredTaskManagers": sum(each > 0 for each in slots),
-    }
-    return chosen(found, call)
+    return chosen(manager_figures(jobs=len(jobs), task_managers=sum(each > 0 for each in slots), slots=sum(slots)), call)
 
 
 def log_url(state: SessionState, call: Call) -> Answer:
     """Return where the page shows the log of a job's driver, also after the end of the job."""
     name = state.dispatcher.log_files(call.id("jobid"))[0].name
-    return cluster_answers.LogUrl(url=f"{state.dispatcher.address}/#/logs/server/{name}")
+    return answers.LogUrl(url=f"{state.dispatcher.address}/#/logs/server/{name}")
 
 
 def shut_down(state: SessionState, call: Call) -> Answer:
     """End the Dispatcher: `jobs=cancel` (the default) cancels all jobs first, `jobs=keep` leaves them to the next Dispatcher."""
     mode = call.query.get("jobs", "cancel")
     if mode not in ("cancel", "keep"):
-        raise RestError(400, f"Bad request, could not parse parameters: query parameter (jobs) is not known: {mode[:80]!r}.")
+        raise unreadable("query", "jobs", "known", mode)
     dispatcher = state.dispatcher
     if mode == "cancel":
         try:
@@ -176,7 +154,7 @@ def programs(state: SessionState, call: Call) -> Answer:
 
 def upload(state: SessionState, call: Call) -> Answer:
     _refuse_if_disabled(state)
-    name, content = read_file(call.content_type, call.body)
+    name, content = call.file()
     if refused_name(name) is not None or not _NAME.fullmatch(name):
         raise RestError(
             400, f"Only .py and .zip files are run, with names of letters, digits, '.', '_' and '-'; got {name[:80]!r}."
@@ -319,13 +297,41 @@ def _refuse_if_disabled(state: SessionState) -> None:
         raise RestError(403, "Programs cannot be submitted: web.submit.enable is false.")
 
 
-def _reports(state: SessionState) -> list[Report]:
-    found = [state.dispatcher.driver(job) for job in state.dispatcher.jobs() if job.status is None]
-    return [report for report in found if report is not None]
-
-
 def _number(value: Any) -> list[float]:
     try:
         return [float(value)]
     except (TypeError, ValueError):
         return []
+
+
+# -- the table -------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class SessionRoute(Route):
+    """A path of the session; `longest` is the maximum size of the body in bytes."""
+
+    handler: Callable[[SessionState, Call], Answer]
+    longest: int = LONGEST_BODY
+
+
+SESSION_ROUTES: tuple[SessionRoute, ...] = (
+    SessionRoute("DELETE", "/cluster", shut_down),
+    SessionRoute("GET", "/config", config),
+    SessionRoute("GET", "/overview", overview),
+    SessionRoute("GET", "/applications/overview", applications),
+    SessionRoute("GET", "/jobs", job_ids),
+    SessionRoute("GET", "/jobs/overview", job_summaries),
+    SessionRoute("GET", "/jobs/metrics", jobs_metrics),
+    SessionRoute("GET", "/jobs/:jobid/jobmanager/log-url", log_url),
+    SessionRoute("GET", "/jobs/:jobid/taskmanagers/:taskmanagerid/log-url", log_url),
+    SessionRoute("GET", "/jobmanager/metrics", manager_metrics),
+    SessionRoute("GET", "/taskmanagers/metrics", managers_metrics),
+    SessionRoute("GET", "/taskmanagers", task_managers),
+    SessionRoute("GET", "/jars", programs),
+    SessionRoute("POST", "/jars/upload", upload, longest=LONGEST_PROGRAM),
+    SessionRoute("DELETE", "/jars/:jarid", delete),
+    SessionRoute("POST", "/jars/:jarid/run", run),
+    SessionRoute("GET", "/jars/:jarid/plan", plan),
+    SessionRoute("POST", "/jars/:jarid/plan", plan),
+)

@@ -9,6 +9,7 @@ import shlex
 import shutil
 import threading
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import msgspec
@@ -18,19 +19,14 @@ from flinkish.common.config_file import PROPERTIES_VARIABLE
 from flinkish.common.errors import EngineError, FlinkishError
 from flinkish.common.ids import IdSource
 from flinkish.program.executor_loader import GATEWAY_VARIABLE
+from flinkish.server.logs import tail
 from flinkish.server.proof import session_secret
 from flinkish.server.server_settings import TOKEN_VARIABLE
-from flinkish.server.session import driver_protocol, kept_logs, process_location
+from flinkish.server.session import driver_protocol, process_location
 from flinkish.server.session.archive import decode_archive
 from flinkish.server.session.dispatcher_settings import SessionSettings
 from flinkish.server.session.entries import DriverRecord, JobEntry, ProgramEntry
-from flinkish.server.session.processes import (
-    Command,
-    Processes,
-    driver_command,
-    submit_command,
-    tail,
-)
+from flinkish.server.session.processes import Command, Processes, driver_command, submit_command
 from flinkish.server.session.rotation import begin_again
 from flinkish.server.session.storage import SessionStorage
 
@@ -54,34 +50,24 @@ class StartError(FlinkishError, RuntimeError):
     """A program could not be started, or ended without a job."""
 
 
+@dataclass(slots=True)
 class Launch:
     """The drivers of a session on this machine."""
 
-    def __init__(
-        self,
-        settings: SessionSettings,
-        storage: SessionStorage,
-        processes: Processes,
-        clock: Clock,
-        ids: IdSource,
-        *,
-        reports: str,
-        environment: Mapping[str, str],
-    ) -> None:
-        """Prepare to start drivers that report to `reports` (host and port); they get the variables of `environment`."""
-        self._settings = settings
-        self._storage = storage
-        self._processes = processes
-        self._clock = clock
-        self._ids = ids
-        self._reports = reports
-        self._environment = dict(environment)
-        #: Files that could not be begun again, with the time of the next try, in monotonic milliseconds.
-        self._not_limited: dict[Path, int] = {}
+    settings: SessionSettings
+    storage: SessionStorage
+    processes: Processes
+    clock: Clock
+    ids: IdSource
+    #: The host and port that drivers report to, and the variables that they get.
+    reports: str
+    environment: Mapping[str, str]
+    #: Files that could not be begun again, with the time of the next try, in monotonic milliseconds.
+    _not_limited: dict[Path, int] = field(default_factory=dict)
 
     def start(self, entry: JobEntry, driver: DriverRecord, token: str) -> DriverRecord:
         """Start a driver and return its record with its process; raises StartError, EngineError."""
-        pid, created = self._processes.start(self._driver_command(entry, driver.id, token))
+        pid, created = self.processes.start(self._driver_command(entry, driver.id, token))
         return msgspec.structs.replace(driver, pid=pid, created=created)
 
     def is_alive(self, driver: DriverRecord | None) -> bool | None:
@@ -89,24 +75,24 @@ class Launch:
         if driver is None or driver.pid is None or driver.created is None:
             return None
         pid, created = driver.pid, driver.created
-        return process_location.is_alive(driver.host, self._processes.location, lambda: self._processes.is_alive(pid, created))
+        return process_location.is_alive(driver.host, self.processes.location, lambda: self.processes.is_alive(pid, created))
 
     def kill(self, driver: DriverRecord) -> None:
         """Kill a driver if its process is known to be running."""
         if self.is_alive(driver) and driver.pid is not None and driver.created is not None:
-            self._processes.kill(driver.pid, driver.created)
+            self.processes.kill(driver.pid, driver.created)
 
     def ended(self, entry: JobEntry) -> str | None:
         """Return the final state that a job's driver wrote; None if it wrote none. Raises OSError if the storage fails."""
         if entry.driver is None:
             return None
-        content = self._storage.read(driver_protocol.archive_file(entry.job_id, entry.driver.id))
+        content = self.storage.read(driver_protocol.archive_file(entry.job_id, entry.driver.id))
         if content is not None:
             try:
                 return decode_archive(content).status
             except ValueError:
                 _log.warning("The archive of job %s is damaged.", entry.job_id)
-        content = self._storage.read(driver_protocol.end_file(entry.job_id, entry.driver.id))
+        content = self.storage.read(driver_protocol.end_file(entry.job_id, entry.driver.id))
         if content is None:
             return None
         try:
@@ -120,15 +106,15 @@ class Launch:
         shutil.rmtree(self._folder(job_id), ignore_errors=True)
 
     def _folder(self, job_id: str) -> Path:
-        return self._settings.local / "jobs" / job_id
+        return self.settings.local / "jobs" / job_id
 
     def log_files(self, job_id: str) -> tuple[Path, Path]:
         """Return the files with the logs and with the standard output of a job's drivers."""
-        return self._settings.logs / f"driver-{job_id}.log", self._settings.logs / f"driver-{job_id}.out"
+        return self.settings.logs / f"driver-{job_id}.log", self.settings.logs / f"driver-{job_id}.out"
 
     def limit_logs(self, job_id: str) -> None:
         """Begin the output files of a job's drivers again if they have become too long; the old content is kept in `.1`."""
-        now = self._clock.monotonic()
+        now = self.clock.monotonic()
         for file in self.log_files(job_id):
             if now < self._not_limited.get(file, now):
                 continue
@@ -147,12 +133,12 @@ class Launch:
         """Copy the logs of a job that has ended elsewhere from the session's folder to this machine; raises OSError."""
         if entry.driver is not None and self.is_alive(entry.driver) is None:
             files = self.log_files(entry.job_id)
-            kept_logs.fetch(self._storage, entry.job_id, entry.driver.id, files, [self.old_log(file) for file in files])
+            self.storage.fetch_logs(entry.job_id, entry.driver.id, files, [self.old_log(file) for file in files])
 
     def keep_logs(self, entry: JobEntry) -> None:
         """Write the logs of a driver that was killed here to the session's folder, as it does at its end; raises OSError."""
         if entry.driver is not None and self.is_alive(entry.driver) is not None:
-            kept_logs.keep(self._storage, entry.job_id, entry.driver.id, self.log_files(entry.job_id))
+            self.storage.keep_logs(entry.job_id, entry.driver.id, self.log_files(entry.job_id))
 
     @staticmethod
     def old_log(file: Path) -> Path:
@@ -169,16 +155,16 @@ class Launch:
 
         Raises StartError if it has none, or not within `timeout` milliseconds; EngineError if the process cannot be started.
         """
-        folder = self._settings.local / "plans" / self._ids()
+        folder = self.settings.local / "plans" / self.ids()
         plan, log, stdout = folder / "plan.json", folder / "plan.log", folder / "plan.out"
         try:
             command = self._command(
                 entry, folder, log, stdout, {driver_protocol.PLAN_VARIABLE: str(plan), driver_protocol.JOB_VARIABLE: entry.job_id}
             )
-            pid, created = self._processes.start(command)
+            pid, created = self.processes.start(command)
             try:
                 found = self._await_plan(entry, pid, created, plan, timeout)
-                self._wait_while(lambda: self._processes.is_alive(pid, created), _END_PATIENCE)
+                self._wait_while(lambda: self.processes.is_alive(pid, created), _END_PATIENCE)
                 return found
             except StartError as error:
                 words = tail(log, _TAIL).strip() or tail(stdout, _TAIL).strip() or "(it is empty)"
@@ -188,12 +174,12 @@ class Launch:
                 ) from None
             finally:
                 # Nothing that the script has started goes on.
-                self._processes.kill(pid, created)
+                self.processes.kill(pid, created)
         finally:
             shutil.rmtree(folder, ignore_errors=True)
 
     def _await_plan(self, entry: JobEntry, pid: int, created: float, plan: Path, timeout: int) -> bytes:
-        ended = self._wait_while(lambda: self._processes.is_alive(pid, created) and not plan.exists(), timeout)
+        ended = self._wait_while(lambda: self.processes.is_alive(pid, created) and not plan.exists(), timeout)
         if plan.exists():
             return plan.read_bytes()
         what = "ended without a job" if ended else f"has not come to its execute() within {timeout} ms"
@@ -201,26 +187,26 @@ class Launch:
 
     def _wait_while(self, condition: Callable[[], bool], timeout: int) -> bool:
         """Wait until a condition does not hold, for at most `timeout` milliseconds; return whether that has come."""
-        deadline = self._clock.monotonic() + timeout
+        deadline = self.clock.monotonic() + timeout
         waiting = threading.Condition()
         while condition():
-            if self._clock.monotonic() >= deadline:
+            if self.clock.monotonic() >= deadline:
                 return False
             with waiting:
-                self._clock.wait(waiting, 20)
+                self.clock.wait(waiting, 20)
         return True
 
     def _driver_command(self, entry: JobEntry, driver_id: str, token: str) -> Command:
         """Return the command of a driver."""
         log, stdout = self.log_files(entry.job_id)
-        checkpoints = self._settings.checkpoints
+        checkpoints = self.settings.checkpoints
         assignment = driver_protocol.Assignment(
             job_id=entry.job_id,
             driver_id=driver_id,
-            reports=self._reports,
-            storage=str(self._settings.root),
+            reports=self.reports,
+            storage=str(self.settings.root),
             token=token,
-            secret=session_secret(self._settings.key),
+            secret=session_secret(self.settings.key),
             files=(str(log), str(stdout)),
             checkpoints=None if checkpoints is None else str(checkpoints),
             earlier=entry.earlier,
@@ -231,8 +217,8 @@ class Launch:
     def _command(self, entry: JobEntry, folder: Path, log: Path, stdout: Path, variables: Mapping[str, str]) -> Command:
         """Return the command that runs a program. No secret is part of it: every user of the machine can read command lines."""
         script = self._fetch(entry.program, folder)
-        properties = (*self._settings.properties, *entry.properties)
-        environment = {key: value for key, value in self._environment.items() if key not in _NOT_FOR_DRIVERS}
+        properties = (*self.settings.properties, *entry.properties)
+        environment = {key: value for key, value in self.environment.items() if key not in _NOT_FOR_DRIVERS}
         before = shlex.split(environment.get(PROPERTIES_VARIABLE, ""))
         environment |= {
             PROPERTIES_VARIABLE: shlex.join([*before, *properties]),
@@ -244,30 +230,25 @@ class Launch:
                 driver_protocol.Program(file=str(script), entry_class=entry.entry_class, arguments=entry.arguments)
             ).decode(),
         }
-        options = self._settings.submit_options
+        options = self.settings.submit_options
         if options is None:
             arguments = driver_command()
         else:
             arguments = submit_command(_bootstrap(folder))
             environment[driver_protocol.SUBMIT_VARIABLE] = shlex.join(options)
-        return Command(
-            arguments=arguments,
-            environment=environment,
-            folder=self._settings.working_folder,
-            log=log,
-            stdout=stdout,
-        )
+        working_folder = self.settings.working_folder
+        return Command(arguments=arguments, environment=environment, folder=working_folder, log=log, stdout=stdout)
 
     def _fetch(self, program: ProgramEntry, folder: Path) -> Path:
         """Copy a program into a folder of this machine; raises StartError if it is not what was uploaded."""
         try:
-            content = self._storage.read(driver_protocol.program_file(program.id))
+            content = self.storage.read(driver_protocol.program_file(program.id))
             if content is None or hashlib.sha256(content).hexdigest() != program.sha256:
                 what = "gone" if content is None else "not the one that was uploaded"
-                raise StartError(f"the program {program.name} in {self._settings.root} is {what}")
+                raise StartError(f"the program {program.name} in {self.settings.root} is {what}")
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             target = folder / program.name
-            draft = folder / f".{self._ids()}.new"
+            draft = folder / f".{self.ids()}.new"
             draft.write_bytes(content)
             draft.chmod(0o600)
             draft.replace(target)

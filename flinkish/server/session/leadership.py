@@ -1,11 +1,17 @@
-"""Takes, keeps and gives up the lead of a session, and stores entries in the name of the leader."""
+"""Takes, keeps and gives up the lead of a session, and stores entries in the name of the leader.
+
+The leader regularly writes a record to the session's folder. Clocks of two machines are never compared. A waiting Dispatcher
+takes over when it has seen the same record for longer than the lease by its own clock; a leader that could not write for the
+length of the lease by its own clock stops leading. The new leader claims the registry, which fences the earlier leader even if
+that has not noticed the change.
+"""
 
 from __future__ import annotations
 
 import logging
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
@@ -15,9 +21,9 @@ from flinkish.checkpoint.job_table import brief
 from flinkish.common.clock import Clock
 from flinkish.common.errors import FlinkishError, StaleGenerationError
 from flinkish.engine.processes import this_process
+from flinkish.server.session import process_location
 from flinkish.server.session.dispatcher_settings import SessionSettings
 from flinkish.server.session.driver_protocol import LeaderRecord, Report
-from flinkish.server.session.election import Lease, Watch
 from flinkish.server.session.entries import Entry, JobEntry, ProgramEntry, key_of
 from flinkish.server.session.processes import Processes
 from flinkish.server.session.registry import Registry
@@ -35,6 +41,47 @@ class NotLeaderError(FlinkishError, RuntimeError):
         else:
             why = "nobody leads the session yet; ask again in a moment" if leader is None else f"the session's leader is {leader}"
         super().__init__(f"this Dispatcher does not lead: {why}.")
+
+
+@dataclass(slots=True)
+class Watch:
+    """A waiting Dispatcher's view of the leader; times are monotonic milliseconds."""
+
+    lease: int
+    #: The location of this Dispatcher; see `process_location`.
+    host: str
+    #: Tells by id and start time whether a process of that location runs.
+    is_alive: Callable[[int, float], bool]
+    _seen: tuple[int, int] | None = None
+    _since: int = 0
+
+    def is_free(self, record: LeaderRecord | None, now: int) -> bool:
+        """Return whether there is no leader any more, so that this Dispatcher may take over."""
+        if record is None or record.ended:
+            return True
+        if process_location.is_alive(record.host, self.host, lambda: self.is_alive(record.pid, record.created)) is False:
+            return True
+        seen = (record.generation, record.beat)
+        if seen != self._seen:
+            self._seen, self._since = seen, now
+        return now - self._since > self.lease
+
+
+@dataclass(slots=True)
+class Lease:
+    """The leader's own view of its lease; times are monotonic milliseconds."""
+
+    lease: int
+    #: When the last successful write of the record began.
+    renewed: int
+
+    def is_due(self, now: int) -> bool:
+        """Return whether it is time to write the record again."""
+        return now - self.renewed >= self.lease // 5
+
+    def is_lost(self, now: int) -> bool:
+        """Return whether the lease has expired, so that another Dispatcher may already lead."""
+        return now - self.renewed >= self.lease
 
 
 @dataclass(slots=True)
@@ -84,20 +131,21 @@ class Leadership:
         self._storage = storage
         self._clock = clock
         self._lock = lock
-        self._address = address
-        self._reports = reports
-        self._location = processes.location
-        self._watch = Watch(settings.lease, self._location, processes.is_alive)
-        self._created = this_process().created
-        self._lead: Lead | None = None
+        self._watch = Watch(settings.lease, processes.location, processes.is_alive)
+        #: The record of this member, apart from the generation.
+        self._own = LeaderRecord(
+            generation=0,
+            address=address,
+            reports=reports,
+            host=processes.location,
+            pid=os.getpid(),
+            created=this_process().created,
+        )
+        #: The state of this member as the leader; None = it does not lead.
+        self.lead: Lead | None = None
         self._leader: LeaderRecord | None = None
         #: Why this member, which would lead, cannot: its last attempt to write to the storage has failed.
         self._trouble: str | None = None
-
-    @property
-    def lead(self) -> Lead | None:
-        """The state of this member as the leader; None = it does not lead."""
-        return self._lead
 
     @property
     def leader(self) -> str | None:
@@ -107,7 +155,7 @@ class Leadership:
 
     def leading(self) -> Lead:
         """Return the state of the leader; raises NotLeaderError if this member does not lead."""
-        lead = self._lead
+        lead = self.lead
         if lead is None:
             raise NotLeaderError(self.leader, self._trouble)
         if lead.lease.is_lost(self._clock.monotonic()):
@@ -125,13 +173,13 @@ class Leadership:
         except (OSError, FlinkishError) as error:
             self._trouble = f"the session's storage {self._settings.root} cannot be read or written: {brief(error)}"
             raise
-        if self._lead is not None or self.leader is not None:
+        if self.lead is not None or self.leader is not None:
             self._trouble = None
         return lead
 
     def _look(self) -> Lead | None:
         now = self._clock.monotonic()
-        lead = self._lead
+        lead = self.lead
         if lead is None:
             self._leader = self._storage.leader()
             # The newest record is this member's own if it has lost its lease and no other member has taken over.
@@ -143,12 +191,12 @@ class Leadership:
             return None
         if lead.lease.is_due(now):
             self._renew(lead, now)
-        return lead if self._lead is lead else None
+        return lead if self.lead is lead else None
 
     def resign(self) -> None:
         """Stop leading, so that another Dispatcher can take over immediately; drivers and jobs continue. Raises OSError."""
         with self._lock:
-            lead, self._lead = self._lead, None
+            lead, self.lead = self.lead, None
         if lead is not None:
             self._storage.write_leader(msgspec.structs.replace(lead.record, beat=lead.record.beat + 1, ended=True))
 
@@ -186,14 +234,7 @@ class Leadership:
         now = self._clock.monotonic()
         registry = Registry(self._settings.root, self._settings.key, self._clock)
         entries = registry.claim()
-        record = LeaderRecord(
-            generation=registry.generation,
-            address=self._address,
-            reports=self._reports,
-            host=self._location,
-            pid=os.getpid(),
-            created=self._created,
-        )
+        record = msgspec.structs.replace(self._own, generation=registry.generation)
         self._storage.write_leader(record)
         self._storage.forget_leaders(record.generation)
         lead = Lead(registry=registry, record=record, lease=Lease(self._settings.lease, now))
@@ -202,13 +243,12 @@ class Leadership:
         # From now on, drivers can report; the claim may have taken longer than they may be silent.
         lead.live = {job_id: Live(heard=self._clock.monotonic()) for job_id in lead.jobs}
         with self._lock:
-            self._lead = lead
+            self.lead = lead
         running = sum(entry.status is None for entry in lead.jobs.values())
         _log.info("This Dispatcher leads as generation %d; %d jobs are to run.", registry.generation, running)
 
     def _is_own(self, record: LeaderRecord | None) -> bool:
-        own = (self._address, self._reports, self._location, os.getpid(), self._created)
-        return record is not None and (record.address, record.reports, record.host, record.pid, record.created) == own
+        return record is not None and msgspec.structs.replace(record, generation=0, beat=0, ended=False) == self._own
 
     def _renew(self, lead: Lead, now: int) -> None:
         latest = self._storage.leader()
@@ -218,12 +258,12 @@ class Leadership:
             return
         lead.record = msgspec.structs.replace(lead.record, beat=lead.record.beat + 1)
         self._storage.write_leader(lead.record)
-        lead.lease.renewed(now)
+        lead.lease.renewed = now
 
     def _step_down(self, why: str) -> None:
         _log.warning("This Dispatcher does not lead any more: %s.", why)
         with self._lock:
-            self._lead = None
+            self.lead = None
 
 
 def _take_over(lead: Lead, entry: Entry) -> None:

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Protocol
+from typing import IO
 
 from flinkish.common.errors import EngineError
 from flinkish.engine.processes import ProcessId
@@ -28,39 +28,18 @@ class Command:
     stdout: Path
 
 
-class Processes(Protocol):
-    """The processes of one location; all methods may be called from any thread."""
-
-    @property
-    def location(self) -> str:
-        """The location, for records of these processes; see `process_location`."""
-        ...
-
-    def start(self, command: Command) -> tuple[int, float]:
-        """Start a process in a session of its own; return its id and start time. Raises EngineError."""
-        ...
-
-    def is_alive(self, pid: int, created: float) -> bool:
-        """Return whether the process with this id and this start time (seconds since the epoch) is running."""
-        ...
-
-    def kill(self, pid: int, created: float) -> None:
-        """Kill a process and its process group, if it is running."""
-        ...
-
-
-class SystemProcesses:
-    """See Processes."""
+class Processes:
+    """The processes of this location; all methods may be called from any thread."""
 
     def __init__(self) -> None:
         #: The processes that were started here and may be running, with their start times: only their parent can reap them.
         self._children: dict[int, tuple[subprocess.Popen[bytes], float]] = {}
 
-    @property
-    def location(self) -> str:
-        return this_location()
+        #: For records of these processes; see `process_location`.
+        self.location = this_location()
 
     def start(self, command: Command) -> tuple[int, float]:
+        """Start a process in a session of its own; return its id and start time. Raises EngineError."""
         # Reap children that nobody checks any more, such as the spark-submit of a driver that was killed.
         for pid, (earlier, _) in list(self._children.items()):
             if earlier.poll() is not None:
@@ -92,6 +71,7 @@ class SystemProcesses:
         return child.pid, created
 
     def is_alive(self, pid: int, created: float) -> bool:
+        """Return whether the process with this id and this start time (seconds since the epoch) is running."""
         child, started = self._children.get(pid, (None, 0.0))
         if child is not None and started == created:
             if child.poll() is None:
@@ -101,6 +81,7 @@ class SystemProcesses:
         return ProcessId(pid, created).is_alive()
 
     def kill(self, pid: int, created: float) -> None:
+        """Kill a process and its process group, if it is running."""
         if self.is_alive(pid, created):
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 # With spark-submit, the driver that reports is not the process that was started, but is in its group.
@@ -123,15 +104,3 @@ def submit_command(script: Path, python: str = sys.executable) -> list[str]:
 
 def _append(path: Path) -> IO[bytes]:
     return open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600), "ab")
-
-
-def tail(path: Path, limit: int) -> str:
-    """Return the last lines of a log, of at most as many bytes; "" if it cannot be read."""
-    try:
-        with path.open("rb") as file:
-            before = max(0, os.fstat(file.fileno()).st_size - limit)
-            file.seek(before)
-            text = file.read().decode("utf-8", "replace")
-            return text.partition("\n")[2] or text if before else text
-    except OSError:
-        return ""

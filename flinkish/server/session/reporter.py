@@ -14,7 +14,7 @@ import secrets
 import threading
 import time
 from collections.abc import MutableMapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 import msgspec
@@ -22,11 +22,7 @@ import msgspec
 from flinkish.common import options
 from flinkish.common.clock import SystemClock
 from flinkish.common.configuration import Configuration
-from flinkish.common.errors import (
-    ConfigurationError,
-    InvalidProgramError,
-    StaleGenerationError,
-)
+from flinkish.common.errors import ConfigurationError, InvalidProgramError, StaleGenerationError
 from flinkish.common.files import store_settings
 from flinkish.common.job_status import JobStatus
 from flinkish.engine import executor
@@ -35,17 +31,17 @@ from flinkish.engine.job_list import RUNNING_JOBS
 from flinkish.engine.processes import this_process
 from flinkish.jobmaster.exception_history import EarlierRestarts, FailureRecord
 from flinkish.program.program import Program
+from flinkish.server import executor as server_executor
 from flinkish.server.answers.jobs import JobSummary
 from flinkish.server.application import ensure_server
-from flinkish.server.served_jobs import ServedJob
+from flinkish.server.proof import ask
 from flinkish.server.server_settings import ServerSettings, is_loopback, server_settings
-from flinkish.server.session import driver, driver_protocol, kept_logs
-from flinkish.server.session.archive import add_answers, encode_archive, make_archive
-from flinkish.server.session.calls import ask
+from flinkish.server.session import driver_protocol
+from flinkish.server.session.archive import Archive, make_archive
 from flinkish.server.session.driver_protocol import ASSIGNMENT_VARIABLE, Assignment, LeaderRecord, Report
 from flinkish.server.session.process_location import has_same_loopback, this_location
 from flinkish.server.session.storage import SessionStorage
-from flinkish.server.state import ServerState
+from flinkish.server.state import ServedJob, ServerState
 from flinkish.server.views import jobs as job_views
 
 _log = logging.getLogger("flinkish.server.session")
@@ -64,16 +60,6 @@ _ARCHIVE_WAITS = (0.0, 1.0, 2.0, 4.0, 8.0)
 _LONGEST_NAME = 1_000
 #: Settings of the Dispatcher's server, which do not apply to the driver's own server.
 _SERVER_PREFIXES = ("rest.", "security.ssl.")
-
-
-@dataclass(slots=True)
-class _ForeignLeader:
-    """A leader on another machine or in another container, as its records show it."""
-
-    generation: int
-    beat: int
-    #: When it was first seen, in monotonic milliseconds.
-    since: int
 
 
 class SupersededError(StaleGenerationError):
@@ -103,7 +89,9 @@ class SessionDriver:
         self._modules: str | None = None
         #: How long a driver may be silent until a Dispatcher starts another one, in milliseconds.
         self._silence = options.HEARTBEAT_TIMEOUT.default
-        self._foreign: _ForeignLeader | None = None
+        #: The last record of a leader on another machine or in another container, and when it was first seen there.
+        self._foreign: LeaderRecord | None = None
+        self._foreign_since = 0
 
     # -- the program -------------------------------------------------------------------------------------------------------
 
@@ -184,23 +172,17 @@ class SessionDriver:
 
     def job_ended(self, job: EmbeddedJobClient) -> None:
         """Write the archive and report the end, before clients are notified of it."""
-        if not self._ends_for_good(job):
+        if self._superseded or not job.job_master.status.is_globally_terminal_state():
+            # It goes on in another process.
             return
         state, served = self._state, self._served()
         if state is None or served is None:
             return
         archive = make_archive(state, served)
-        if self._write(
-            driver_protocol.archive_file(self._assignment.job_id, self._assignment.driver_id), encode_archive(archive)
-        ):
+        if self._write(archive):
             self._status = archive.status
             self._report()
             self._write_logs()
-
-    def _ends_for_good(self, job: EmbeddedJobClient) -> bool:
-        """Return whether a job has reached a final state, rather than been suspended with its process."""
-        status = job.job_master.status
-        return status.is_globally_terminal_state() and not self._superseded
 
     def _retire(self, job_id: str) -> None:
         """Write that the job has ended for good. Called before its checkpoints, without which it cannot restart, are deleted."""
@@ -210,11 +192,12 @@ class SessionDriver:
         content = msgspec.json.encode({"status": final if final in driver_protocol.FINAL else "FINISHED"})
         self._storage.write(driver_protocol.end_file(job_id, self._assignment.driver_id), content)
 
-    def _write(self, inside: str, content: bytes) -> bool:
+    def _write(self, archive: Archive) -> bool:
+        inside = driver_protocol.archive_file(self._assignment.job_id, self._assignment.driver_id)
         for wait in _ARCHIVE_WAITS:
             time.sleep(wait)
             try:
-                self._storage.write(inside, content)
+                self._storage.write(inside, msgspec.json.encode(archive))
                 return True
             except OSError as error:
                 _log.warning("The archive of job %s could not be written: %s", self._assignment.job_id, error)
@@ -224,7 +207,7 @@ class SessionDriver:
         """Write the end of the log and of the standard output to the session's folder, for Dispatchers on other machines."""
         assignment = self._assignment
         try:
-            kept_logs.keep(self._storage, assignment.job_id, assignment.driver_id, [Path(file) for file in assignment.files])
+            self._storage.keep_logs(assignment.job_id, assignment.driver_id, [Path(file) for file in assignment.files])
         except OSError as error:
             _log.warning("The log of job %s could not be kept with the session: %s", assignment.job_id, error)
 
@@ -238,8 +221,7 @@ class SessionDriver:
         if not results:
             return
         paths = {f"/jobs/{served.job_id}/{key.kind}s/{key.trigger_id}": result for key, result in results.items()}
-        archive = add_answers(make_archive(state, served), paths)
-        self._write(driver_protocol.archive_file(self._assignment.job_id, self._assignment.driver_id), encode_archive(archive))
+        self._write(make_archive(state, served, paths))
 
     def _served(self) -> ServedJob | None:
         return None if self._state is None else self._state.jobs.get(self._assignment.job_id)
@@ -299,11 +281,11 @@ class SessionDriver:
         if leader is None or leader.ended or has_same_loopback(leader.host, this_location()):
             self._foreign = None
         elif self._foreign is None or self._foreign.generation != leader.generation:
-            self._foreign = _ForeignLeader(leader.generation, leader.beat, since=now)
+            self._foreign, self._foreign_since = leader, now
         elif self._foreign.beat != leader.beat:
             # It is alive.
-            self._foreign.beat = leader.beat
-            if now - self._foreign.since > self._silence * _SHARE_OF_SILENCE:
+            self._foreign = leader
+            if now - self._foreign_since > self._silence * _SHARE_OF_SILENCE:
                 _log.error("Job %s: the leader at %s cannot be reached from here.", self._assignment.job_id, leader.address)
                 self._superseded = True
 
@@ -315,14 +297,11 @@ class SessionDriver:
             )
         except OSError:
             return False
-        if reply.status == 409:
-            self._superseded = True
-            self._heard.set()
-            return True
-        if reply.status == 200:
-            self._heard.set()
-            return True
-        return False
+        if reply.status not in (200, 409):
+            return False
+        self._superseded |= reply.status == 409
+        self._heard.set()
+        return True
 
     def _current(self) -> Report:
         state, server = self._state, self._server
@@ -373,6 +352,5 @@ def become_driver(environment: MutableMapping[str, str]) -> SessionDriver:
         raise ConfigurationError(
             "only the Dispatcher of a session starts this module", hint="start a session with: flinkish cluster start"
         )
-    made = SessionDriver(msgspec.json.decode(assignment, type=Assignment))
-    driver.become(made)
-    return made
+    server_executor.session = SessionDriver(msgspec.json.decode(assignment, type=Assignment))
+    return server_executor.session

@@ -14,20 +14,16 @@ from flinkish.common.errors import FlinkishError, RegistryError
 from flinkish.common.ids import IdSource
 from flinkish.server.endpoint import Endpoint
 from flinkish.server.logs import Logs
-from flinkish.server.operations import Operations
-from flinkish.server.rest.app import make_ungated_app
-from flinkish.server.served_jobs import ServedJobs
+from flinkish.server.rest.app import Application
 from flinkish.server.server_settings import ServerSettings
-from flinkish.server.session.app import make_session_app
+from flinkish.server.session.app import ReportsApp, make_session_app
 from flinkish.server.session.dispatcher import Dispatcher
 from flinkish.server.session.dispatcher_settings import SessionSettings
-from flinkish.server.session.drivers import Drivers, forward
+from flinkish.server.session.drivers import forward, job_that_needs
 from flinkish.server.session.entries import JobEntry
 from flinkish.server.session.handlers import SessionState
 from flinkish.server.session.leadership import NotLeaderError
-from flinkish.server.session.processes import Processes, SystemProcesses
-from flinkish.server.session.reports import ReportsApp
-from flinkish.server.session.savepoints import job_that_needs
+from flinkish.server.session.processes import Processes
 from flinkish.server.state import ServerState
 
 _log = logging.getLogger("flinkish.server.session")
@@ -50,7 +46,7 @@ class Service:
         ids: IdSource = lambda: secrets.token_hex(16),
     ) -> None:
         self._settings = settings
-        self._processes = processes or SystemProcesses()
+        self._processes = processes or Processes()
         self._clock = clock or SystemClock()
         self._ids = ids
         self._ended = threading.Event()
@@ -74,17 +70,15 @@ class Service:
         # Before any client is answered: a session whose registry is damaged does not start.
         self.dispatcher.step()
         inner = ServerState(
-            settings=settings.server,
-            clock=self._clock,
-            jobs=ServedJobs(self._clock, expiration=0, capacity=0),
-            operations=Operations(self._clock),
+            settings.server,
+            self._clock,
             address=f"{name}:{port}",
             logs=Logs(more=self.dispatcher.logs_of_drivers),
             needing_savepoint=lambda root: job_that_needs(self.dispatcher, root),
         )
-        state = SessionState(self.dispatcher, Drivers(), self.stop)
+        state = SessionState(self.dispatcher, self.stop)
         self._reports.serve(ReportsApp(self.dispatcher))
-        self._endpoint.serve(make_session_app(state, settings.server, make_ungated_app(inner)))
+        self._endpoint.serve(make_session_app(state, settings.server, Application(inner)))
         self._thread = threading.Thread(target=self._run, name="flinkish-dispatcher", daemon=True)
         self._thread.start()
         return address

@@ -1,15 +1,18 @@
-"""The folder of a session below high-availability.storageDir: leaders, programs and archives, next to the registry."""
+"""The folder of a session below high-availability.storageDir: leaders, programs, archives and logs, next to the registry."""
 
 from __future__ import annotations
 
 import contextlib
 import re
+from collections.abc import Sequence
 from pathlib import Path, PurePath
 
 import msgspec
 
 from flinkish.common.files.schemes import files_at, root_of
-from flinkish.server.session.driver_protocol import LEADERS, LeaderRecord, leader_file
+from flinkish.common.redaction import redact
+from flinkish.server.logs import end_of
+from flinkish.server.session.driver_protocol import LEADERS, LeaderRecord, leader_file, log_files
 
 #: Maximum size of a file in bytes.
 FILE_LIMIT = 1 << 28
@@ -48,6 +51,29 @@ class SessionStorage:
         """Remove a file if it exists."""
         with contextlib.suppress(FileNotFoundError, NotADirectoryError):
             self._files.remove(inside)
+
+    def keep_logs(self, job_id: str, driver_id: str, files: Sequence[Path]) -> None:
+        """Write the ends of a driver's log and of its standard output, with secrets hidden, for Dispatchers on other machines."""
+        for inside, file in zip(log_files(job_id, driver_id), files, strict=True):
+            if file.exists():
+                self.write(inside, redact(end_of(file)).encode("utf-8", "replace"))
+
+    def fetch_logs(self, job_id: str, driver_id: str, files: Sequence[Path], earlier: Sequence[Path]) -> None:
+        """Copy what `keep_logs` has written on another machine to `files`.
+
+        Files of earlier drivers that are there already become `earlier`.
+        """
+        for inside, file, before in zip(log_files(job_id, driver_id), files, earlier, strict=True):
+            content = self.read(inside)
+            if not content or (file.exists() and file.read_bytes() == content):
+                continue
+            draft = file.with_name(f".{file.name}.new")
+            draft.unlink(missing_ok=True)
+            draft.touch(mode=0o600)
+            draft.write_bytes(content)
+            if file.exists():
+                file.replace(before)
+            draft.replace(file)
 
     def leader(self) -> LeaderRecord | None:
         """Return the record of the leader with the highest generation; None if there was none."""

@@ -7,9 +7,11 @@ counted and shown as 0, as Flink does where it has no figure.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import msgspec
 import numpy as np
+from msgspec import UNSET
 
 from flinkish.checkpoint.checkpoint_settings import JobEnd, Retention, deletes_checkpoints
 from flinkish.checkpoint.manifest import CheckpointKind
@@ -34,9 +36,7 @@ def checkpoints(view: JobView) -> answers.Checkpoints:
     completed = [record for record in figures.history if record.status is CheckpointStatus.COMPLETED]
     sizes = statistics([record.state_size for record in completed])
     nothing = statistics([0 for _ in completed])
-    latest_checkpoint = next((record for record in completed if not record.kind.is_savepoint), None)
-    if latest_checkpoint is None and figures.latest_completed is not None and not figures.latest_completed.kind.is_savepoint:
-        latest_checkpoint = figures.latest_completed
+    latest = [record for record in (*completed, figures.latest_completed) if record is not None and not record.kind.is_savepoint]
     return answers.Checkpoints(
         counts=answers.Counts(
             restored=figures.counts.restored,
@@ -54,7 +54,7 @@ def checkpoints(view: JobView) -> answers.Checkpoints:
             persisted_data=nothing,
         ),
         latest=answers.Latest(
-            completed=None if latest_checkpoint is None else checkpoint(view, latest_checkpoint),
+            completed=checkpoint(view, latest[0]) if latest else None,
             savepoint=None if figures.latest_savepoint is None else checkpoint(view, figures.latest_savepoint),
             failed=None if figures.latest_failed is None else checkpoint(view, figures.latest_failed),
             restored=_restored(view),
@@ -73,49 +73,44 @@ def find(view: JobView, checkpoint_id: int) -> CheckpointRecord | None:
 def checkpoint(view: JobView, record: CheckpointRecord, *, details: bool = False) -> answers.Checkpoint:
     """Return one checkpoint; with `details`, also its part of each vertex."""
     completed, failed = record.status is CheckpointStatus.COMPLETED, record.status is CheckpointStatus.FAILED
-    acknowledged = _last(record.acknowledgements)
+    lasted = max(0, view.now - record.trigger_time) if record.duration is None else record.duration
     return answers.Checkpoint(
+        **_progress(record, record.acknowledgements, record.subtasks) | {"end_to_end_duration": lasted},
         className=_CLASS_NAMES[record.status],  # type: ignore[arg-type]
-        id=record.checkpoint_id,
-        status=record.status.value,
         is_savepoint=record.kind.is_savepoint,
         savepointFormat="CANONICAL" if record.kind.is_savepoint else None,
         trigger_timestamp=record.trigger_time,
-        latest_ack_timestamp=acknowledged,
-        checkpointed_size=_size(record.acknowledgements),
-        state_size=_size(record.acknowledgements),
-        end_to_end_duration=_duration(record, view.now),
-        alignment_buffered=0,
-        processed_data=0,
-        persisted_data=0,
-        num_subtasks=record.subtasks,
-        num_acknowledged_subtasks=len(record.acknowledgements),
         checkpoint_type=_type(record.kind),
         tasks={rest_id(vertex): part(record, vertex) for vertex in view.vertices.values()} if details else {},
-        external_path=(record.external_path or "<checkpoint-not-externally-addressable>") if completed else None,
-        discarded=_discarded(view, record) if completed else None,
-        failure_timestamp=(record.failed_at or -1) if failed else None,
-        failure_message=record.failure if failed else None,
+        external_path=(record.external_path or "<checkpoint-not-externally-addressable>") if completed else UNSET,
+        discarded=_discarded(view, record) if completed else UNSET,
+        failure_timestamp=(record.failed_at or -1) if failed else UNSET,
+        failure_message=record.failure if failed else UNSET,
     )
 
 
 def part(record: CheckpointRecord, vertex: JobVertex) -> answers.VertexCheckpoint:
     """Return a vertex's part of a checkpoint."""
     mine = [each for each in record.acknowledgements if each.vertex == vertex.id]
-    last = _last(mine)
-    return answers.VertexCheckpoint(
-        id=record.checkpoint_id,
-        status=_part_status(record, vertex, mine),
-        latest_ack_timestamp=last,
-        checkpointed_size=_size(mine),
-        state_size=_size(mine),
-        end_to_end_duration=-1 if last < 0 else max(0, last - record.trigger_time),
-        alignment_buffered=0,
-        processed_data=0,
-        persisted_data=0,
-        num_subtasks=vertex.parallelism,
-        num_acknowledged_subtasks=len(mine),
-    )
+    progress = _progress(record, mine, vertex.parallelism)
+    if record.status is CheckpointStatus.IN_PROGRESS and len(mine) == vertex.parallelism:
+        progress["status"] = CheckpointStatus.COMPLETED.value
+    return answers.VertexCheckpoint(**progress)
+
+
+def _progress(record: CheckpointRecord, done: Sequence[SubtaskRecord], subtasks: int) -> dict[str, Any]:
+    """Return the figures of a checkpoint or of its part of a vertex, of whose subtasks some have acknowledged it."""
+    size = sum(each.state_size for each in done)
+    return {
+        "id": record.checkpoint_id,
+        "status": record.status.value,
+        "latest_ack_timestamp": max((each.acknowledged_at for each in done), default=-1),
+        "checkpointed_size": size,
+        "state_size": size,
+        "end_to_end_duration": max((_took(record, each) for each in done), default=-1),
+        "num_subtasks": subtasks,
+        "num_acknowledged_subtasks": len(done),
+    }
 
 
 def vertex_details(record: CheckpointRecord, vertex: JobVertex) -> answers.VertexCheckpointDetails:
@@ -158,15 +153,8 @@ def config(view: JobView) -> answers.CheckpointConfig:
             enabled=settings.retention is not Retention.NO_EXTERNALIZED_CHECKPOINTS,
             delete_on_cancellation=deletes_checkpoints(settings.retention, JobEnd.CANCELED),
         ),
-        state_backend="HashMapStateBackend",
         checkpoint_storage="FileSystemCheckpointStorage" if kept else "JobManagerCheckpointStorage",
-        unaligned_checkpoints=False,
         tolerable_failed_checkpoints=settings.tolerable_failures,
-        aligned_checkpoint_timeout=0,
-        checkpoints_after_tasks_finish=True,
-        state_changelog_enabled=False,
-        changelog_periodic_materialization_interval=0,
-        changelog_storage="memory",
     )
 
 
@@ -200,24 +188,10 @@ def _subtask(record: CheckpointRecord, index: int, done: SubtaskRecord | None) -
     )
 
 
-def _part_status(record: CheckpointRecord, vertex: JobVertex, mine: Sequence[SubtaskRecord]) -> str:
-    if record.status is CheckpointStatus.IN_PROGRESS and len(mine) == vertex.parallelism:
-        return CheckpointStatus.COMPLETED.value
-    return record.status.value
-
-
 def _type(kind: CheckpointKind) -> str:
     if kind is CheckpointKind.STOP_SAVEPOINT:
         return "SYNC_SAVEPOINT"
     return "SAVEPOINT" if kind.is_savepoint else "CHECKPOINT"
-
-
-def _last(records: Sequence[SubtaskRecord]) -> int:
-    return max((each.acknowledged_at for each in records), default=-1)
-
-
-def _size(records: Sequence[SubtaskRecord]) -> int:
-    return sum(each.state_size for each in records)
 
 
 def _took(record: CheckpointRecord, done: SubtaskRecord) -> int:
@@ -229,22 +203,13 @@ def _start_delay(record: CheckpointRecord, done: SubtaskRecord) -> int:
     return max(0, _took(record, done) - round(done.alignment_ms) - round(done.snapshot_ms))
 
 
-def _duration(record: CheckpointRecord, now: int) -> int:
-    return max(0, now - record.trigger_time) if record.duration is None else record.duration
-
-
 def _discarded(view: JobView, record: CheckpointRecord) -> bool:
     """Return whether a completed checkpoint has been removed, because newer ones have replaced it."""
     if record.kind.is_savepoint:
         return False
-    newer = [
-        other
-        for other in view.checkpoints.history
-        if other.status is CheckpointStatus.COMPLETED
-        and not other.kind.is_savepoint
-        and other.checkpoint_id > record.checkpoint_id
-    ]
-    return len(newer) >= view.setup.checkpoints.num_retained
+    completed = [other for other in view.checkpoints.history if other.status is CheckpointStatus.COMPLETED]
+    newer = sum(not other.kind.is_savepoint and other.checkpoint_id > record.checkpoint_id for other in completed)
+    return newer >= view.setup.checkpoints.num_retained
 
 
 def _restored(view: JobView) -> answers.Restored | None:

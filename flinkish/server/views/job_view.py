@@ -74,7 +74,7 @@ class JobView:
 
     @property
     def duration(self) -> int:
-        return (self.now if self.ended_at < 0 else self.ended_at) - self.started_at
+        return lasted(self.started_at, self.ended_at, self.now)
 
     @property
     def vertices(self) -> Mapping[VertexId, JobVertex]:
@@ -170,7 +170,6 @@ def ended_at(execution: Execution) -> int:
     return execution.timestamps[execution.state] if execution.state.is_terminal else -1
 
 
-def duration(execution: Execution, now: int) -> int:
-    """Return how long a subtask has been deployed, in milliseconds; -1 = it has not been deployed."""
-    begin, end = started_at(execution), ended_at(execution)
+def lasted(begin: int, end: int, now: int) -> int:
+    """Return the time from `begin` to `end`, or until now if it has not ended; -1 if it has not begun. In milliseconds."""
     return -1 if begin < 0 else (now if end < 0 else end) - begin

@@ -22,14 +22,15 @@ from flinkish.jobmaster.restart_strategies import ExponentialDelay, FailureRate,
 from flinkish.metrics.plain import text_of
 from flinkish.server.answers import jobs as answers
 from flinkish.server.answers.cluster import ConfigurationEntry
-from flinkish.server.answers.operations import ExecutionResult, ExecutionStatus, JobExecutionResultInfo
+from flinkish.server.answers.operations import ExecutionResult, JobExecutionResultInfo, QueueStatus
 from flinkish.server.java_throwable import failure_cause
-from flinkish.server.views.job_view import UNASSIGNED, JobView, ended_at, endpoint_of, group_id, rest_id, started_at
+from flinkish.server.views.job_view import UNASSIGNED, JobView, ended_at, endpoint_of, group_id, lasted, rest_id, started_at
 
 #: The states of Flink's ExecutionState that its answers count, one of which flinkish never enters.
 EXECUTION_STATES = (*(state.name for state in ExecutionState), "RECONCILING")
 #: Flink's JobStatus, with a state for jobs whose JobMaster starts.
-JOB_STATES = ("INITIALIZING", *(status.name for status in JobStatus))
+_JOB_STATES = ("INITIALIZING", *(status.name for status in JobStatus))
+_OUTCOMES = {"FINISHED": "SUCCEEDED", "CANCELED": "CANCELED", "FAILED": "FAILED"}
 
 
 def job_type(configuration: Configuration) -> str:
@@ -71,31 +72,43 @@ def restarts(view: JobView) -> answers.RestartsInfo | msgspec.UnsetType:
 
 def info(view: JobView) -> answers.JobInfo:
     """Return /jobs/:jobid."""
-    vertices = tuple(_vertex_summary(view, vertex) for vertex in view.vertices.values())
-    return answers.JobInfo(
-        jid=view.job_id,
-        application_id=view.job_id,
-        name=view.name,
-        state=view.status.name,
-        job_type=job_type(view.setup.configuration),
-        start_time=view.started_at,
-        end_time=view.ended_at,
-        duration=view.duration,
-        maxParallelism=-1,
+    return info_of(
+        summary(view),
         now=view.now,
-        timestamps=timestamps(view),
-        vertices=vertices,
-        status_counts=count(vertex.status for vertex in vertices),
+        entered={status.name: at for status, at in view.details.timestamps.items()},
         plan=plan(view).plan,
-        restarts=restarts(view),
+        vertices=tuple(_vertex_summary(view, vertex) for vertex in view.vertices.values()),
         late_records=user_messages.late(view.setup, view.figures) or msgspec.UNSET,
     )
 
 
-def timestamps(view: JobView) -> dict[str, int]:
-    """Return when each status was last entered, in milliseconds since the epoch; 0 = never."""
-    entered = {status.name: at for status, at in view.details.timestamps.items()}
-    return {state: entered.get(state, 0) for state in JOB_STATES} | {"INITIALIZING": view.started_at}
+def info_of(
+    job: answers.JobSummary,
+    *,
+    now: int,
+    entered: Mapping[str, int],
+    plan: answers.Plan,
+    vertices: tuple[answers.VertexSummary, ...] = (),
+    late_records: str | msgspec.UnsetType = msgspec.UNSET,
+) -> answers.JobInfo:
+    """Return /jobs/:jobid of a job with this line in /jobs/overview; `entered` says when it entered its states."""
+    return answers.JobInfo(
+        jid=job.jid,
+        application_id=job.jid,
+        name=job.name,
+        state=job.state,
+        job_type=job.jobType,
+        start_time=job.start_time,
+        end_time=job.end_time,
+        duration=job.duration,
+        now=now,
+        timestamps={state: entered.get(state, 0) for state in _JOB_STATES} | {"INITIALIZING": job.start_time},
+        vertices=vertices,
+        status_counts=count(vertex.status for vertex in vertices),
+        plan=plan,
+        restarts=job.restarts,
+        late_records=late_records,
+    )
 
 
 def plan(view: JobView) -> answers.JobPlan:
@@ -151,36 +164,32 @@ def exceptions(view: JobView, limit: int) -> answers.JobExceptions:
 
 def accumulators(view: JobView) -> answers.JobAccumulators:
     """Return /jobs/:jobid/accumulators: the user metrics, combined over all subtasks."""
-    return answers.JobAccumulators(
-        serialized_user_task_accumulators={},
-        user_task_accumulators=tuple(
-            answers.UserTaskAccumulator(name=name, type=kind, value=value)
-            for name, kind, value in user_metrics(view.figures.user)
-        ),
-    )
+    return answers.JobAccumulators(user_task_accumulators=user_metrics(view.figures.user))
 
 
 def execution_result(view: JobView) -> JobExecutionResultInfo:
     """Return /jobs/:jobid/execution-result."""
-    if not view.status.is_terminal_state():
-        return JobExecutionResultInfo(status=ExecutionStatus(id="IN_PROGRESS"))
-    outcome = {JobStatus.FINISHED: "SUCCEEDED", JobStatus.FAILED: "FAILED", JobStatus.CANCELED: "CANCELED"}
-    last = view.failures[0] if view.failures and view.status is JobStatus.FAILED else None
-    cause = None if last is None else failure_cause(last.error, last.text)
     if view.status is JobStatus.CANCELED:
-        cause = failure_cause("JobCancelledError", f"Job {view.name!r} ({view.job_id}) was cancelled.")
+        return result_of(summary(view), ("JobCancelledError", f"Job {view.name!r} ({view.job_id}) was cancelled."))
+    last = view.failures[0] if view.failures and view.status is JobStatus.FAILED else None
+    return result_of(summary(view), None if last is None else (last.error, last.text))
+
+
+def result_of(job: answers.JobSummary, failure: tuple[str, str] | None) -> JobExecutionResultInfo:
+    """Return /jobs/:jobid/execution-result of a job with this line in /jobs/overview, and its failure as class and text."""
+    if job.end_time < 0:
+        return JobExecutionResultInfo(status=QueueStatus(id="IN_PROGRESS"))
     return JobExecutionResultInfo(
-        status=ExecutionStatus(id="COMPLETED"),
+        status=QueueStatus(id="COMPLETED"),
         job_execution_result=ExecutionResult(
-            id=view.job_id,
-            name=view.name,
-            application_status=outcome.get(view.status, "UNKNOWN"),
-            accumulator_results={},
-            net_runtime=view.duration,
-            failure_cause=cause,
-            application_id=view.job_id,
-            start_time=view.started_at,
-            end_time=view.ended_at,
+            id=job.jid,
+            name=job.name,
+            application_status=_OUTCOMES.get(job.state, "UNKNOWN"),
+            net_runtime=job.duration,
+            failure_cause=msgspec.UNSET if failure is None else failure_cause(*failure),
+            application_id=job.jid,
+            start_time=job.start_time,
+            end_time=job.end_time,
         ),
     )
 
@@ -207,48 +216,52 @@ def io_metrics(subtasks: Iterable[SubtaskFigures]) -> answers.IoMetrics:
     figures = list(subtasks)
     return answers.IoMetrics(
         read_bytes=sum(each.bytes_in for each in figures),
-        read_bytes_complete=True,
         write_bytes=sum(each.bytes_out for each in figures),
-        write_bytes_complete=True,
         read_records=sum(each.records_in for each in figures),
-        read_records_complete=True,
         write_records=sum(each.records_out for each in figures),
-        write_records_complete=True,
         accumulated_backpressured_time=int(sum(each.back_pressured_ms for each in figures)),
         accumulated_idle_time=int(sum(each.idle_ms for each in figures)),
         accumulated_busy_time=float(round(sum(each.busy_ms for each in figures))),
     )
 
 
-def user_metrics(values: Mapping[str, Any]) -> list[tuple[str, str, str]]:
-    """Return user metrics as name, kind and text."""
+def user_metrics(values: Mapping[str, Any]) -> tuple[answers.UserAccumulator, ...]:
+    """Return user metrics with their kinds, sorted by name."""
     kinds = {int: "LongCounter", float: "DoubleCounter"}
-    return [(name, kinds.get(type(value), "Metric"), text_of(value)) for name, value in sorted(values.items())]
+    return tuple(
+        answers.UserAccumulator(name=name, type=kinds.get(type(value), "Metric"), value=text_of(value))
+        for name, value in sorted(values.items())
+    )
 
 
 def _vertex_summary(view: JobView, vertex: JobVertex) -> answers.VertexSummary:
     executions = view.executions(vertex.id)
-    begin, end = span(executions)
     return answers.VertexSummary(
         id=rest_id(vertex),
         slotSharingGroupId=group_id(vertex.slot_sharing_group),
         name=vertex.name,
         maxParallelism=vertex.max_parallelism,
         parallelism=vertex.parallelism,
-        status=aggregate_state([execution.state for execution in executions]),
-        start_time=begin,
-        end_time=end,
-        duration=-1 if begin < 0 else (view.now if end < 0 else end) - begin,
         tasks=count(execution.state.name for execution in executions),
-        metrics=io_metrics(view.subtask(vertex.id, index) for index in range(vertex.parallelism)),
+        **combined(view, vertex, executions),
     )
 
 
-def span(executions: Sequence[Execution]) -> tuple[int, int]:
-    """Return when the first of some subtasks was deployed and the last one ended; -1 if that has not happened."""
-    begins = [started_at(execution) for execution in executions]
+def combined(view: JobView, vertex: JobVertex, executions: Sequence[Execution]) -> dict[str, Any]:
+    """Return the fields of answers that combine some subtasks of a vertex: its state, times and figures.
+
+    It starts when the first of them was deployed, and ends when the last one has ended; -1 if that has not happened.
+    """
+    begin = min((at for execution in executions if (at := started_at(execution)) >= 0), default=-1)
     ends = [ended_at(execution) for execution in executions]
-    return min((begin for begin in begins if begin >= 0), default=-1), -1 if -1 in ends else max(ends)
+    end = -1 if -1 in ends else max(ends)
+    return {
+        "status": aggregate_state([execution.state for execution in executions]),
+        "start_time": begin,
+        "end_time": end,
+        "duration": lasted(begin, end, view.now),
+        "metrics": io_metrics(view.subtask(vertex.id, execution.subtask) for execution in executions),
+    }
 
 
 def _node(graph: JobGraph, vertex: JobVertex) -> answers.PlanNode:

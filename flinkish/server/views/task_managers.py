@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from flinkish.server.answers import task_managers as answers
+from flinkish.server.answers import cluster as answers
 from flinkish.server.views.job_view import JobView, TaskManager
 
 

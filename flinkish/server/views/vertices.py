@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from statistics import median_high, median_low
 
 from flinkish.graph.job_graph import JobVertex
@@ -10,7 +10,7 @@ from flinkish.jobmaster.execution_graph import Execution, ExecutionState
 from flinkish.runtime.protocol import MIN_WATERMARK
 from flinkish.server.answers import vertices as answers
 from flinkish.server.views import jobs
-from flinkish.server.views.job_view import JobView, duration, ended_at, rest_id, started_at
+from flinkish.server.views.job_view import JobView, ended_at, lasted, rest_id, started_at
 
 #: Above these shares of its time, the back pressure of a subtask is low and high, as in Flink.
 _LOW, _HIGH = 0.1, 0.5
@@ -50,15 +50,15 @@ def info(view: JobView, vertex: JobVertex) -> answers.VertexInfo:
 
 def subtask(view: JobView, vertex: JobVertex, execution: Execution) -> answers.SubtaskInfo:
     """Return the current attempt of a subtask."""
-    begin = started_at(execution)
+    begin, end = started_at(execution), ended_at(execution)
     return answers.SubtaskInfo(
         subtask=execution.subtask,
         status=execution.state.name,
         attempt=execution.attempt_number,
         endpoint=view.endpoint(execution.slot),
         start_time=begin,
-        end_time=ended_at(execution),
-        duration=duration(execution, view.now),
+        end_time=end,
+        duration=lasted(begin, end, view.now),
         metrics=jobs.io_metrics([view.subtask(vertex.id, execution.subtask)]),
         taskmanager_id=view.task_manager_id(execution.slot),
         status_duration=state_durations(execution, view.now),
@@ -89,7 +89,7 @@ def times(view: JobView, vertex: JobVertex) -> answers.SubtaskTimes:
             answers.SubtaskTime(
                 subtask=execution.subtask,
                 endpoint=view.endpoint(execution.slot),
-                duration=duration(execution, view.now),
+                duration=lasted(started_at(execution), ended_at(execution), view.now),
                 timestamps=dict.fromkeys(jobs.EXECUTION_STATES, 0)
                 | {state.name: at for state, at in execution.timestamps.items()},
             )
@@ -112,17 +112,12 @@ def task_managers(view: JobView, vertex: JobVertex) -> answers.VertexTaskManager
 
 
 def _task_manager(view: JobView, vertex: JobVertex, manager: str, executions: Sequence[Execution]) -> answers.VertexTaskManager:
-    begin, end = jobs.span(executions)
     return answers.VertexTaskManager(
         endpoint=view.endpoint(executions[0].slot),
-        status=jobs.aggregate_state([execution.state for execution in executions]),
-        start_time=begin,
-        end_time=end,
-        duration=-1 if begin < 0 else (view.now if end < 0 else end) - begin,
-        metrics=jobs.io_metrics(view.subtask(vertex.id, execution.subtask) for execution in executions),
         status_counts=jobs.count(execution.state.name for execution in executions),
         taskmanager_id=manager,
         aggregated=aggregated([subtask(view, vertex, execution) for execution in executions]),
+        **jobs.combined(view, vertex, executions),
     )
 
 
@@ -168,7 +163,7 @@ def accumulators(view: JobView, vertex: JobVertex) -> answers.VertexAccumulators
     """Return /jobs/:jobid/vertices/:vertexid/accumulators: the user metrics, combined over all subtasks."""
     names = {f"{'.'.join(view.setup.plan.job_graph.metric_scope(node))}." for node in vertex.operators}
     own = {name: value for name, value in view.figures.user.items() if name.startswith(tuple(names))}
-    return answers.VertexAccumulators(id=rest_id(vertex), user_accumulators=_accumulators(own))
+    return answers.VertexAccumulators(id=rest_id(vertex), user_accumulators=jobs.user_metrics(own))
 
 
 def subtask_accumulators(view: JobView, vertex: JobVertex) -> answers.AllSubtaskAccumulators:
@@ -181,7 +176,7 @@ def subtask_accumulators(view: JobView, vertex: JobVertex) -> answers.AllSubtask
                 subtask=execution.subtask,
                 attempt=execution.attempt_number,
                 endpoint=view.endpoint(execution.slot),
-                user_accumulators=_accumulators(view.subtask(vertex.id, execution.subtask).user),
+                user_accumulators=jobs.user_metrics(view.subtask(vertex.id, execution.subtask).user),
             )
             for execution in view.executions(vertex.id)
         ),
@@ -194,12 +189,8 @@ def attempt_accumulators(view: JobView, vertex: JobVertex, execution: Execution)
         subtask=execution.subtask,
         attempt=execution.attempt_number,
         id=f"{view.job_id}_{rest_id(vertex)}_{execution.subtask}_{execution.attempt_number}",
-        user_accumulators=_accumulators(view.subtask(vertex.id, execution.subtask).user),
+        user_accumulators=jobs.user_metrics(view.subtask(vertex.id, execution.subtask).user),
     )
-
-
-def _accumulators(values: Mapping[str, object]) -> tuple[answers.UserAccumulator, ...]:
-    return tuple(answers.UserAccumulator(name=name, type=kind, value=text) for name, kind, text in jobs.user_metrics(values))
 
 
 def state_durations(execution: Execution, now: int) -> dict[str, int]:

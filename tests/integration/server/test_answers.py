@@ -14,7 +14,7 @@ from flinkish.common.errors import JobExecutionError
 from flinkish.datastream.connectors.discard import DiscardingSink
 from flinkish.datastream.connectors.number_seq import NumberSequenceSource
 from flinkish.server.process_figures import ProcessFigures
-from flinkish.server.rest import process_handlers
+from flinkish.server.rest import server_handlers
 from tests.kit.waiting import wait_until
 from tests.unit.server.support import Server, differences, endless_job, make_env, sample, served, shape
 
@@ -70,7 +70,7 @@ def test_a_task_manager_on_another_machine_has_the_figures_that_its_slots_report
     world: tuple[Server, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     server, _ = world
-    monkeypatch.setattr(process_handlers.platform, "node", lambda: "another machine")
+    monkeypatch.setattr(server_handlers.platform, "node", lambda: "another machine")
     monkeypatch.setattr(ProcessFigures, "of", lambda *_: pytest.fail("it was measured here"))
 
     (manager,) = server.get("/taskmanagers")["taskmanagers"]

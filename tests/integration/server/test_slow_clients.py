@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from flinkish.server.protocol import Limits
+from flinkish.server.endpoint import Limits
 from flinkish.server.rest import trust
 from tests.unit.server.support import UNKNOWN, Server, served
 

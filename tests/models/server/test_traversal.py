@@ -13,9 +13,10 @@ from urllib.parse import quote
 
 import pytest
 
+from flinkish.server.logs import Logs
 from flinkish.server.rest.app import make_app
 from flinkish.server.rest.calls import Call, RestError
-from flinkish.server.rest.paths import file_below, refused, refused_name
+from flinkish.server.rest.trust import refused, refused_name
 from flinkish.server.session import handlers
 from flinkish.server.session.handlers import SessionState
 from tests.unit.server.asgi import ask_async, make_state, untouchable_session
@@ -99,22 +100,14 @@ def test_names_as_they_should_be_are_looked_at(path: str) -> None:
     assert refused(path.encode()) is None
 
 
-def test_a_file_is_found_only_directly_below_its_folder(tmp_path: Path) -> None:
-    folder = tmp_path / "folder"
-    (folder / "inner").mkdir(parents=True)
-    (folder / "a.log").write_text("a")
-    (folder / "inner" / "b.log").write_text("b")
+def test_a_log_is_found_only_by_a_name_of_the_list(tmp_path: Path) -> None:
+    (tmp_path / "a.log").write_text("a")
     (tmp_path / "secret").write_text("secret")
-    (folder / "link").symlink_to(tmp_path / "secret")
-    (folder / "own").symlink_to(folder / "a.log")
-    (folder / "out").symlink_to(tmp_path)
+    logs = Logs(more=lambda: [tmp_path / "a.log"])
 
-    assert file_below(folder, "a.log") == folder / "a.log"
-    inside = ("", ".", "..", "inner", "inner/b.log", "link", "own", "out", "out/secret", "no", "a.log\0")
-    for name in (*inside, "../secret", str(tmp_path / "secret")):
-        assert file_below(folder, name) is None, name
-    for name in IN_NAMES:
-        assert file_below(folder, name) is None, name
+    assert logs.text("a.log") == "a"
+    for name in ("", ".", "..", "secret", "../secret", "a.log\0", str(tmp_path / "a.log"), str(tmp_path / "secret"), *IN_NAMES):
+        assert logs.text(name) is None, name
 
 
 def test_names_of_files_are_refused_for_a_reason() -> None:
@@ -142,7 +135,7 @@ def _upload(disposition: bytes) -> str | None:
             kept.append(name)
             return SimpleNamespace(id=name)
 
-    state: Any = SessionState(Keeper(), None, None)  # type: ignore[arg-type]
+    state: Any = SessionState(Keeper(), None)  # type: ignore[arg-type]
     call = Call({}, {}, _form(disposition), "multipart/form-data; boundary=b")
     try:
         handlers.upload(state, call)

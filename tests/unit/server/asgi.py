@@ -9,12 +9,10 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import unquote
 
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.types import ASGIApp, Message
 
 from flinkish.common import Configuration
 from flinkish.common.clock import SystemClock
-from flinkish.server.operations import Operations
-from flinkish.server.served_jobs import ServedJobs
 from flinkish.server.server_settings import server_settings
 from flinkish.server.session.app import make_session_app
 from flinkish.server.session.handlers import SessionState
@@ -45,9 +43,7 @@ def make_state(**settings: str) -> ServerState:
     """Return the state of a server without jobs."""
     read = server_settings(Configuration.from_dict({"rest.port": "0", **settings}))
     assert read is not None
-    clock = SystemClock()
-    jobs = ServedJobs(clock, expiration=read.expiration, capacity=read.capacity)
-    return ServerState(settings=read, clock=clock, jobs=jobs, operations=Operations(clock))
+    return ServerState(read, SystemClock())
 
 
 class _Untouchable:
@@ -57,14 +53,10 @@ class _Untouchable:
         raise AssertionError(f"{name} was asked for")
 
 
-async def _never(scope: Scope, receive: Receive, send: Send) -> None:
-    raise AssertionError(f"{scope['path']} was passed on")
-
-
 def untouchable_session(**settings: str) -> ASGIApp:
     """Return the application of a session whose Dispatcher answers nothing: what is not refused before is a status 500."""
-    state: Any = SessionState(_Untouchable(), _Untouchable(), None)  # type: ignore[arg-type]
-    return make_session_app(state, make_state(**settings).settings, _never)
+    part: Any = _Untouchable()
+    return make_session_app(SessionState(part, None), make_state(**settings).settings, part)
 
 
 async def ask_async(

@@ -16,11 +16,8 @@ from flinkish.datastream import StreamExecutionEnvironment
 from flinkish.datastream.connectors.discard import DiscardingSink
 from flinkish.datastream.connectors.number_seq import NumberSequenceSource
 from flinkish.engine.job_list import RUNNING_JOBS
-from flinkish.server.endpoint import Endpoint
-from flinkish.server.operations import Operations
-from flinkish.server.protocol import Limits
+from flinkish.server.endpoint import Endpoint, Limits
 from flinkish.server.rest.app import make_app
-from flinkish.server.served_jobs import ServedJobs
 from flinkish.server.server_settings import ServerSettings, server_settings
 from flinkish.server.state import ServerState
 from tests.kit.http import ask
@@ -37,13 +34,10 @@ class Server:
         settings = server_settings(Configuration.from_dict({"rest.port": "0"}))
         assert isinstance(settings, ServerSettings)
         settings = replace(settings, **changes)
-        clock = SystemClock()
         self._endpoint = Endpoint(settings, limits)
         self.port = self._endpoint.listen()
-        self.jobs = ServedJobs(clock, expiration=settings.expiration, capacity=settings.capacity)
-        self.state = ServerState(
-            settings=settings, clock=clock, jobs=self.jobs, operations=Operations(clock), address=f"localhost:{self.port}"
-        )
+        self.state = ServerState(settings, SystemClock(), address=f"localhost:{self.port}")
+        self.jobs = self.state.jobs
         self._endpoint.serve(make_app(self.state))
         RUNNING_JOBS.subscribe(self.jobs)
 

@@ -19,9 +19,9 @@ from flinkish.metrics.catalog import CATALOG, Scope
 from flinkish.metrics.samples import histogram
 from flinkish.server import metrics
 from flinkish.server.answers.wire import encode
+from flinkish.server.metrics import job_samples
 from flinkish.server.rest import job_handlers
 from flinkish.server.rest.calls import Call, JobCall
-from flinkish.server.samples import job_samples
 from flinkish.server.views.job_view import JobView, look_at, operator_id, rest_id
 from flinkish.server.views.jobs import accumulators
 from flinkish.testing import JobHarness

@@ -16,7 +16,7 @@ from flinkish.server import server_settings as settings_module
 from flinkish.server.rest.app import make_app
 from flinkish.server.rest.routes import ROUTES, JobRoute, ServerRoute
 from flinkish.server.server_settings import server_settings
-from flinkish.server.session.routes import SESSION_ROUTES, SessionRoute
+from flinkish.server.session.handlers import SESSION_ROUTES, SessionRoute
 from tests.unit.server.asgi import ask, make_state, untouchable_session
 from tests.unit.server.support import UNKNOWN
 

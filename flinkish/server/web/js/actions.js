@@ -1,7 +1,7 @@
 // The actions on a job: the user confirms each first, and the page follows it to its end.
 
 import { ApiError, LostServerError, get, patch, post } from "./api.js";
-import { ask, notice } from "./dialogs.js";
+import { ask, during, notice } from "./dialogs.js";
 import { short } from "./format.js";
 
 const SLOWEST_POLL = 2_000;
@@ -58,19 +58,16 @@ export async function cancelJob(path, job, page) {
     danger: true,
   });
   if (answer === null) return;
-  try {
+  await during(`${short(job.name)}: cancelling …`, `${short(job.name)} was not cancelled.`, async () => {
     await patch(`${path}?mode=cancel`);
     notice("good", `${short(job.name)} is being cancelled.`);
-  } catch (error) {
-    notice("bad", `${short(job.name)} was not cancelled.`, error.message);
-  }
+  });
   page.reload();
 }
 
 /** Start an operation and wait for its result; `tell` makes it a text. */
 async function follow(what, start, body, results, tell) {
-  let shown = notice("busy", `${what}: in progress …`);
-  try {
+  await during(`${what}: in progress …`, `${what}: the result is unknown.`, async () => {
     const { "request-id": id } = await post(start, body);
     const done = await result(`${results}/${id}`);
     if (done["failure-cause"]) {
@@ -78,11 +75,7 @@ async function follow(what, start, body, results, tell) {
     } else {
       notice("good", `${what}: done.`, tell(done));
     }
-  } catch (error) {
-    notice("bad", `${what}: the result is unknown.`, error.message);
-  } finally {
-    shown.remove();
-  }
+  });
 }
 
 async function result(path) {

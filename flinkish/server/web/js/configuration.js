@@ -2,7 +2,7 @@
 
 import { get, getIfThere } from "./api.js";
 import { h } from "./dom.js";
-import { facts, section, table } from "./widgets.js";
+import { facts, searchField, section, table } from "./widgets.js";
 
 /** Metrics of operators and connectors, which the graph shows with their vertices. */
 const OF_VERTICES = /\.(numLateRecordsDropped|pendingRecords|records-lag-max)$/;
@@ -39,21 +39,10 @@ export function configurationTab(path) {
 export function searchableSettings(settings, page) {
   const found = settings.filter(({ key, value }) => `${key} ${value}`.toLowerCase().includes(sought));
   return [
-    h(
-      "div.field.inline",
-      { "data-key": "seek" },
-      h("label", { for: "seek-setting" }, "Find a setting"),
-      h("input", {
-        id: "seek-setting",
-        type: "search",
-        value: sought,
-        oninput: (event) => {
-          sought = event.target.value.trim().toLowerCase();
-          page.redraw();
-        },
-      }),
-      h("span.muted", null, `${found.length} of ${settings.length}`),
-    ),
+    searchField("seek-setting", "Find a setting", sought, `${found.length} of ${settings.length}`, (text) => {
+      sought = text.toLowerCase();
+      page.redraw();
+    }),
     settingsTable("Settings", found),
   ];
 }

@@ -71,6 +71,20 @@ export async function askToken(wrong) {
   }
 }
 
+/** Do something, with a notice while it lasts and another one if it fails; return whether it has succeeded. */
+export async function during(busy, failed, act) {
+  const shown = notice("busy", busy);
+  try {
+    await act();
+    return true;
+  } catch (error) {
+    notice("bad", failed, error.message);
+    return false;
+  } finally {
+    shown.remove();
+  }
+}
+
 /** Show a notice, which stays until it is closed if it is bad news. */
 export function notice(kind, text, detail) {
   const element = h(

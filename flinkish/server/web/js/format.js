@@ -92,3 +92,6 @@ export function chain(description) {
       return { text: text.trim(), depth: /\+-/.test(line) ? spaces.length / 3 + 1 : 0 };
     });
 }
+
+/** The names of the operators of a node of a plan, in a line. */
+export const chainText = (node) => chain(node.description).map(({ text }) => text).join(" → ");

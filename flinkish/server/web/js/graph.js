@@ -1,7 +1,7 @@
 // The graph of a job: vertices as boxes in levels, edges between them, and the vertex that was chosen below.
 
 import { h, svg } from "./dom.js";
-import { bytes, chain, count, duration, percent, short, watermark, whole } from "./format.js";
+import { bytes, chain, chainText, count, duration, percent, short, watermark, whole } from "./format.js";
 import { layout } from "./layout.js";
 import { loadVertex, vertexPanel } from "./vertex.js";
 import { badge, cellsOf, ENDED, meter, section, table, tone } from "./widgets.js";
@@ -31,7 +31,7 @@ function verticesTable({ job, samples, redraw }, jobId) {
     const [vertex, metrics] = [vertices.get(node.id), samples.get(node.id)];
     if (!vertex) return [];
     const { metrics: totals } = vertex;
-    const name = chain(node.description).map(({ text }) => text).join(" → ");
+    const name = chainText(node);
     const columns = [
       [name, h("a.name", { href: `#/job/${jobId}/graph/${node.id}`, title: name }, short(name))],
       [vertex.status, badge(vertex.status)],
@@ -145,7 +145,7 @@ function names(node, room) {
   const lines = chain(node.description);
   return h(
     "span.names",
-    { title: lines.map(({ text }) => text).join(" → ") },
+    { title: chainText(node) },
     // The first name takes the lines that are left.
     lines.slice(0, lines.length > MOST_LINES ? MOST_LINES - 1 : MOST_LINES).map(({ text, depth }, index) =>
       h(`span.lines${index === 0 ? Math.max(1, room - lines.length + 1) : 1}`, null, depth ? "→ " : "", text),

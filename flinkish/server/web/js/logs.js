@@ -3,7 +3,7 @@
 import { get, getIfThere, text } from "./api.js";
 import { h } from "./dom.js";
 import { bytes, short, time } from "./format.js";
-import { section, table } from "./widgets.js";
+import { searchField, section, table } from "./widgets.js";
 
 /** Most lines of a file that are shown: its end. */
 const MOST_LINES = 3000;
@@ -59,21 +59,10 @@ function fileView(process, name) {
       return [
         h("h1", { "data-key": "title" }, name),
         h("p", { "data-key": "back" }, h("a", { href: "#/logs" }, "All logs")),
-        h(
-          "div.field.inline",
-          { "data-key": "seek" },
-          h("label", { for: "seek-line" }, "Show lines with"),
-          h("input", {
-            id: "seek-line",
-            type: "search",
-            value: sought,
-            oninput: (event) => {
-              sought = event.target.value.trim().toLowerCase();
-              page.redraw();
-            },
-          }),
-          h("span.muted", null, found.length > MOST_LINES ? `the last ${MOST_LINES} of ${found.length} lines` : `${found.length} lines`),
-        ),
+        searchField("seek-line", "Show lines with", sought, found.length > MOST_LINES ? `the last ${MOST_LINES} of ${found.length} lines` : `${found.length} lines`, (text) => {
+          sought = text.toLowerCase();
+          page.redraw();
+        }),
         h("pre.trace.log", { "data-key": "log", tabindex: 0, role: "region", "aria-label": name }, found.slice(-MOST_LINES).join("\n")),
       ];
     },

@@ -1,7 +1,7 @@
 // Metrics over time: the job's own, those of each vertex, and those that a reader adds.
 
 import { h } from "./dom.js";
-import { bytes, chain, count, duration, percent, watermark } from "./format.js";
+import { bytes, chainText, count, duration, percent, watermark } from "./format.js";
 import { plot } from "./plot.js";
 import { choose, chosen, metricNames, points } from "./samples.js";
 import { ENDED, section } from "./widgets.js";
@@ -39,7 +39,7 @@ function vertexPlots(node, names, page) {
   const marks = own("least", "watermark", "min").points.filter(([, value]) => Math.abs(value) < 8e15);
   const any = (metric) => own("", metric, "sum").points.some(([, value]) => value > 0);
   const added = chosen(job.jid, node.id);
-  const title = chain(node.description).map(({ text }) => text).join(" → ");
+  const title = chainText(node);
   const key = (name) => `${node.id} ${name}`;
   return h(
     "section.card",

@@ -1,7 +1,7 @@
 // Programs of the session: upload, start, remove.
 
 import { get, post, remove, upload } from "./api.js";
-import { ask, notice } from "./dialogs.js";
+import { ask, during, notice } from "./dialogs.js";
 import { h } from "./dom.js";
 import { short, time } from "./format.js";
 import { planDrawing } from "./graph.js";
@@ -65,16 +65,11 @@ async function send(input, page) {
   if (!file) return;
   const form = new FormData();
   form.append("jarfile", file, file.name);
-  const shown = notice("busy", `${file.name}: uploading …`);
-  try {
+  await during(`${file.name}: uploading …`, `${file.name} was not uploaded.`, async () => {
     await upload("/jars/upload", form);
     notice("good", `${file.name} is uploaded.`);
-  } catch (error) {
-    notice("bad", `${file.name} was not uploaded.`, error.message);
-  } finally {
-    shown.remove();
-    input.value = "";
-  }
+  });
+  input.value = "";
   page.reload();
 }
 
@@ -134,45 +129,31 @@ async function question(file, title, yes, text) {
 async function run(file, page) {
   const body = await question(file, `Run ${file.name}?`, "Run the program");
   if (body === null) return;
-  const shown = notice("busy", `${file.name}: starting …`);
-  try {
+  const started = await during(`${file.name}: starting …`, `${file.name} was not started.`, async () => {
     const { jobid } = await post(`/jars/${encodeURIComponent(file.id)}/run`, body, START_PATIENCE);
     notice("good", `${file.name} was started.`, jobid);
     planned = null;
     location.hash = `#/job/${jobid}`;
-  } catch (error) {
-    notice("bad", `${file.name} was not started.`, error.message);
-    page.reload();
-  } finally {
-    shown.remove();
-  }
+  });
+  if (!started) page.reload();
 }
 
 async function showPlan(file, page) {
   const text = "The program is run up to its execute(). No job is started, but what the program does before that takes effect.";
   const body = await question(file, `Show the plan of ${file.name}?`, "Show the plan", text);
   if (body === null) return;
-  const shown = notice("busy", `${file.name}: making its plan …`);
-  try {
+  await during(`${file.name}: making its plan …`, `${file.name} has no plan.`, async () => {
     const { plan } = await post(`/jars/${encodeURIComponent(file.id)}/plan`, body, START_PATIENCE);
     planned = { file, plan };
     page.redraw();
     // Nothing to focus if another view was opened meanwhile.
     document.getElementById("plan")?.focus();
-  } catch (error) {
-    notice("bad", `${file.name} has no plan.`, error.message);
-  } finally {
-    shown.remove();
-  }
+  });
 }
 
 async function drop(file, page) {
   if ((await ask({ title: `Remove ${file.name}?`, text: "Jobs that were started from it continue to run.", yes: "Remove it", danger: true })) === null) return;
-  try {
-    await remove(`/jars/${encodeURIComponent(file.id)}`);
-  } catch (error) {
-    notice("bad", `${file.name} was not removed.`, error.message);
-  }
+  await during(`${file.name}: removing …`, `${file.name} was not removed.`, () => remove(`/jars/${encodeURIComponent(file.id)}`));
   page.reload();
 }
 

@@ -2,7 +2,7 @@
 
 import { get } from "./api.js";
 import { h } from "./dom.js";
-import { chain, duration, time } from "./format.js";
+import { chainText, duration, time } from "./format.js";
 import { ENDED, section, tone } from "./widgets.js";
 
 export function timelineTab(path) {
@@ -22,7 +22,7 @@ export function timelineTab(path) {
           h(
             "section.card",
             { "data-key": node.id },
-            h("h2", null, chain(node.description).map(({ text }) => text).join(" → ")),
+            h("h2", null, chainText(node)),
             h("div.lanes", null, (times.get(node.id)?.subtasks ?? []).map((subtask) => lane(`Subtask ${subtask.subtask}`, subtask.timestamps, scale))),
           ),
         ),

@@ -2,8 +2,8 @@
 
 import { get } from "./api.js";
 import { h } from "./dom.js";
-import { bytes, chain, count, duration, time, watermark, whole } from "./format.js";
-import { badge, cellsOf, meterWithNumber, table, tabs } from "./widgets.js";
+import { bytes, chainText, count, duration, time, watermark, whole } from "./format.js";
+import { badge, cellsOf, meterWithNumber, searchField, table, tabs } from "./widgets.js";
 
 const PARTS = {
   subtasks: ["Subtasks", "", subtasks],
@@ -30,7 +30,7 @@ export function vertexPanel(inside, page, vertex, part, jobId) {
   return h(
     "section.card.panel",
     { "data-key": `panel:${vertex}`, "aria-label": "The selected vertex" },
-    h("div.heading", null, h("h2", null, chain(node.description).map(({ text }) => text).join(" → ")), h("a.close", { href: `#/job/${jobId}/graph` }, "Close")),
+    h("div.heading", null, h("h2", null, chainText(node)), h("a.close", { href: `#/job/${jobId}/graph` }, "Close")),
     totals(page.samples.get(vertex)),
     tabs("Parts of the vertex", Object.entries(PARTS).map(([key, [text]]) => [key, text, `#/job/${jobId}/graph/${vertex}/${key}`]), kind),
     h("div", { "data-key": `part:${kind}` }, PARTS[kind][2](inside, page)),
@@ -118,21 +118,10 @@ function metrics({ total, values }, page) {
     return { key: id, cells: [name.join("."), subtask, shown(name.at(-1), value)] };
   });
   return [
-    h(
-      "div.field.inline",
-      { "data-key": "seek" },
-      h("label", { for: "seek" }, "Find a metric"),
-      h("input", {
-        id: "seek",
-        type: "search",
-        value: sought,
-        oninput: (event) => {
-          sought = event.target.value.trim();
-          page.reload();
-        },
-      }),
-      h("span.muted", null, total > values.length ? `${values.length} of ${total} are shown` : `${total} metrics`),
-    ),
+    searchField("seek", "Find a metric", sought, total > values.length ? `${values.length} of ${total} are shown` : `${total} metrics`, (text) => {
+      sought = text;
+      page.reload();
+    }),
     table("Metrics", [["Metric"], ["Subtask", "n"], ["Value", "n"]], rows, "No metric has this text in its name."),
   ];
 }

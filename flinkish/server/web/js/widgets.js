@@ -128,6 +128,16 @@ export const facts = (entries) =>
     entries.map(([name, value]) => h("div", { "data-key": name }, h("dt", null, name), h("dd", null, value))),
   );
 
+/** A field to search with: `found` says how much was found, `oninput` gets the text without blanks around it. */
+export const searchField = (id, name, value, found, oninput) =>
+  h(
+    "div.field.inline",
+    { "data-key": "seek" },
+    h("label", { for: id }, name),
+    h("input", { id, type: "search", value, oninput: (event) => oninput(event.target.value.trim()) }),
+    h("span.muted", null, found),
+  );
+
 /** Links between parts of a view; the current one is marked. */
 export const tabs = (label, items, current) =>
   h(

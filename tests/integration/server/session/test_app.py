@@ -16,11 +16,12 @@ import msgspec
 import pytest
 
 from flinkish.common import redaction
+from flinkish.server import proof
 from flinkish.server.rest.routes import ROUTES
-from flinkish.server.session import calls, launch
+from flinkish.server.session import launch
 from flinkish.server.session.driver_protocol import PROGRAM_VARIABLE, REPORT_PATH
-from flinkish.server.session.processes import Command, SystemProcesses
-from flinkish.server.session.routes import SESSION_ROUTES
+from flinkish.server.session.handlers import SESSION_ROUTES
+from flinkish.server.session.processes import Command, Processes
 from flinkish.server.session.service import Service
 from flinkish.server.session.storage import SessionStorage
 from tests.kit.http import ask
@@ -247,7 +248,7 @@ open("ran", "w").close()
 @pytest.mark.parametrize("method", ["GET", "POST"])
 def test_the_plan_of_a_program_is_shown_without_running_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, method: str) -> None:
     monkeypatch.chdir(tmp_path)
-    client = Client(tmp_path, SystemProcesses(), **{"session.driver.start-timeout": "60 s"})
+    client = Client(tmp_path, Processes(), **{"session.driver.start-timeout": "60 s"})
     try:
         program = client.upload("job.py", _JOB)[1]["filename"].rpartition("/")[2]
         query, body = "?program-args=ones&parallelism=3", {"programArgsList": ["ones"], "parallelism": 3}
@@ -554,9 +555,9 @@ def test_a_dispatcher_proves_to_its_drivers_that_it_is_one(client: Client) -> No
     driver = client.run()
     address, secret = driver.assignment.reports, driver.assignment.secret
     body = msgspec.json.encode(driver.report())
-    assert calls.ask(address, "POST", REPORT_PATH, token=driver.token, secret=secret, body=body).status == 200
+    assert proof.ask(address, "POST", REPORT_PATH, token=driver.token, secret=secret, body=body).status == 200
     with pytest.raises(OSError, match="not of this session"):
-        calls.ask(address, "POST", REPORT_PATH, token=driver.token, secret="another", body=body)
+        proof.ask(address, "POST", REPORT_PATH, token=driver.token, secret="another", body=body)
 
 
 # -- the end

@@ -8,11 +8,11 @@ import sys
 from pathlib import Path
 
 from flinkish.engine.processes import this_process
-from flinkish.server.session.processes import Command, SystemProcesses
+from flinkish.server.session.processes import Command, Processes
 
 
 def test_a_process_is_not_taken_for_an_earlier_child_with_the_same_id(tmp_path: Path) -> None:
-    processes = SystemProcesses()
+    processes = Processes()
     child = subprocess.Popen([sys.executable, "-c", ""])
     child.wait()
     me = this_process()
@@ -23,7 +23,7 @@ def test_a_process_is_not_taken_for_an_earlier_child_with_the_same_id(tmp_path: 
 
 
 def test_children_that_have_ended_are_forgotten_with_the_next_start(tmp_path: Path) -> None:
-    processes = SystemProcesses()
+    processes = Processes()
     files = {"log": tmp_path / "log", "stdout": tmp_path / "out"}
     command = Command(arguments=[sys.executable, "-c", ""], environment={}, folder=tmp_path, **files)
     first, _ = processes.start(command)

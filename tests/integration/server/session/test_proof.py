@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import http.server
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any
+from http.server import BaseHTTPRequestHandler
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
@@ -14,14 +13,13 @@ from starlette.responses import Response
 
 from flinkish.common import Configuration
 from flinkish.server.endpoint import Endpoint
-from flinkish.server.proof import proof
+from flinkish.server.proof import ask, proof
 from flinkish.server.rest.trust import Gate
 from flinkish.server.server_settings import ServerSettings
-from flinkish.server.session.calls import ask
 from flinkish.server.session.driver_protocol import Report
 from flinkish.server.session.drivers import forward
 from flinkish.server.session.reporter import driver_settings
-from tests.kit.http import handled_by
+from tests.kit.http import replying
 
 TOKEN, SECRET = "of-the-driver-1234", "of-the-session"
 
@@ -31,24 +29,12 @@ def listening(answer: Callable[[int, str], str]) -> Iterator[tuple[int, list[str
     """Listen on a port, and answer requests for a proof from port and nonce; yield the port and all that was received."""
     seen: list[str] = []
 
-    class Handler(http.server.BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
+    def reply(request: BaseHTTPRequestHandler, body: str) -> tuple[int, str, bytes]:
+        seen.append(f"{request.command} {request.path} {request.headers} {body}")
+        nonce = parse_qs(urlsplit(request.path).query).get("nonce", [""])[0]
+        return 200, "text/plain", answer(request.server.server_address[1], nonce).encode()
 
-        def _answer(self) -> None:
-            body = self.rfile.read(int(self.headers.get("Content-Length") or 0)).decode()
-            seen.append(f"{self.command} {self.path} {self.headers} {body}")
-            nonce = parse_qs(urlsplit(self.path).query).get("nonce", [""])[0]
-            content = answer(self.server.server_address[1], nonce).encode()
-            self.send_response(200)
-            self.send_header("Content-Length", str(len(content)))
-            self.end_headers()
-            self.wfile.write(content)
-
-        do_GET = do_POST = do_PATCH = _answer
-
-        def log_message(self, format: str, *args: Any) -> None: ...
-
-    with handled_by(Handler) as port:
+    with replying(reply) as port:
         yield port, seen
 
 

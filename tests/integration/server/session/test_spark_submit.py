@@ -14,7 +14,7 @@ from flinkish.common.errors import ConfigurationError
 from flinkish.engine.processes import ProcessId
 from flinkish.engine.spark.submission import CommandLine, SparkInstallation, SparkSubmit, parse_command_line, spark_submit
 from flinkish.server.session import driver_protocol
-from flinkish.server.session.processes import Command, SystemProcesses, submit_command
+from flinkish.server.session.processes import Command, Processes, submit_command
 from tests.kit.waiting import wait_until
 from tests.unit.server.session.support import Member, settings_of
 
@@ -144,7 +144,7 @@ child.wait()
 
 
 def test_a_driver_below_spark_submit_is_killed_with_all_that_was_started_for_it(tmp_path: Path) -> None:
-    processes = SystemProcesses()
+    processes = Processes()
     command = Command(
         arguments=[sys.executable, "-c", _PARENT],
         environment=os.environ,

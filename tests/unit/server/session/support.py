@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import http.server
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
 
@@ -19,13 +19,14 @@ from flinkish.common.errors import EngineError
 from flinkish.server.answers.jobs import JobSummary
 from flinkish.server.proof import PROOF_PATH, proof
 from flinkish.server.session import driver_protocol
-from flinkish.server.session.archive import Archive, encode_archive
-from flinkish.server.session.dispatcher import Dispatcher, Submission
+from flinkish.server.session.archive import Archive
+from flinkish.server.session.dispatcher import Dispatcher
 from flinkish.server.session.dispatcher_settings import SessionSettings, session_settings
 from flinkish.server.session.driver_protocol import Report
+from flinkish.server.session.entries import Submission
 from flinkish.server.session.processes import Command
 from flinkish.server.session.storage import SessionStorage
-from tests.kit.http import handled_by
+from tests.kit.http import replying
 
 SCRIPT = b"print('a script')\n"
 #: The token of the servers of all drivers.
@@ -196,7 +197,7 @@ def write_archive(storage: SessionStorage, driver: FakeProcess, status: str = "F
     """Write the archive of a driver's job, with answers by path."""
     raw = {path: msgspec.Raw(json.dumps(answer).encode()) for path, answer in answers.items()}
     storage.write(
-        driver_protocol.archive_file(driver.job_id, driver.driver_id), encode_archive(Archive(status=status, answers=raw))
+        driver_protocol.archive_file(driver.job_id, driver.driver_id), msgspec.json.encode(Archive(status=status, answers=raw))
     )
 
 
@@ -209,31 +210,14 @@ def answering(answers: dict[str, tuple[int, Any]]) -> Iterator[tuple[int, list[t
     """Serve a driver's answers by path on a port of this machine; yield it and the requests: method, path, token, body."""
     seen: list[tuple[str, str, str, str]] = []
 
-    class Handler(http.server.BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
+    def reply(request: BaseHTTPRequestHandler, body: str) -> tuple[int, str, bytes]:
+        asked, _, query = request.path.partition("?")
+        if asked == PROOF_PATH:
+            given = proof(DRIVER_TOKEN, request.server.server_address[1], query.removeprefix("nonce="))
+            return 200, "text/plain", given.encode()
+        seen.append((request.command, request.path, request.headers.get("Authorization", ""), body))
+        status, answer = answers.get(asked, (404, {"errors": ["no"]}))
+        return status, "application/json; charset=UTF-8", json.dumps(answer).encode()
 
-        def _answer(self) -> None:
-            asked, _, query = self.path.partition("?")
-            if asked == PROOF_PATH:
-                self._send(
-                    200, "text/plain", proof(DRIVER_TOKEN, self.server.server_address[1], query.removeprefix("nonce=")).encode()
-                )
-                return
-            body = self.rfile.read(int(self.headers.get("Content-Length") or 0)).decode()
-            seen.append((self.command, self.path, self.headers.get("Authorization", ""), body))
-            status, answer = answers.get(asked, (404, {"errors": ["no"]}))
-            self._send(status, "application/json; charset=UTF-8", json.dumps(answer).encode())
-
-        def _send(self, status: int, kind: str, content: bytes) -> None:
-            self.send_response(status)
-            self.send_header("Content-Type", kind)
-            self.send_header("Content-Length", str(len(content)))
-            self.end_headers()
-            self.wfile.write(content)
-
-        do_GET = do_POST = do_PATCH = _answer
-
-        def log_message(self, format: str, *args: Any) -> None: ...
-
-    with handled_by(Handler) as port:
+    with replying(reply) as port:
         yield port, seen

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from flinkish.common import Configuration, options
-from flinkish.server.session import driver as session_driver
+from flinkish.server import executor
 from flinkish.server.session import driver_protocol, reporter
 from flinkish.server.session.dispatcher_settings import session_settings
 from tests.unit.server.session.support import Member
@@ -41,7 +41,7 @@ def test_checkpoints_without_a_folder_are_kept_with_the_session(
     )
     environment = {driver_protocol.ASSIGNMENT_VARIABLE: msgspec.json.encode(assignment).decode()}
     # First, so that what is put back after the test is not the driver that it makes: that would run the jobs of later tests.
-    monkeypatch.setattr(session_driver, "_driver", None)
+    monkeypatch.setattr(executor, "session", None)
     driver = reporter.become_driver(environment)
     assert environment == {}
     found = driver._with_checkpoints(Configuration.from_dict(own))

@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 
 from flinkish.server.session.driver_protocol import LeaderRecord
-from flinkish.server.session.election import Lease, Watch
 from flinkish.server.session.entries import (
     DriverRecord,
     JobEntry,
     ProgramEntry,
     changed,
 )
+from flinkish.server.session.leadership import Lease, Watch
 from flinkish.server.session.supervision import (
     Close,
     Fail,
@@ -119,7 +119,7 @@ def test_a_leader_stops_before_another_one_may_take_over() -> None:
 
     assert [lease.is_due(1_999), lease.is_due(2_000)] == [False, True]
     assert [lease.is_lost(9_999), lease.is_lost(10_000)] == [False, True]
-    lease.renewed(9_000)
+    lease.renewed = 9_000
     assert not lease.is_lost(18_999)
 
 

@@ -15,7 +15,8 @@ from flinkish.common.clock import ManualClock, SystemClock
 from flinkish.common.errors import CheckpointError, ConfigurationError, EngineError, ForeignCheckpointError, RegistryError
 from flinkish.server.answers.jobs import RestartsInfo
 from flinkish.server.session import driver_protocol
-from flinkish.server.session.dispatcher import Dispatcher, Submission
+from flinkish.server.session.dispatcher import Dispatcher
+from flinkish.server.session.entries import Submission
 from flinkish.server.session.launch import StartError
 from flinkish.server.session.leadership import NotLeaderError
 from flinkish.server.session.registry import Registry
@@ -434,7 +435,7 @@ def test_a_dispatcher_that_died_between_the_start_of_a_driver_and_its_note_start
 ) -> None:
     submission = _start(member)
     puts = []
-    registry = member.dispatcher._leading().registry
+    registry = member.dispatcher._leadership.leading().registry
     put = registry.put
 
     def dies(entry: Any) -> None:
@@ -444,7 +445,7 @@ def test_a_dispatcher_that_died_between_the_start_of_a_driver_and_its_note_start
         put(entry)
 
     monkeypatch.setattr(registry, "put", dies)
-    monkeypatch.setattr(member.dispatcher, "_forget", lambda *_: None)
+    monkeypatch.setattr(member.dispatcher._leadership, "forget", lambda *_: None)
     with pytest.raises(SystemExit):
         member.dispatcher.submit(submission)
     member.dispatcher.resign()
@@ -525,7 +526,7 @@ def test_an_entry_whose_commit_nobody_confirmed_is_there_for_the_next_dispatcher
 ) -> None:
     # The commit arrives, and then the storage does not answer: deleted, the entry's file would be missing in the table.
     member.dispatcher.step()
-    log = member.dispatcher._leading().registry._log
+    log = member.dispatcher._leadership.leading().registry._log
     assert log is not None
     replace_files, refresh = type(log).replace_files, type(log).refresh
     answers = {"refresh": True}
@@ -640,7 +641,7 @@ def test_what_drivers_had_on_this_machine_goes_with_their_jobs(member: Member) -
 
 def test_a_record_that_goes_while_it_is_read_is_looked_for_again(member: Member, monkeypatch: pytest.MonkeyPatch) -> None:
     member.dispatcher.step()
-    earlier = member.dispatcher._leading().record
+    earlier = member.dispatcher._leadership.leading().record
     member.storage.write(driver_protocol.leader_file(earlier.generation), msgspec.json.encode(earlier))
     read = member.storage.read
 
@@ -660,7 +661,7 @@ def test_a_record_that_goes_while_it_is_read_is_looked_for_again(member: Member,
 
 def test_drivers_whose_reports_a_slow_storage_has_held_up_are_not_lost(member: Member, monkeypatch: pytest.MonkeyPatch) -> None:
     lost, healthy = member.submit(), member.submit()
-    registry = member.dispatcher._leading().registry
+    registry = member.dispatcher._leadership.leading().registry
     put = registry.put
 
     def slow(entry: Any) -> None:

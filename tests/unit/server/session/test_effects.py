@@ -15,9 +15,9 @@ from flinkish.checkpoint.delta_log import DeltaLog
 from flinkish.checkpoint.signing import SigningKey
 from flinkish.common.clock import ManualClock
 from flinkish.common.errors import EngineError, ForeignCheckpointError, RegistryError, StaleGenerationError
+from flinkish.server.proof import Reply
 from flinkish.server.session import driver_protocol, reporter, service
-from flinkish.server.session.calls import Reply
-from flinkish.server.session.dispatcher import Submission
+from flinkish.server.session.entries import Submission
 from flinkish.server.session.process_location import Location
 from flinkish.server.session.registry import Registry
 from flinkish.server.session.service import Service
@@ -35,7 +35,7 @@ class Killed(BaseException):
 
 def _silence(member: Member, driver: FakeProcess) -> None:
     """Let a driver be silent for longer than it may, while the Dispatcher leads."""
-    lead = member.dispatcher._leading()
+    lead = member.dispatcher._leadership.leading()
     lead.live[driver.job_id].heard = member.clock.monotonic() - 60_000
 
 
@@ -51,7 +51,7 @@ def _fails(*_: Any) -> None:
 
 def _puts(member: Member, monkeypatch: pytest.MonkeyPatch, act: Callable[[int, Any, Callable[[Any], None]], None]) -> None:
     """Call `act` with the number of each put from now on, the entry, and the real put."""
-    registry = member.dispatcher._leading().registry
+    registry = member.dispatcher._leadership.leading().registry
     put, numbers = registry.put, iter(range(1, 1_000))
     monkeypatch.setattr(registry, "put", lambda entry: act(next(numbers), entry, put))
 
@@ -134,7 +134,7 @@ def test_a_dispatcher_that_does_not_lead_any_more_kills_nothing(tmp_path: Path) 
     first = Member(tmp_path, processes=processes)
     driver = first.submit()
     _silence(first, driver)
-    lead = first.dispatcher._leading()
+    lead = first.dispatcher._leadership.leading()
     other = Member(tmp_path, processes=processes, clock=ManualClock(5_000_000))
     other.dispatcher = other.make("http://b:1", first_id=1_000)
     other.dispatcher.step()
@@ -211,7 +211,7 @@ def test_a_job_whose_start_failed_is_not_started_later_if_it_cannot_be_forgotten
     member.dispatcher.step()
     program = member.dispatcher.upload("job.py", SCRIPT)
     with monkeypatch.context() as patch:
-        patch.setattr(member.dispatcher._leading().registry, "remove", _fails)
+        patch.setattr(member.dispatcher._leadership.leading().registry, "remove", _fails)
         with pytest.raises(EngineError, match="could not be started"):
             member.dispatcher.submit(Submission(program=program))
     member.processes.full = False
@@ -252,7 +252,7 @@ def test_an_error_about_a_job_leaves_no_entry_for_the_next_dispatcher(tmp_path: 
     member = Member(tmp_path)
     member.dispatcher.step()
     program = member.dispatcher.upload("job.py", SCRIPT)
-    log = member.dispatcher._leading().registry._log
+    log = member.dispatcher._leadership.leading().registry._log
     assert log is not None
     refresh, replace_files = type(log).refresh, type(log).replace_files
     silent: list[bool] = []
@@ -291,7 +291,7 @@ def test_a_driver_that_was_just_started_is_not_replaced_because_a_claim_was_slow
 
     with monkeypatch.context() as patch:
         _fail_put(member, patch, 2, Killed())
-        patch.setattr(member.dispatcher, "_forget", lambda *_: None)
+        patch.setattr(member.dispatcher._leadership, "forget", lambda *_: None)
         with pytest.raises(Killed):
             member.dispatcher.submit(Submission(program=program))
     claim = Registry.claim

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from flinkish.common import redaction
-from flinkish.server.session import driver_protocol, kept_logs
+from flinkish.server.session import driver_protocol
 from flinkish.server.session.storage import SessionStorage
 from tests.unit.server.session.support import FakeProcess, FakeProcesses, Member
 
@@ -27,7 +27,7 @@ def _ended(member: Member) -> FakeProcess:
     driver = member.submit()
     driver.command.log.write_text("it runs with hush-hush-hush\n")
     driver.command.stdout.write_text("42\n")
-    kept_logs.keep(member.storage, driver.job_id, driver.driver_id, (driver.command.log, driver.command.stdout))
+    member.storage.keep_logs(driver.job_id, driver.driver_id, (driver.command.log, driver.command.stdout))
     member.archive(driver)
     member.dispatcher.report(driver.report("FINISHED", status="FINISHED"), driver.token)
     driver.alive = False

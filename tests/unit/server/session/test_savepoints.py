@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from flinkish.server.session import savepoints
-from flinkish.server.session.calls import Reply
+from flinkish.server.proof import Reply
+from flinkish.server.session import drivers
 
 JOB = "a" * 32
 
@@ -21,15 +21,15 @@ def needing(
     """Ask for a session with one job; `latest` is what its driver answers, None = it does not answer."""
     entry = SimpleNamespace(job_id=JOB, status=status, properties=properties)
     settings = SimpleNamespace(properties=("parallelism.default=2",))
-    dispatcher: Any = SimpleNamespace(jobs=lambda: [entry], driver=lambda _: object(), settings=settings)
+    dispatcher: Any = SimpleNamespace(jobs=lambda: [entry], drivers=lambda: [entry], settings=settings)
 
     def forward(*_: Any) -> Reply:
         if latest is None:
             raise OSError("nobody there")
         return Reply(200, json.dumps({"latest": latest}).encode(), "application/json")
 
-    monkeypatch.setattr(savepoints, "forward", forward)
-    return savepoints.job_that_needs(dispatcher, root)
+    monkeypatch.setattr(drivers, "forward", forward)
+    return drivers.job_that_needs(dispatcher, root)
 
 
 def test_a_job_needs_its_savepoint_until_its_first_checkpoint(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
