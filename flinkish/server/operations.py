@@ -6,7 +6,6 @@ belong to operations of other jobs.
 
 from __future__ import annotations
 
-import secrets
 import threading
 from collections import OrderedDict
 from collections.abc import Callable
@@ -15,11 +14,7 @@ from typing import Any, NamedTuple
 
 from flinkish.common.clock import Clock
 from flinkish.common.completable_future import CompletableFuture
-from flinkish.server.answers.operations import (
-    OperationInfo,
-    OperationResult,
-    QueueStatus,
-)
+from flinkish.server.answers.operations import OperationInfo, OperationResult, QueueStatus
 from flinkish.server.java_throwable import failure_cause
 
 #: How long results are kept after the end of an operation, in milliseconds: the default of Flink's rest.async.store-duration.
@@ -39,7 +34,8 @@ class OperationKey(NamedTuple):
 @dataclass(slots=True)
 class _Operation:
     future: CompletableFuture[Any]
-    as_info: Callable[[Any], OperationInfo]
+    #: The field of OperationInfo that has its result; None = it has none.
+    result: str | None
     ended: int | None = None
     #: Whether the result was given to a client.
     read: bool = False
@@ -53,30 +49,20 @@ class Operations:
         self._lock = threading.Lock()
         self._operations: OrderedDict[OperationKey, _Operation] = OrderedDict()
 
-    def start(
-        self,
-        kind: str,
-        job_id: str | None,
-        trigger_id: str | None,
-        begin: Callable[[], CompletableFuture[Any]],
-        as_info: Callable[[Any], OperationInfo],
-    ) -> str:
-        """Start an operation and return its trigger id; if the given id is known already, start nothing."""
-        wanted = trigger_id or secrets.token_hex(16)
-        key = OperationKey(kind, job_id, wanted)
+    def start(self, key: OperationKey, begin: Callable[[], CompletableFuture[Any]], result: str | None) -> None:
+        """Start an operation whose result is this field of OperationInfo; if its key is known already, start nothing."""
         with self._lock:
             self._forget()
             if key in self._operations:
-                return wanted
+                return
             placeholder: CompletableFuture[Any] = CompletableFuture()
-            self._operations[key] = _Operation(placeholder, as_info)
+            self._operations[key] = _Operation(placeholder, result)
         try:
             future = begin()
         except Exception as error:
             placeholder.set_exception(error)
-            return wanted
-        future.add_done_callback(lambda done: _pass_on(done, placeholder))
-        return wanted
+        else:
+            future.add_done_callback(lambda done: _pass_on(done, placeholder))
 
     def result(self, key: OperationKey) -> OperationResult | None:
         """Return the state of an operation, with its result if it has ended; None if it is unknown or was removed."""
@@ -91,7 +77,7 @@ class Operations:
             operation.read = True
         error = operation.future.exception()
         if error is None:
-            info = operation.as_info(operation.future.result())
+            info = OperationInfo(**{} if operation.result is None else {operation.result: operation.future.result()})
         else:
             info = OperationInfo(failure_cause=failure_cause(type(error).__name__, f"{type(error).__name__}: {error}"))
         return OperationResult(status=QueueStatus(id="COMPLETED"), operation=info)

@@ -35,6 +35,15 @@ class Tls:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.minimum_version = _VERSIONS[self.oldest]
         context.options |= ssl.OP_NO_COMPRESSION | ssl.OP_NO_RENEGOTIATION
+        self.load(context)
+        if self.authentication:
+            assert self.truststore is not None
+            context.verify_mode = ssl.CERT_REQUIRED
+            trust(context, self.truststore)
+        return context
+
+    def load(self, context: ssl.SSLContext) -> None:
+        """Add the certificate and its private key to a context; raises the same errors."""
         _check(options.REST_SSL_KEYSTORE.key, self.keystore)
         if self.private_key is not None:
             _check(options.REST_SSL_PRIVATE_KEY.key, self.private_key)
@@ -48,11 +57,6 @@ class Tls:
                 f"{options.REST_SSL_PRIVATE_KEY.key} names the file of the key; "
                 f"{options.REST_SSL_KEY_PASSWORD.key} is the password of the key.",
             ) from None
-        if self.authentication:
-            assert self.truststore is not None
-            context.verify_mode = ssl.CERT_REQUIRED
-            trust(context, self.truststore)
-        return context
 
 
 def server_tls(configuration: Configuration) -> Tls | None:
@@ -98,8 +102,7 @@ def client_context(configuration: Configuration) -> ssl.SSLContext | None:
     if configuration.get(options.REST_SSL_AUTHENTICATION_ENABLED):
         own = server_tls(configuration)
         assert own is not None
-        _check(options.REST_SSL_KEYSTORE.key, own.keystore)
-        context.load_cert_chain(own.keystore, own.private_key, password=own.key_password or "")
+        own.load(context)
     return context
 
 

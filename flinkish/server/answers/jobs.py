@@ -37,22 +37,27 @@ class RestartsInfo(Kebab, frozen=True, kw_only=True, omit_defaults=True):
     restarting_since: int | None = None
 
 
-class JobSummary(Kebab, frozen=True, kw_only=True):
-    """Flink's JobDetails; times are milliseconds since the epoch, `end_time` is -1 while the job runs."""
+class JobHead(Kebab, frozen=True, kw_only=True):
+    """The part of JobSummary and JobInfo that is the same: times are milliseconds since the epoch, `end_time` may be -1."""
 
     jid: str
     name: str
-    jobType: str
     schedulerType: str = "Default"
     start_time: int
     end_time: int
     duration: int
     state: str
+    pending_operators: int = 0
+    restarts: RestartsInfo | msgspec.UnsetType = msgspec.UNSET
+
+
+class JobSummary(JobHead, frozen=True, kw_only=True):
+    """Flink's JobDetails."""
+
+    jobType: str
     last_modification: int
     #: Number of subtasks in each state, in lower case, and their total.
     tasks: dict[str, int]
-    pending_operators: int = 0
-    restarts: RestartsInfo | msgspec.UnsetType = msgspec.UNSET
 
 
 class JobSummaries(Wire, frozen=True, kw_only=True):
@@ -135,19 +140,12 @@ class JobPlan(Wire, frozen=True, kw_only=True):
     plan: Plan
 
 
-class JobInfo(Kebab, frozen=True, kw_only=True):
+class JobInfo(JobHead, frozen=True, kw_only=True):
     """Flink's JobDetailsInfo."""
 
-    jid: str
     application_id: str
-    name: str
     isStoppable: bool = False
-    state: str
     job_type: str
-    schedulerType: str = "Default"
-    start_time: int
-    end_time: int
-    duration: int
     maxParallelism: int = -1
     now: int
     #: When each state was last entered, in milliseconds since the epoch; 0 = never.
@@ -156,8 +154,6 @@ class JobInfo(Kebab, frozen=True, kw_only=True):
     #: Number of vertices in each state.
     status_counts: dict[str, int]
     plan: Plan
-    pending_operators: int = 0
-    restarts: RestartsInfo | msgspec.UnsetType = msgspec.UNSET
     #: A sentence about records that were dropped as too late; not a part of Flink's answers, and only if there are some.
     late_records: str | msgspec.UnsetType = msgspec.UNSET
 

@@ -6,6 +6,7 @@ Every request passes the gate (`trust.py`) first, because the gate wraps the who
 from __future__ import annotations
 
 import logging
+from collections import OrderedDict
 from collections.abc import Iterable
 from typing import Generic, TypeVar
 
@@ -14,10 +15,10 @@ from starlette.responses import Response
 from starlette.routing import compile_path
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from flinkish.common.clock import Clock
 from flinkish.common.redaction import redact
 from flinkish.server.answers.wire import JSON, Errors, encode
 from flinkish.server.rest.calls import Answer, Call, JobCall, RestError, Text
-from flinkish.server.rest.recent import RecentAnswers
 from flinkish.server.rest.routes import ROUTES, JobRoute, Route, ServerRoute
 from flinkish.server.rest.trust import Gate
 from flinkish.server.state import ServerState
@@ -45,6 +46,12 @@ _REPEATED = frozenset(
         "/jobs/:jobid/vertices/:vertexid/watermarks",
     }
 )
+#: Requests per second from which on the cache is used: as many as 25 pages send.
+BUSY = 50
+#: Maximum age of an answer from the cache, in milliseconds; it is also limited by web.refresh-interval.
+_OLDEST = 1_000
+#: Maximum number of answers in the cache, and of bytes in one of them.
+_MOST, _LONGEST = 256, 262_144
 
 
 def make_app(state: ServerState) -> ASGIApp:
@@ -115,10 +122,51 @@ class Application(RestApplication):
             return route.handler(self._state, call)
         job = self._state.jobs.get(job_id)
         if job is not None:
-            return route.handler(JobCall(call, job, job.view()))
+            return route.handler(JobCall(call.path, call.query, call.body, job=job, view=job.view()))
         if route.unknown == 200:
             return []
         raise RestError(route.unknown, *(["Internal server error."] if route.unknown == 500 else []), f"Job {job_id} not found")
+
+
+class RecentAnswers:
+    """A cache of recent answers by path and query, used only while many clients send requests; used by one thread only.
+
+    Pages request the same paths every few seconds. Under load, one view of a job serves all of them, as in Flink, where answers
+    are up to web.refresh-interval old. Unlike in Flink, a few clients always get a new answer.
+    """
+
+    def __init__(self, clock: Clock, refresh_interval: int) -> None:
+        self._clock = clock
+        self._oldest = min(_OLDEST, refresh_interval)
+        self._kept: OrderedDict[str, tuple[int, bytes]] = OrderedDict()
+        self._second = 0
+        #: Requests in this second, and in the one before.
+        self._now = self._before = 0
+
+    def find(self, target: str) -> bytes | None:
+        """Return a recent answer; None if there is none, or if there are few requests. Counts the request."""
+        now = self._clock.monotonic()
+        second = now // 1_000
+        if second != self._second:
+            self._before = self._now if second == self._second + 1 else 0
+            self._second, self._now = second, 0
+        self._now += 1
+        if max(self._before, self._now) < BUSY:
+            return None
+        at, content = self._kept.get(target, (now - self._oldest, b""))
+        return content if now - at < self._oldest else None
+
+    def keep(self, target: str, content: bytes) -> None:
+        """Add an answer to the cache, unless it is too long."""
+        if len(content) <= _LONGEST:
+            self._kept[target] = self._clock.monotonic(), content
+            self._kept.move_to_end(target)
+            if len(self._kept) > _MOST:
+                self._kept.popitem(last=False)
+
+    def forget(self) -> None:
+        """Clear the cache, because a request may have changed something."""
+        self._kept.clear()
 
 
 class RouteTable(Generic[R]):

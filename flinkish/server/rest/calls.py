@@ -126,24 +126,23 @@ def unreadable(place: str, name: str, expected: str, value: str) -> RestError:
     return RestError(400, f"Bad request, could not parse parameters: {place} parameter ({name}) is not {expected}: {shown}.")
 
 
-@dataclass(frozen=True, slots=True)
-class JobCall:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobCall(Call):
     """A request about one job."""
 
-    call: Call
     job: ServedJob
     view: JobView
 
     def vertex(self) -> JobVertex:
         """Return the vertex that the path names; raises RestError 404 if there is none."""
-        vertex = self.view.vertex(self.call.id("vertexid"))
+        vertex = self.view.vertex(self.id("vertexid"))
         if vertex is None:
-            raise RestError(404, f"JobVertex {self.call.path['vertexid']} not found")
+            raise RestError(404, f"JobVertex {self.path['vertexid']} not found")
         return vertex
 
     def subtask(self, vertex: JobVertex) -> int:
         """Return the index of the subtask that the path names; raises RestError 404 if the vertex does not have it."""
-        index = self.call.number("subtaskindex")
+        index = self.number("subtaskindex")
         if not 0 <= index < vertex.parallelism:
-            raise RestError(404, f"Invalid subtask index for vertex {self.call.path['vertexid']}: {index}")
+            raise RestError(404, f"Invalid subtask index for vertex {self.path['vertexid']}: {index}")
         return index

@@ -33,7 +33,7 @@ RESCALE = "Stop the job with a savepoint and start it from there: flinkish stop,
 
 
 def exceptions(call: JobCall) -> JobExceptions:
-    limit = call.call.query_number("maxExceptions")
+    limit = call.query_number("maxExceptions")
     if limit is not None and limit < 0:
         raise RestError(400, f"Bad request, could not parse parameters: query parameter (maxExceptions) is negative: {limit}.")
     return jobs.exceptions(call.view, 16 if limit is None else limit)
@@ -56,7 +56,7 @@ def change_requirements(state: ServerState, call: Call) -> NoReturn:
 
 
 def cancel(call: JobCall) -> Nothing:
-    mode = call.call.query.get("mode", "cancel")
+    mode = call.query.get("mode", "cancel")
     if mode == "stop":
         raise RestError(308, NO_STOP)
     if mode != "cancel":
@@ -81,7 +81,7 @@ def checkpoint_subtasks(call: JobCall) -> VertexCheckpointDetails:
 
 
 def _checkpoint(call: JobCall) -> CheckpointRecord:
-    checkpoint_id = call.call.number("checkpointid")
+    checkpoint_id = call.number("checkpointid")
     record = checkpoints.find(call.view, checkpoint_id)
     if record is None:
         raise RestError(404, f"Could not find checkpointing statistics for checkpoint {checkpoint_id}.")
@@ -104,7 +104,7 @@ def back_pressure(state: ServerState, call: Call) -> answers.BackPressure:
 
 
 def flame_graph(call: JobCall) -> answers.FlameGraph:
-    kind = call.call.query.get("type", "full")
+    kind = call.query.get("type", "full")
     if kind.lower() not in ("full", "on_cpu", "off_cpu"):
         raise unreadable("query", "type", "known", kind)
     call.vertex()
@@ -132,7 +132,7 @@ def _execution(call: JobCall, vertex: JobVertex) -> Execution:
 
 def _attempt(call: JobCall, vertex: JobVertex) -> Execution:
     execution = _execution(call, vertex)
-    number = call.call.number("attempt")
+    number = call.number("attempt")
     if number != execution.attempt_number:
         raise RestError(404, f"Could not find attempt {number} of subtask {execution.subtask}: only the current one is known.")
     return execution
@@ -142,7 +142,7 @@ def _attempt(call: JobCall, vertex: JobVertex) -> Execution:
 
 
 def job_metrics(call: JobCall) -> list[Metric]:
-    return chosen({**metrics.job_metrics(call.view), **metrics.latency_metrics(call.view)}, call.call)
+    return chosen({**metrics.job_metrics(call.view), **metrics.latency_metrics(call.view)}, call)
 
 
 def metric_history(call: JobCall) -> MetricHistoryInfo:
@@ -150,7 +150,7 @@ def metric_history(call: JobCall) -> MetricHistoryInfo:
 
 
 def vertex_metrics(call: JobCall) -> list[Metric]:
-    vertex = call.view.vertex(call.call.id("vertexid"))
+    vertex = call.view.vertex(call.id("vertexid"))
     if vertex is None:
         return []
     found = {
@@ -158,14 +158,14 @@ def vertex_metrics(call: JobCall) -> list[Metric]:
         for index in range(vertex.parallelism)
         for name, value in metrics.subtask_metrics(call.view, vertex, index).items()
     }
-    return chosen(found, call.call)
+    return chosen(found, call)
 
 
 def subtask_metrics(call: JobCall) -> list[Metric]:
-    vertex = call.view.vertex(call.call.id("vertexid"))
-    if vertex is None or not 0 <= call.call.number("subtaskindex") < vertex.parallelism:
+    vertex = call.view.vertex(call.id("vertexid"))
+    if vertex is None or not 0 <= call.number("subtaskindex") < vertex.parallelism:
         return []
-    return chosen(metrics.subtask_metrics(call.view, vertex, call.call.number("subtaskindex")), call.call)
+    return chosen(metrics.subtask_metrics(call.view, vertex, call.number("subtaskindex")), call)
 
 
 def no_metrics(call: JobCall) -> list[Metric]:
@@ -173,12 +173,12 @@ def no_metrics(call: JobCall) -> list[Metric]:
 
 
 def aggregated_subtask_metrics(call: JobCall) -> list[AggregatedMetric]:
-    vertex = call.view.vertex(call.call.id("vertexid"))
+    vertex = call.view.vertex(call.id("vertexid"))
     if vertex is None:
         return []
-    listed = call.call.words("subtasks")
+    listed = call.words("subtasks")
     indexes = _subtasks(listed, vertex.parallelism) if listed else range(vertex.parallelism)
-    return aggregated(by_name(metrics.subtask_metrics(call.view, vertex, index) for index in indexes), call.call)
+    return aggregated(by_name(metrics.subtask_metrics(call.view, vertex, index) for index in indexes), call)
 
 
 def by_name(subjects: Iterable[Mapping[str, Any]]) -> dict[str, list[float]]:

@@ -5,6 +5,7 @@ As in Flink, a request for a job that does not run is accepted, and the result o
 
 from __future__ import annotations
 
+import secrets
 import threading
 from collections.abc import Callable
 from pathlib import PurePath
@@ -17,7 +18,6 @@ from flinkish.engine.job_client import EmbeddedJobClient
 from flinkish.server.answers.operations import (
     CheckpointRequest,
     DisposalRequest,
-    OperationInfo,
     OperationResult,
     SavepointRequest,
     StopRequest,
@@ -42,31 +42,21 @@ def trigger_savepoint(state: ServerState, call: Call) -> Triggered:
             future.add_done_callback(lambda done: client.job_master.cancel() if done.exception() is None else None)
         return future
 
-    return _start(state, SAVEPOINT, call, request.triggerId, begin, lambda path: OperationInfo(location=path))
+    return _start(state, call, SAVEPOINT, begin, request.triggerId, result="location")
 
 
 def stop(state: ServerState, call: Call) -> Triggered:
     request = call.read(StopRequest)
-    return _start(
-        state,
-        SAVEPOINT,
-        call,
-        request.triggerId,
-        lambda: _running(state, call).stop_with_savepoint(request.drain, request.targetDirectory),
-        lambda path: OperationInfo(location=path),
-    )
+
+    def begin() -> CompletableFuture[str]:
+        return _running(state, call).stop_with_savepoint(request.drain, request.targetDirectory)
+
+    return _start(state, call, SAVEPOINT, begin, request.triggerId, result="location")
 
 
 def trigger_checkpoint(state: ServerState, call: Call) -> Triggered:
-    request = call.read(CheckpointRequest)
-    return _start(
-        state,
-        CHECKPOINT,
-        call,
-        request.triggerId,
-        lambda: _running(state, call).trigger_checkpoint(),
-        lambda checkpoint_id: OperationInfo(checkpointId=checkpoint_id),
-    )
+    trigger_id = call.read(CheckpointRequest).triggerId
+    return _start(state, call, CHECKPOINT, lambda: _running(state, call).trigger_checkpoint(), trigger_id, result="checkpointId")
 
 
 def dispose_savepoint(state: ServerState, call: Call) -> Triggered:
@@ -80,7 +70,7 @@ def dispose_savepoint(state: ServerState, call: Call) -> Triggered:
         threading.Thread(target=_dispose, args=(state, path, done), name="flinkish-disposal", daemon=True).start()
         return done
 
-    return _start(state, DISPOSAL, call, None, begin, lambda _: OperationInfo())
+    return _start(state, call, DISPOSAL, begin)
 
 
 def _dispose(state: ServerState, path: str, done: CompletableFuture[None]) -> None:
@@ -115,7 +105,7 @@ def delete_data_set(state: ServerState, call: Call) -> Triggered:
     def begin() -> CompletableFuture[Any]:
         raise InvalidArgumentError(f"there is no data set {data_set} in the cluster: cached streams belong to their programs")
 
-    return _start(state, DATA_SET, call, None, begin, lambda _: OperationInfo())
+    return _start(state, call, DATA_SET, begin)
 
 
 def result_of(kind: str) -> Callable[[ServerState, Call], OperationResult]:
@@ -133,15 +123,18 @@ def result_of(kind: str) -> Callable[[ServerState, Call], OperationResult]:
 
 def _start(
     state: ServerState,
-    kind: str,
     call: Call,
-    trigger_id: str | None,
+    kind: str,
     begin: Callable[[], CompletableFuture[Any]],
-    as_info: Callable[[Any], OperationInfo],
+    trigger_id: str | None = None,
+    *,
+    result: str | None = None,
 ) -> Triggered:
     if trigger_id is not None and not HEX_ID.fullmatch(trigger_id):
         raise RestError(400, f"triggerId must be 32 hexadecimal digits; got {trigger_id[:80]!r}.")
-    return Triggered(request_id=state.operations.start(kind, _job_id(call), trigger_id, begin, as_info))
+    key = OperationKey(kind, _job_id(call), trigger_id or secrets.token_hex(16))
+    state.operations.start(key, begin, result)
+    return Triggered(request_id=key.trigger_id)
 
 
 def _job_id(call: Call) -> str | None:

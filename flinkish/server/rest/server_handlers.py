@@ -27,7 +27,7 @@ from flinkish.server.rest.calls import Call, JobCall, RestError, Text
 from flinkish.server.rest.job_handlers import aggregated, by_name, chosen
 from flinkish.server.server_settings import ServerSettings
 from flinkish.server.state import ServerState
-from flinkish.server.views import jobs, task_managers
+from flinkish.server.views import jobs
 from flinkish.server.views.job_view import JobView, TaskManager
 
 #: The version of Flink's REST API, by which clients choose what they may ask for; flinkish's own is in the place of the commit.
@@ -210,13 +210,13 @@ def thread_dump(state: ServerState, call: Call) -> answers.ThreadDump:
 
 def all_managers(state: ServerState, call: Call) -> answers.TaskManagers:
     return answers.TaskManagers(
-        taskmanagers=tuple(task_managers.info(view, manager) for view in _running(state) for manager in view.task_managers)
+        taskmanagers=tuple(jobs.task_manager(view, manager) for view in _running(state) for manager in view.task_managers)
     )
 
 
 def one_manager(state: ServerState, call: Call) -> answers.TaskManagerDetails:
     view, manager = _manager(state, call)
-    return task_managers.details(view, manager, _figures(state, manager))
+    return jobs.task_manager_details(view, manager, _figures(state, manager))
 
 
 def one_managers_metrics(state: ServerState, call: Call) -> list[Metric]:

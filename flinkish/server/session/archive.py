@@ -70,10 +70,9 @@ def _answer(
     route: ServerRoute | JobRoute, state: ServerState, job: ServedJob, view: JobView, parameters: Mapping[str, str]
 ) -> bytes | None:
     def ask(query: Mapping[str, str]) -> bytes:
-        call = Call(parameters, query, b"")
         if isinstance(route, ServerRoute):
-            return encode(route.handler(state, call))
-        return encode(route.handler(JobCall(call, job, view)))
+            return encode(route.handler(state, Call(parameters, query, b"")))
+        return encode(route.handler(JobCall(parameters, query, b"", job=job, view=view)))
 
     try:
         answer = ask({})
@@ -110,11 +109,3 @@ def _parameters(route: Route, view: JobView) -> Iterator[dict[str, str]]:
                 return
     for values in itertools.product(*choices):
         yield dict(zip(route.parameters, values, strict=True))
-
-
-def decode_archive(content: bytes) -> Archive:
-    """Decode an archive; raises ValueError if it is damaged."""
-    try:
-        return msgspec.json.decode(content, type=Archive)
-    except msgspec.MsgspecError as error:
-        raise ValueError(f"the archive is damaged: {error}") from error

@@ -25,7 +25,7 @@ from flinkish.common.errors import ConfigurationError, FlinkishError, RegistryEr
 from flinkish.common.ids import IdSource
 from flinkish.server.answers.jobs import JobSummary
 from flinkish.server.session import driver_protocol
-from flinkish.server.session.archive import Archive, decode_archive
+from flinkish.server.session.archive import Archive
 from flinkish.server.session.dispatcher_settings import SessionSettings, make_private
 from flinkish.server.session.driver_protocol import Report
 from flinkish.server.session.entries import DriverRecord, JobEntry, ProgramEntry, Submission, changed, hash_of
@@ -317,8 +317,8 @@ class Dispatcher:
             return known
         try:
             content = self._storage.read(entry.archive)
-            found = None if content is None else decode_archive(content)
-        except (OSError, ValueError) as error:
+            found = None if content is None else msgspec.json.decode(content, type=Archive)
+        except (OSError, ValueError, msgspec.MsgspecError) as error:
             raise RegistryError(f"the archive of job {entry.job_id} cannot be read: {error}") from error
         if found is not None and final:
             with self._lock:

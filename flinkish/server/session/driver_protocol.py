@@ -129,6 +129,6 @@ FINAL = ("FINISHED", "CANCELED", "FAILED")
 
 
 class End(msgspec.Struct, frozen=True, kw_only=True):
-    """The note that a driver writes when its job has ended for good."""
+    """The note that a driver writes when its job has ended for good; the archive of the job has its field, too."""
 
     status: Literal["FINISHED", "CANCELED", "FAILED"]

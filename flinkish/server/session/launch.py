@@ -23,7 +23,6 @@ from flinkish.server.logs import tail
 from flinkish.server.proof import session_secret
 from flinkish.server.server_settings import TOKEN_VARIABLE
 from flinkish.server.session import driver_protocol, process_location
-from flinkish.server.session.archive import decode_archive
 from flinkish.server.session.dispatcher_settings import SessionSettings
 from flinkish.server.session.entries import DriverRecord, JobEntry, ProgramEntry
 from flinkish.server.session.processes import Command, Processes, driver_command, submit_command
@@ -86,20 +85,14 @@ class Launch:
         """Return the final state that a job's driver wrote; None if it wrote none. Raises OSError if the storage fails."""
         if entry.driver is None:
             return None
-        content = self.storage.read(driver_protocol.archive_file(entry.job_id, entry.driver.id))
-        if content is not None:
+        for what, file in (("archive", driver_protocol.archive_file), ("note of the end", driver_protocol.end_file)):
+            content = self.storage.read(file(entry.job_id, entry.driver.id))
             try:
-                return decode_archive(content).status
-            except ValueError:
-                _log.warning("The archive of job %s is damaged.", entry.job_id)
-        content = self.storage.read(driver_protocol.end_file(entry.job_id, entry.driver.id))
-        if content is None:
-            return None
-        try:
-            return msgspec.json.decode(content, type=driver_protocol.End).status
-        except (msgspec.MsgspecError, UnicodeDecodeError):
-            _log.warning("The note of the end of job %s is damaged.", entry.job_id)
-            return None
+                if content is not None:
+                    return msgspec.json.decode(content, type=driver_protocol.End).status
+            except (msgspec.MsgspecError, UnicodeDecodeError):
+                _log.warning("The %s of job %s is damaged.", what, entry.job_id)
+        return None
 
     def remove_files(self, job_id: str) -> None:
         """Remove the program of a job from this machine; its logs stay."""

@@ -12,14 +12,13 @@ import hashlib
 import socket
 import uuid
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from flinkish.engine.processes import namespace
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Location:
+class Location(NamedTuple):
     """The machine, container and network in which a process runs. Records contain its text."""
 
     #: Id of this run of the kernel: all containers of a machine have the same one, and no two machines do.
@@ -31,13 +30,12 @@ class Location:
     machine: str
 
     def __str__(self) -> str:
-        return f"{self.boot}/{self.processes}/{self.network}/{self.machine}"
+        return "/".join(self)
 
     @classmethod
     def parse(cls, text: str) -> Location:
         """Return the location that a record names; parts that a damaged record lacks are not known."""
-        boot, processes, network, machine = [*text.split("/"), "", "", ""][:4]
-        return cls(boot=boot, processes=processes, network=network, machine=machine)
+        return cls(*[*text.split("/"), "", "", ""][:4])
 
 
 def is_alive(there: str, here: str, runs_here: Callable[[], bool]) -> bool | None:

@@ -79,7 +79,6 @@ class SessionDriver:
         self._sending = threading.Lock()
         self._wake = threading.Event()
         self._state: ServerState | None = None
-        self._server: ServerSettings | None = None
         self._job: EmbeddedJobClient | None = None
         self._status: str | None = None
         self._executed = False
@@ -114,8 +113,7 @@ class SessionDriver:
         store_settings.use(program.configuration, alone=not RUNNING_JOBS.running())
         # Exit functions are called in reverse order: this one after the server has waited for clients and closed.
         atexit.register(self._finish)
-        self._server = driver_settings(program.configuration)
-        self._state = ensure_server(program.configuration, self._server)
+        self._state = ensure_server(program.configuration, driver_settings(program.configuration))
         RUNNING_JOBS.subscribe(self)
         interval = program.configuration.get(options.HEARTBEAT_INTERVAL)
         self._silence = program.configuration.get(options.HEARTBEAT_TIMEOUT)
@@ -304,9 +302,8 @@ class SessionDriver:
         return True
 
     def _current(self) -> Report:
-        state, server = self._state, self._server
+        state = self._state
         assert state is not None
-        assert server is not None
         served = self._served()
         view = None if served is None else served.view()
         host, _, port = state.address.rpartition(":")
@@ -317,7 +314,7 @@ class SessionDriver:
             created=self._created,
             host=host,
             port=int(port),
-            token=server.token or "",
+            token=state.settings.token or "",
             summary=None if view is None else _shortened(job_views.summary(view)),
             slots=0 if view is None or view.status.is_terminal_state() else view.setup.plan.slots,
             status=self._status,

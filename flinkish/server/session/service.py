@@ -52,6 +52,8 @@ class Service:
         self._ended = threading.Event()
         self._stopping = threading.Event()
         self._cancel_jobs = False
+        #: The error of the last step; None = it had none.
+        self._said: str | None = None
         self._thread: threading.Thread | None = None
 
     def start(self) -> str:
@@ -93,10 +95,9 @@ class Service:
         return self._ended.wait(timeout)
 
     def _run(self) -> None:
-        said: str | None = None
         try:
             while not self._stopping.wait(_STEP):
-                said = self._step(said)
+                self._step()
             if self._cancel_jobs:
                 self._cancel_all()
             self.dispatcher.resign()
@@ -109,21 +110,20 @@ class Service:
             self._reports.close()
             self._ended.set()
 
-    def _step(self, said: str | None) -> str | None:
-        """Do one step of the Dispatcher; return its error, which is logged only once."""
+    def _step(self) -> None:
+        """Do one step of the Dispatcher; an error is logged once."""
+        before, self._said = self._said, None
         try:
             self.dispatcher.step()
         except (OSError, FlinkishError) as error:
-            text = f"{type(error).__name__}: {error}"
-            if text != said:
-                _log.warning("The session's storage %s does not work; the Dispatcher tries again: %s", self._settings.root, text)
-            return text
+            self._said = f"{type(error).__name__}: {error}"
+            if self._said != before:
+                root = self._settings.root
+                _log.warning("The session's storage %s does not work; the Dispatcher tries again: %s", root, self._said)
         except Exception as error:
-            text = repr(error)
-            if text != said:
+            self._said = repr(error)
+            if self._said != before:
                 _log.exception("A step of the Dispatcher failed; it continues with the next one.")
-            return text
-        return None
 
     def _cancel_all(self) -> None:
         """Cancel all jobs and wait until they have ended, so that none is left without a Dispatcher."""
@@ -131,10 +131,9 @@ class Service:
         try:
             for job in self._running():
                 self._cancel(job)
-            said: str | None = None
             while self._running() and self._clock.monotonic() < deadline:
                 threading.Event().wait(_STEP)
-                said = self._step(said)
+                self._step()
             for job in self._running():
                 _log.warning("Job %s has not ended within %g s; the session ends without it.", job.job_id, _CANCEL_PATIENCE)
         except NotLeaderError as error:

@@ -1,4 +1,4 @@
-"""Answers about a whole job."""
+"""Answers about a whole job, and about its task managers."""
 
 from __future__ import annotations
 
@@ -20,11 +20,21 @@ from flinkish.jobmaster.execution_graph import Execution, ExecutionState
 from flinkish.jobmaster.job_metrics import SubtaskFigures
 from flinkish.jobmaster.restart_strategies import ExponentialDelay, FailureRate, FixedDelay, NoRestart, RestartConfig
 from flinkish.metrics.plain import text_of
+from flinkish.server.answers import cluster
 from flinkish.server.answers import jobs as answers
-from flinkish.server.answers.cluster import ConfigurationEntry
 from flinkish.server.answers.operations import ExecutionResult, JobExecutionResultInfo, QueueStatus
 from flinkish.server.java_throwable import failure_cause
-from flinkish.server.views.job_view import UNASSIGNED, JobView, ended_at, endpoint_of, group_id, lasted, rest_id, started_at
+from flinkish.server.views.job_view import (
+    UNASSIGNED,
+    JobView,
+    TaskManager,
+    ended_at,
+    endpoint_of,
+    group_id,
+    lasted,
+    rest_id,
+    started_at,
+)
 
 #: The states of Flink's ExecutionState that its answers count, one of which flinkish never enters.
 EXECUTION_STATES = (*(state.name for state in ExecutionState), "RECONCILING")
@@ -93,20 +103,14 @@ def info_of(
 ) -> answers.JobInfo:
     """Return /jobs/:jobid of a job with this line in /jobs/overview; `entered` says when it entered its states."""
     return answers.JobInfo(
-        jid=job.jid,
+        **{name: getattr(job, name) for name in answers.JobHead.__struct_fields__},
         application_id=job.jid,
-        name=job.name,
-        state=job.state,
         job_type=job.jobType,
-        start_time=job.start_time,
-        end_time=job.end_time,
-        duration=job.duration,
         now=now,
         timestamps={state: entered.get(state, 0) for state in _JOB_STATES} | {"INITIALIZING": job.start_time},
         vertices=vertices,
         status_counts=count(vertex.status for vertex in vertices),
         plan=plan,
-        restarts=job.restarts,
         late_records=late_records,
     )
 
@@ -147,9 +151,9 @@ def config(view: JobView) -> answers.JobConfigInfo:
     )
 
 
-def configuration(view: JobView) -> list[ConfigurationEntry]:
+def configuration(view: JobView) -> list[cluster.ConfigurationEntry]:
     """Return /jobs/:jobid/jobmanager/config: all settings, with secrets hidden."""
-    return [ConfigurationEntry(key=key, value=value) for key, value in view.setup.configuration.shown()]
+    return [cluster.ConfigurationEntry(key=key, value=value) for key, value in view.setup.configuration.shown()]
 
 
 def exceptions(view: JobView, limit: int) -> answers.JobExceptions:
@@ -335,3 +339,45 @@ def _restart_text(restart: RestartConfig) -> str:
         case ExponentialDelay(initial_backoff=first, max_backoff=last, backoff_multiplier=factor):
             return f"Restart with exponential delay, from {first} ms to {last} ms, multiplied by {factor}."
     raise AssertionError(restart)
+
+
+# -- task managers: the processes of a job on one host ---------------------------------------------------------------------------
+
+
+def task_manager(view: JobView, manager: TaskManager) -> cluster.TaskManagerInfo:
+    """Return its line in /taskmanagers."""
+    slots = len(manager.processes)
+    machine = next(iter(manager.processes.values()))
+    return cluster.TaskManagerInfo(
+        id=manager.id,
+        path=f"{view.name} on {manager.host}",
+        timeSinceLastHeartbeat=0 if view.silent is None else view.now - view.silent,
+        slotsNumber=slots,
+        freeSlots=0,
+        assignedTasks=sum(_tasks(view)[slot] for slot in manager.processes),
+        totalResource=cluster.ResourceProfile(cpuCores=float(slots)),
+        freeResource=cluster.ResourceProfile(cpuCores=0.0),
+        hardware=cluster.Hardware(cpuCores=machine.cpus, physicalMemory=machine.memory),
+        memoryConfiguration=cluster.MemoryConfiguration(),
+    )
+
+
+def task_manager_details(view: JobView, manager: TaskManager, figures: Mapping[str, Any]) -> cluster.TaskManagerDetails:
+    """Return /taskmanagers/:taskmanagerid; `figures` are those of its processes, see `process_figures`."""
+    tasks = _tasks(view)
+    used = int(figures.get("Status.JVM.Memory.Heap.Used", 0))
+    return cluster.TaskManagerDetails(
+        **msgspec.structs.asdict(task_manager(view, manager)),
+        allocatedSlots=tuple(
+            cluster.AllocatedSlot(jobId=view.job_id, resource=cluster.ResourceProfile(cpuCores=1.0), assignedTasks=tasks[slot])
+            for slot in manager.processes
+        ),
+        metrics=cluster.TaskManagerMetrics(
+            heapUsed=used, heapCommitted=used, heapMax=int(figures.get("Status.JVM.Memory.Heap.Max", 0))
+        ),
+    )
+
+
+def _tasks(view: JobView) -> Counter[int]:
+    """Return how many subtasks run in each slot."""
+    return Counter(execution.slot for execution in view.details.executions if not execution.state.is_terminal)

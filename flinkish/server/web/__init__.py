@@ -27,8 +27,6 @@ _HEADERS = {
     # Everything comes from this server: no inline script or style, no other site, no frame around the page.
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
-    "X-Content-Type-Options": "nosniff",
-    "X-Frame-Options": "DENY",
     "Referrer-Policy": "no-referrer",
     # Kept by the browser, but asked for again: a newer server has a newer page.
     "Cache-Control": "no-cache",

@@ -21,7 +21,7 @@ from flinkish.server import metrics
 from flinkish.server.answers.wire import encode
 from flinkish.server.metrics import job_samples
 from flinkish.server.rest import job_handlers
-from flinkish.server.rest.calls import Call, JobCall
+from flinkish.server.rest.calls import JobCall
 from flinkish.server.views.job_view import JobView, look_at, operator_id, rest_id
 from flinkish.server.views.jobs import accumulators
 from flinkish.testing import JobHarness
@@ -195,8 +195,8 @@ def test_strange_values_of_a_users_metrics_stop_neither_the_job_nor_its_other_me
     assert not {"none", "lock", "dict"} & found.keys()
 
     def ask(handler: Any, **query: str) -> Any:
-        call = Call({"vertexid": rest_id(vertex), "subtaskindex": "0"}, query, b"")
-        return json.loads(encode(handler(JobCall(call, None, view))))  # type: ignore[arg-type]
+        path = {"vertexid": rest_id(vertex), "subtaskindex": "0"}
+        return json.loads(encode(handler(JobCall(path, query, b"", job=None, view=view))))  # type: ignore[arg-type]
 
     names = [f"m.{name}" for name in expected]
     listed = ask(job_handlers.subtask_metrics, get=",".join(names))

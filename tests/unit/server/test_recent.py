@@ -8,8 +8,7 @@ import pytest
 
 from flinkish.common.clock import ManualClock
 from flinkish.server.rest import app as app_module
-from flinkish.server.rest.app import make_app
-from flinkish.server.rest.recent import BUSY, RecentAnswers
+from flinkish.server.rest.app import BUSY, RecentAnswers, make_app
 from tests.unit.server.asgi import ask, ask_async, make_state
 from tests.unit.server.support import UNKNOWN
 

@@ -612,9 +612,8 @@ def test_an_error_that_comes_again_and_again_is_logged_once(
     client.service.stop(False)
     assert client.service.wait(60)
     monkeypatch.setattr(client.dispatcher, "step", fail)
-    said = None
     with caplog.at_level("WARNING", "flinkish.server.session"):
         for _ in range(3):
-            said = client.service._step(said)
+            client.service._step()
 
     assert sum("A step of the Dispatcher failed" in record.getMessage() for record in caplog.records) == 1
