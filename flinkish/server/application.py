@@ -37,7 +37,7 @@ _UNREAD_PATIENCE = 10.0
 def ensure_server(configuration: Configuration, settings: ServerSettings | None = None) -> ServerState | None:
     """Start the server of this process, if the configuration names a port and the process has no server yet.
 
-    `settings` replace those of the configuration. Returns the state of the server; None if there is no server. Raises
+    `settings` replace the settings in the configuration. Returns the state of the server; None if there is no server. Raises
     ConfigurationError if a setting is invalid or no port is free.
     """
     settings = settings or server_settings(configuration)

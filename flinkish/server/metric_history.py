@@ -14,7 +14,7 @@ from flinkish.server import metrics
 from flinkish.server.answers.jobs import MetricHistoryInfo, MetricSeries
 from flinkish.server.views.job_view import JobView, rest_id
 
-#: Time between two samples, in milliseconds, and number of samples that are kept: those of one hour.
+#: Time between two samples, in milliseconds, and number of samples that are kept: one hour.
 STEP_MS = 10_000
 _CAPACITY = 360
 #: Watermarks beyond this are no times: nothing has been received yet, or all input has ended.
@@ -22,7 +22,7 @@ _NO_TIME = 8 * 10**15
 #: End of the names of the metric of sources that tells how many records they have not read yet.
 _PENDING = ".pendingRecords"
 _OF_JOB = ("lastCheckpointDuration", "lastCheckpointSize", "numRestarts")
-#: Metrics of tasks, with the way in which those of the subtasks are combined.
+#: Metrics of tasks, and how the values of the subtasks are combined.
 _OF_VERTEX: Sequence[tuple[str, str, Callable[[Sequence[float]], float]]] = (
     ("numRecordsInPerSecond", "sum", sum),
     ("numRecordsOutPerSecond", "sum", sum),
@@ -62,7 +62,7 @@ class MetricHistory:
 
 
 def _figures(view: JobView) -> list[tuple[str | None, str, str, float | None]]:
-    """Return vertex, metric, aggregation and value of each figure; those of a job always have the same order."""
+    """Return vertex, metric, aggregation and value of each figure; the figures of a job always have the same order."""
     of_job = metrics.job_metrics(view)
     found: list[tuple[str | None, str, str, float | None]] = [
         (None, name, "max", None if of_job[name] < 0 else of_job[name]) for name in _OF_JOB

@@ -37,7 +37,7 @@ def shares(view: JobView, vertex: JobVertex, index: int) -> tuple[float, float, 
 
 
 def subtask_metrics(view: JobView, vertex: JobVertex, index: int) -> dict[str, Any]:
-    """Return all metrics of a subtask: those of the task by their names, those of operators with the prefix `OPERATOR.`."""
+    """Return all metrics of a subtask; the names of its operators' metrics have the prefix `OPERATOR.`."""
     metrics = task_metrics(view, vertex, index)
     found = operator_metrics(view, vertex, index)
     for node in vertex.operators:

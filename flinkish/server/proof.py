@@ -1,8 +1,8 @@
 """A server proves who it is before a client sends it a token: the port may belong to another process by now.
 
-When a Dispatcher or a driver has died, any process of the machine may listen on its port. The one who asks sends random text;
-the answer is its HMAC with a secret that only the two know, on the same connection on which the token then follows. The port is
-part of it, so that the answer of a server on another port cannot be passed on.
+When a Dispatcher or a driver has died, any process of the machine may listen on its port. The client sends random text; the
+server answers with the HMAC of that text and a secret that only the two know. The client then sends its token on the same
+connection. The port is part of the HMAC, so that nobody can pass on the answer of a server on another port.
 
 `ask` sends all requests between a Dispatcher and its drivers: plain HTTP on this machine.
 """
@@ -21,7 +21,7 @@ from urllib.parse import parse_qs, urlsplit
 from flinkish.checkpoint.signing import SigningKey
 
 PROOF_PATH = "/proof"
-#: The text of one who asks has at most this length.
+#: Maximum length of the client's random text.
 _LONGEST = 64
 
 

@@ -54,7 +54,7 @@ class ServerSettings:
 def server_settings(configuration: Configuration, ports: tuple[int, ...] | None = None) -> ServerSettings | None:
     """Return the settings of the server; None if the configuration names no port, so that there is no server.
 
-    `ports` replace those of the configuration, for an additional server such as that of a Prometheus reporter.
+    `ports` replace the ports of the configuration, for an additional server, such as the one of a Prometheus reporter.
 
     Raises ConfigurationError for a malformed value, and for an address that other machines can reach without a token.
     """
@@ -107,7 +107,7 @@ def is_loopback(address: str) -> bool:
 
 
 def _ports(configuration: Configuration) -> tuple[int, ...] | None:
-    """Return the ports of rest.bind-port, else that of rest.port; None if neither is set."""
+    """Return the ports of rest.bind-port, else the one of rest.port; None if neither is set."""
     listed = configuration.get(options.REST_BIND_PORT)
     if listed is None:
         port = configuration.get(options.REST_PORT)

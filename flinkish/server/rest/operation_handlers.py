@@ -27,7 +27,7 @@ from flinkish.server.operations import OperationKey
 from flinkish.server.rest.calls import HEX_ID, Call, RestError
 from flinkish.server.state import ServerState
 
-#: Kinds of operations. The result of a stop is requested as that of a savepoint.
+#: Kinds of operations. Clients request the result of a stop as if it were a savepoint.
 SAVEPOINT, CHECKPOINT, DISPOSAL, DATA_SET = "savepoint", "checkpoint", "savepoint disposal", "data set"
 
 

@@ -30,7 +30,7 @@ from flinkish.server.state import ServerState
 from flinkish.server.views import jobs
 from flinkish.server.views.job_view import JobView, TaskManager
 
-#: The version of Flink's REST API, by which clients choose what they may ask for; flinkish's own is in the place of the commit.
+#: The version of Flink's REST API, which tells clients which requests are possible; the commit shows flinkish's own version.
 _FLINK_VERSION, _FLINK_COMMIT = "2.3.0", f"flinkish-{flinkish.__version__}"
 #: Names in Flink's ApplicationState for those states of a job that have another name there.
 _APPLICATION_STATES = {"RESTARTING": "RUNNING", "CANCELLING": "CANCELING", "SUSPENDED": "FINISHED", "RECONCILING": "RUNNING"}

@@ -33,7 +33,7 @@ def main(arguments: Sequence[str]) -> int:
         others = [given for given in arguments if not given.startswith("-D")]
         if others:
             raise ConfigurationError(f"unknown argument {others[0]!r}", hint="python -m flinkish.server.session -Dkey=value ...")
-        # Drivers inherit the environment, and get the properties in addition: they must not get those of the variable twice.
+        # Drivers inherit the environment, and get the properties in addition: without the variable, none comes to them twice.
         before = shlex.split(os.environ.pop(PROPERTIES_VARIABLE, ""))
         properties = [*before, *(given.removeprefix("-D") for given in arguments)]
         configuration = load_configuration(properties, environment=os.environ)

@@ -1,7 +1,7 @@
 """The HTTP applications of a Dispatcher.
 
 One is for clients: it answers the session's own routes, forwards all paths about a job to the job's driver, and answers from the
-archive of a job that has ended, or from what is known of a job without a driver. The other one takes the drivers' reports: a port
+archive of a job that has ended, or from the registry for a job without a driver. The other one takes the drivers' reports: a port
 of its own on 127.0.0.1, and a token for each driver.
 """
 
@@ -117,7 +117,7 @@ class _SessionApplication(RestApplication):
         return await anyio.to_thread.run_sync(call, limiter=self._limiter)
 
     def _of_job(self, entry: JobEntry, target: _Target) -> Response | None:
-        """Return the answer of the job's driver, else that of its archive; None = answer as for an unknown job."""
+        """Return the answer of the job's driver, else from its archive; None = answer as for an unknown job."""
         dispatcher = self._state.dispatcher
         deadline = time.monotonic() + _END_PATIENCE
         while True:

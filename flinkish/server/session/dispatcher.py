@@ -332,7 +332,7 @@ class Dispatcher:
         return self._launch.log_files(job_id)
 
     def logs_of_drivers(self) -> Sequence[Path]:
-        """Return the files with logs and output of all drivers, those of the newest job first; they need not exist."""
+        """Return the files with logs and output of all drivers, the newest job first; the files need not exist."""
         try:
             jobs = sorted(self.jobs(), key=lambda job: -job.submitted)
         except NotLeaderError:

@@ -42,7 +42,7 @@ class SessionSettings:
     start_timeout: int
     #: Options of `flinkish submit` for drivers; None = they are Python processes.
     submit_options: tuple[str, ...] | None
-    #: The folder in which drivers are started: that of the Dispatcher, whose conf/ they read.
+    #: The folder in which drivers are started: the Dispatcher's own, so that they read its conf/.
     working_folder: Path
     submit_enabled: bool
     #: Whether the session's folder is one for temporary files.

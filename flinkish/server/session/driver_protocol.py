@@ -13,7 +13,7 @@ from flinkish.server.answers.jobs import JobSummary, RestartsInfo
 ASSIGNMENT_VARIABLE = "FLINKISH_ASSIGNMENT_TOKEN"
 #: The program to run, as JSON of `Program`: arguments may be secret, so they are not on the command line.
 PROGRAM_VARIABLE = "FLINKISH_PROGRAM"
-#: Options of `flinkish submit` for a driver, quoted as for a shell; they go before those of its command line.
+#: Options of `flinkish submit` for a driver, quoted as for a shell; they go before the options of its command line.
 SUBMIT_VARIABLE = "FLINKISH_SUBMIT_OPTIONS"
 #: The file that a driver's log is written to, and the one with its standard output.
 LOG_VARIABLE = "FLINKISH_LOG"
@@ -40,7 +40,7 @@ class Assignment:
     #: The session's folder.
     storage: str
     token: str = field(repr=False)
-    #: What a Dispatcher has to prove that it knows; see `server/proof.py`.
+    #: The secret that a Dispatcher has to prove to know; see `server/proof.py`.
     secret: str = field(repr=False)
     #: The files with the driver's log and its standard output.
     files: tuple[str, str]

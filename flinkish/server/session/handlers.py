@@ -82,7 +82,7 @@ def jobs_metrics(state: SessionState, call: Call) -> Answer:
 
 
 def managers_metrics(state: SessionState, call: Call) -> Answer:
-    """Combine the metrics of the task managers of all drivers; of one driver alone, it would be those of its own job."""
+    """Combine the metrics of the task managers of all drivers, because each driver knows only its own job."""
     ids = set(call.words("taskmanagers"))
     found = [(report, manager["id"]) for report, manager in _task_managers(state)]
     questions = [(report, f"/taskmanagers/{name}/metrics") for report, name in found if not ids or name in ids]

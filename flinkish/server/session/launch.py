@@ -233,7 +233,7 @@ class Launch:
         return Command(arguments=arguments, environment=environment, folder=working_folder, log=log, stdout=stdout)
 
     def _fetch(self, program: ProgramEntry, folder: Path) -> Path:
-        """Copy a program into a folder of this machine; raises StartError if it is not what was uploaded."""
+        """Copy a program into a folder of this machine; raises StartError if the file in the storage is not the uploaded one."""
         try:
             content = self.storage.read(driver_protocol.program_file(program.id))
             if content is None or hashlib.sha256(content).hexdigest() != program.sha256:

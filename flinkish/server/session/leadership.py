@@ -110,7 +110,7 @@ class Lead:
 
 
 class Leadership:
-    """The lead of one member of a session, or what it knows of another one's.
+    """Whether one member of a session leads, and what it knows of another leader.
 
     `look` is called by one thread. The others may be called from any; `store` and `forget` with `lock` held.
     """

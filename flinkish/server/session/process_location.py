@@ -65,7 +65,7 @@ def this_location() -> str:
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     except OSError:
-        # Not Linux, so no containers; start times of processes tell those of before a restart.
+        # Not Linux, so no containers; the start times of processes show which ones are from before a restart.
         return str(Location(boot=f"{socket.gethostname()}-{uuid.getnode():x}", processes="", network="", machine=""))
     return str(Location(boot=boot, processes=str(namespace("pid")), network=str(namespace("net")), machine=machine_of(Path("/"))))
 

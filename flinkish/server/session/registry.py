@@ -70,7 +70,7 @@ class Registry:
         for _ in range(fencing.CLAIM_TRIES):
             log = self._table.open_or_create(Generation(0), time=self._clock.wall_time(), sync=True)
             try:
-                # Before the claim: who cannot read the entries must not take them from a Dispatcher that can.
+                # Before the claim: a Dispatcher that cannot read the entries must not take the lead from one that can.
                 entries = {path: entries.get(path) or self._read(path) for path in log.files()}
             except CorruptCheckpointError as error:
                 before = set(log.files())
@@ -141,7 +141,7 @@ class Registry:
             self._table.delete([file[0]])
 
     def _commit(self, files: Mapping[str, tuple[str, int]], *, new: str | None = None) -> None:
-        """Make `files` those of the table; the file `new` is deleted if it certainly did not become one of them."""
+        """Replace the files of the table by `files`; `new` is deleted if it has certainly not become a part of the table."""
         log = self._log
         assert log is not None, "not claimed"
         own = Transaction(self.generation, CheckpointId(self._sequence))

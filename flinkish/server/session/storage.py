@@ -59,7 +59,7 @@ class SessionStorage:
                 self.write(inside, redact(end_of(file)).encode("utf-8", "replace"))
 
     def fetch_logs(self, job_id: str, driver_id: str, files: Sequence[Path], earlier: Sequence[Path]) -> None:
-        """Copy what `keep_logs` has written on another machine to `files`.
+        """Copy logs that `keep_logs` has written on another machine to `files`.
 
         Files of earlier drivers that are there already become `earlier`.
         """

@@ -114,7 +114,7 @@ def _progress(record: CheckpointRecord, done: Sequence[SubtaskRecord], subtasks:
 
 
 def vertex_details(record: CheckpointRecord, vertex: JobVertex) -> answers.VertexCheckpointDetails:
-    """Return a vertex's part of a checkpoint with that of each subtask."""
+    """Return a vertex's part of a checkpoint, and the parts of its subtasks."""
     mine = {each.subtask: each for each in record.acknowledgements if each.vertex == vertex.id}
     sizes = statistics([each.state_size for each in mine.values()])
     nothing = statistics([0 for _ in mine])
@@ -199,7 +199,7 @@ def _took(record: CheckpointRecord, done: SubtaskRecord) -> int:
 
 
 def _start_delay(record: CheckpointRecord, done: SubtaskRecord) -> int:
-    """Return how long the first barrier took to arrive: all time except that of alignment and snapshot; in milliseconds."""
+    """Return how long the first barrier took to arrive: all time except alignment and snapshot; in milliseconds."""
     return max(0, _took(record, done) - round(done.alignment_ms) - round(done.snapshot_ms))
 
 

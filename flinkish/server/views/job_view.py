@@ -143,7 +143,7 @@ def look_at(master: JobMaster, *, clock: Clock) -> JobView:
 
 
 def rest_id(vertex: JobVertex) -> str:
-    """Return the id of a vertex in REST, which is that of its first operator.
+    """Return the id of a vertex in REST, which is the id of its first operator.
 
     It is the same in each run of a program whose operators have uids, as in Flink.
     """

@@ -36,7 +36,7 @@ from flinkish.server.views.job_view import (
     started_at,
 )
 
-#: The states of Flink's ExecutionState that its answers count, one of which flinkish never enters.
+#: The states of Flink's ExecutionState, which its answers count; flinkish never enters the last one.
 EXECUTION_STATES = (*(state.name for state in ExecutionState), "RECONCILING")
 #: Flink's JobStatus, with a state for jobs whose JobMaster starts.
 _JOB_STATES = ("INITIALIZING", *(status.name for status in JobStatus))
@@ -205,7 +205,7 @@ def count(states: Iterable[str]) -> dict[str, int]:
 
 
 def aggregate_state(states: Sequence[ExecutionState]) -> str:
-    """Return the state of a vertex, from those of its subtasks, by Flink's rules."""
+    """Return the state of a vertex, from the states of its subtasks, by Flink's rules."""
     found = {state.name for state in states}
     for name in ("FAILED", "CANCELING", "CANCELED", "INITIALIZING", "RUNNING"):
         if name in found:
@@ -363,7 +363,7 @@ def task_manager(view: JobView, manager: TaskManager) -> cluster.TaskManagerInfo
 
 
 def task_manager_details(view: JobView, manager: TaskManager, figures: Mapping[str, Any]) -> cluster.TaskManagerDetails:
-    """Return /taskmanagers/:taskmanagerid; `figures` are those of its processes, see `process_figures`."""
+    """Return /taskmanagers/:taskmanagerid; `figures` are the figures of its processes, see `process_figures`."""
     tasks = _tasks(view)
     used = int(figures.get("Status.JVM.Memory.Heap.Used", 0))
     return cluster.TaskManagerDetails(

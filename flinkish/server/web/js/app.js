@@ -1,4 +1,4 @@
-// The frame of the page: which view is open, when it asks again, and what is shown if the server does not answer.
+// The frame of the page: opens views, asks the server again at intervals, and shows if the server does not answer.
 
 import { ApiError, LostServerError, get, onTokenNeeded } from "./api.js";
 import { h, update } from "./dom.js";
@@ -11,7 +11,7 @@ const bar = document.getElementById("bar");
 const banner = document.getElementById("banner");
 const main = document.getElementById("main");
 
-/** What the server says about itself; null until it has answered. */
+/** The answer of /config; null until the server has answered. */
 let config = null;
 let view = null;
 let data;
@@ -124,7 +124,7 @@ function open() {
   }
   const before = view;
   view = found.view;
-  // A view of the same job goes on with what is known of it.
+  // A view of the same job goes on with the figures that the page has already.
   data = before && view.keep && before.keep === view.keep && view.shape === before.shape ? data : undefined;
   problem = null;
   if (before && before.kind !== view.kind) {

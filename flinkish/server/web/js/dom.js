@@ -1,4 +1,4 @@
-// Elements, and a page that is drawn again without losing focus, selection, scroll positions or what was typed.
+// Elements, and a page that is drawn again without losing focus, selection, scroll positions or typed text.
 
 const SVG = "http://www.w3.org/2000/svg";
 const handlers = new WeakMap();

@@ -36,7 +36,7 @@ function one(entry, first) {
 
 const lastLine = (text) => text.trim().split("\n").findLast((line) => /^[\w.]+(Error|Exception|Exit|Interrupt|Warning)\b/.test(line)) ?? "";
 
-/** The lines of user code are stronger than those of libraries. */
+/** Lines of user code are shown stronger than lines of libraries. */
 function trace(text) {
   let own = true;
   return h(

@@ -91,7 +91,7 @@ function canvas(name, plan, rest, makeBox) {
         ),
         routes.map(({ points, input }) => label(points, down, input.ship_strategy)),
       ),
-      // In the order of the levels, which is that of the tab key.
+      // In the order of the levels, because the tab key follows it.
       nodes.map((node) => {
         const { x, y } = places.get(node.id);
         return makeBox(node, {

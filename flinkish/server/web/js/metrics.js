@@ -1,4 +1,4 @@
-// Metrics over time: the job's own, those of each vertex, and those that a reader adds.
+// Metrics over time: of the job, of each vertex, and metrics that a reader adds.
 
 import { h } from "./dom.js";
 import { bytes, chainText, count, duration, percent, watermark } from "./format.js";
@@ -6,7 +6,7 @@ import { plot } from "./plot.js";
 import { choose, chosen, metricNames, points } from "./samples.js";
 import { ENDED, section } from "./widgets.js";
 
-const SHOWN = "The plots begin with the last hour, which the server keeps; those of metrics that you add begin when you add them.";
+const SHOWN = "The plots begin with the last hour, which the server keeps. Plots of metrics that you add begin when you add them.";
 
 export function metricsTab(path) {
   return {

@@ -1,4 +1,4 @@
-// All jobs, and what the cluster has.
+// All jobs, and the figures of the cluster.
 
 import { get } from "./api.js";
 import { h } from "./dom.js";

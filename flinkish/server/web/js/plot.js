@@ -5,14 +5,14 @@ import { time } from "./format.js";
 
 /** The drawing is as wide as there is room; texts are outside it, so that they keep their size. */
 const [WIDTH, HEIGHT, MARGIN] = [320, 80, 2];
-/** Looks that are further apart than this are not connected, in milliseconds. */
+/** Points that are further apart than this are not connected, in milliseconds. */
 const GAP = 30_000;
 /** Where the pointer is: the plot and the time there. */
 let pointer = null;
 
 /**
- * `lines` are [{name, points: [[time, value], ...], kind}], of which `kind` is a colour with a meaning; `shown` makes a value a text; the
- * scale ends at `most`, if it is given, and does not begin at 0 if it is null; `key` tells plots with the same title apart.
+ * `lines` are [{name, points: [[time, value], ...], kind}]; `kind` is a colour with a meaning. `shown` makes a text of a value. The scale
+ * ends at `most`, if it is given, and does not begin at 0 if it is null. `key` distinguishes plots with the same title.
  */
 export function plot(title, lines, shown, redraw, most, key = title) {
   const all = lines.flatMap(({ points }) => points);

@@ -1,4 +1,4 @@
-// Metrics over time: the server has those of the last hour, and each look at a job adds one point, for as long as this tab is open.
+// Metrics over time: the server has the last hour, and each look at a job adds one point, for as long as this tab is open.
 
 import { get, getIfThere } from "./api.js";
 import { ENDED } from "./widgets.js";
@@ -20,7 +20,7 @@ const PENDING = ".pendingRecords";
 const JOB_METRICS = ["lastCheckpointDuration", "lastCheckpointSize", "numRestarts"];
 
 const series = new Map();
-/** Names of further metrics by vertex: those of operators have the operator's name in them. */
+/** Names of further metrics by vertex; names of an operator's metrics begin with the operator's name. */
 const names = new Map();
 
 /** Return the points [[time, value], ...] of one series. */
@@ -35,7 +35,7 @@ function keep(at, value, ...key) {
   if (kept.length > MOST_POINTS) kept.shift();
 }
 
-/** Begin the series of a job with what the server has kept. */
+/** Begin the series of a job with the values that the server has kept. */
 async function loadHistory(path, job) {
   if (series.has(job.jid)) return;
   series.set(job.jid, []);
@@ -75,8 +75,8 @@ export async function sampleJob(path, job) {
       const wanted = [...new Set([...TASK_METRICS, ...marks, ...pending, ...chosen(job.jid, id)])];
       const list = await get(`${vertexPath(path, id)}/subtasks/metrics?get=${wanted.map(encodeURIComponent).join(",")}`);
       const metrics = new Map(list.map(({ id: name, ...values }) => [name, values]));
-      // Each subtask has its own watermark; that of the vertex is the least one. A source has no input: what it sends counts, and
-      // of its operators, those before the one that makes watermarks have none.
+      // The watermark of a vertex is the least one of its subtasks. A source has no input, so the watermark that it sends counts;
+      // its operators before the one that makes watermarks have none.
       const least = (name) => metrics.get(name)?.min ?? -Infinity;
       const own = metrics.get("currentInputWatermark") ?? metrics.get(marks.reduce((a, b) => (least(b) > least(a) ? b : a), marks[0]));
       if (own) metrics.set("watermark", own);

@@ -106,7 +106,7 @@ async function question(file, title, yes, text) {
     fields: [
       !script && { name: "entry", label: "Entry", hint: "The module to run." },
       { name: "arguments", label: "Arguments", hint: "As on a command line. Put quotes around an argument with blanks." },
-      { name: "parallelism", label: "Parallelism", kind: "number", hint: "If empty: that of the program or the configuration." },
+      { name: "parallelism", label: "Parallelism", kind: "number", hint: "If empty, the program or the configuration decides." },
       { name: "savepoint", label: "Savepoint", hint: "The path of a savepoint to start from. If empty, the job starts from the beginning." },
       { name: "partial", label: "Ignore state of operators that the program no longer has", kind: "checkbox" },
       { name: "settings", label: "Settings", hint: "Pairs of the form key: value, separated by commas." },
@@ -157,7 +157,7 @@ async function drop(file, page) {
   page.reload();
 }
 
-/** Split as a shell does, but for what stands for other things there. */
+/** Split into words as a shell does, but without variables and wildcards. */
 export function words(line) {
   return [...line.matchAll(/(?:"((?:\\.|[^"\\])*)"|'([^']*)'|([^\s"']+))+/g)].map(([word]) =>
     word.replace(/"((?:\\.|[^"\\])*)"|'([^']*)'/g, (_, double, single) => (double === undefined ? single : double.replace(/\\(.)/g, "$1"))),

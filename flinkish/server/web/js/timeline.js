@@ -31,7 +31,7 @@ export function timelineTab(path) {
   };
 }
 
-/** One bar for each state, from its begin to that of the next one. */
+/** One bar for each state, from its begin to the begin of the next one. */
 function lane(name, timestamps, { begin, end }) {
   const entered = Object.entries(timestamps)
     .filter(([, at]) => at > 0)

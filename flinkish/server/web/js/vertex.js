@@ -14,7 +14,7 @@ const PARTS = {
   processes: ["Processes", "/taskmanagers", processes],
 };
 const MOST_METRICS = 150;
-/** What was typed to find metrics; it outlives the drawing. */
+/** The text that was typed to find metrics; it outlives the drawing. */
 let sought = "";
 
 export async function loadVertex(path, vertex, part) {
@@ -37,7 +37,7 @@ export function vertexPanel(inside, page, vertex, part, jobId) {
   );
 }
 
-/** What the whole vertex has dropped as late, and has still to read. */
+/** How many records the whole vertex has dropped as late, and has not yet read. */
 function totals(metrics) {
   const [late, pending] = ["numLateRecordsDropped", "pendingRecords"].map((name) => metrics?.get(name)?.sum);
   const texts = [late !== undefined && `${whole(late)} late records dropped`, pending !== undefined && `${whole(pending)} records not yet read`].filter(Boolean);
@@ -98,7 +98,7 @@ function backPressure(found) {
   ];
 }
 
-/** Read the values of the metrics whose names have what was typed. */
+/** Read the values of the metrics whose names contain the typed text. */
 async function allMetrics(below) {
   const names = (await get(`${below}/metrics`)).map(({ id }) => id).sort(bySubtask);
   const found = names.filter((name) => name.toLowerCase().includes(sought.toLowerCase()));

@@ -30,7 +30,7 @@ export const badge = (state) => h(`span.badge.${tone(state)}`, null, state.toLow
 /** The state of a job that may fail again and again: while it does, it is not shown as healthy. */
 export const jobBadge = ({ state, restarts }) => (restarts?.["restarting-since"] ? h("span.badge.bad", null, `${state.toLowerCase()}, fails again and again`) : badge(state));
 
-/** What fails in a job, in a line; nothing if it has not failed. */
+/** The failures of a job in a line; nothing if it has not failed. */
 export const troubles = ({ restarts }) =>
   restarts &&
   h(
