@@ -70,20 +70,8 @@ def server_settings(configuration: Configuration, ports: tuple[int, ...] | None 
             hint=f"set the environment variable {TOKEN_VARIABLE} to a secret of at least 16 characters, such as "
             f"{secrets.token_hex(16)}, or listen on 127.0.0.1.",
         )
-    if token is not None and len(token) < 16:
-        raise ConfigurationError(
-            f"the token of {options.REST_TOKEN.key} or {TOKEN_VARIABLE} is shorter than 16 characters (it is not shown)"
-        )
-    if token is not None and not _TOKEN.fullmatch(token):
-        raise ConfigurationError(
-            f"the token of {options.REST_TOKEN.key} or {TOKEN_VARIABLE} is longer than 512 characters, or has some that are not "
-            "visible ASCII characters (it is not shown)"
-        )
-    if token is not None and any(token in argument for argument in psutil.Process().cmdline()):
-        raise ConfigurationError(
-            f"{options.REST_TOKEN.key} is on the command line, which every user of the machine can read (it is not shown)",
-            hint=f"choose a new token, and set the environment variable {TOKEN_VARIABLE} or the key in conf/config.yaml.",
-        )
+    if token is not None:
+        _check_token(token)
     return ServerSettings(
         bind_address=bind_address,
         address=address,
@@ -96,6 +84,18 @@ def server_settings(configuration: Configuration, ports: tuple[int, ...] | None 
         tls=server_tls(configuration),
         shown=tuple(configuration.shown()),
     )
+
+
+def _check_token(token: str) -> None:
+    if not _TOKEN.fullmatch(token):
+        long = "longer than 512 characters, or has some that are not visible ASCII characters"
+        why = "shorter than 16 characters" if len(token) < 16 else long
+        raise ConfigurationError(f"the token of {options.REST_TOKEN.key} or {TOKEN_VARIABLE} is {why} (it is not shown)")
+    if any(token in argument for argument in psutil.Process().cmdline()):
+        raise ConfigurationError(
+            f"{options.REST_TOKEN.key} is on the command line, which every user of the machine can read (it is not shown)",
+            hint=f"choose a new token, and set the environment variable {TOKEN_VARIABLE} or the key in conf/config.yaml.",
+        )
 
 
 def is_loopback(address: str) -> bool:

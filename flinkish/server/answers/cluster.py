@@ -36,7 +36,7 @@ class ClusterOverview(Kebab, frozen=True, kw_only=True):
 
     taskmanagers: int
     slots_total: int
-    slots_available: int
+    slots_available: int = 0
     jobs_running: int
     jobs_finished: int
     jobs_cancelled: int
@@ -110,7 +110,7 @@ class Jvm(Wire, frozen=True, kw_only=True):
 
     version: str
     arch: str
-    options: tuple[str, ...]
+    options: tuple[str, ...] = ()
 
 
 class EnvironmentInfo(Wire, frozen=True, kw_only=True):
@@ -208,12 +208,12 @@ class TaskManagerInfo(Wire, frozen=True, kw_only=True):
     #: When it last reported, in milliseconds since the epoch; the name is Flink's, although this is a time.
     timeSinceLastHeartbeat: int
     slotsNumber: int
-    freeSlots: int
+    freeSlots: int = 0
     assignedTasks: int
     totalResource: ResourceProfile
     freeResource: ResourceProfile
     hardware: Hardware
-    memoryConfiguration: MemoryConfiguration
+    memoryConfiguration: MemoryConfiguration = MemoryConfiguration()
 
 
 class TaskManagers(Wire, frozen=True, kw_only=True):
@@ -276,7 +276,7 @@ class JarEntry(Wire, frozen=True, kw_only=True):
     """Flink's JarEntryInfo."""
 
     name: str
-    description: str | None
+    description: str | None = None
 
 
 class JarFile(Wire, frozen=True, kw_only=True):

@@ -32,6 +32,7 @@ from flinkish.server.views.job_view import JobView, TaskManager
 
 #: The version of Flink's REST API, which tells clients which requests are possible; the commit shows flinkish's own version.
 _FLINK_VERSION, _FLINK_COMMIT = "2.3.0", f"flinkish-{flinkish.__version__}"
+_UNKNOWN_MANAGER = 500, "Internal server error.", "No TaskExecutor registered under {name}."
 #: Names in Flink's ApplicationState for those states of a job that have another name there.
 _APPLICATION_STATES = {"RESTARTING": "RUNNING", "CANCELLING": "CANCELING", "SUSPENDED": "FINISHED", "RECONCILING": "RUNNING"}
 
@@ -67,7 +68,6 @@ def overview_of(counts: Mapping[str | None, int], *, running: int, task_managers
     return answers.ClusterOverview(
         taskmanagers=task_managers,
         slots_total=slots,
-        slots_available=0,
         jobs_running=running,
         jobs_finished=counts["FINISHED"],
         jobs_cancelled=counts["CANCELED"],
@@ -152,7 +152,7 @@ def manager_config(state: ServerState, call: Call) -> list[answers.Configuration
 
 def manager_environment(state: ServerState, call: Call) -> answers.EnvironmentInfo:
     version = f"{platform.python_implementation()} {platform.python_version()}"
-    jvm = answers.Jvm(version=version, arch=platform.machine(), options=())
+    jvm = answers.Jvm(version=version, arch=platform.machine())
     return answers.EnvironmentInfo(jvm=jvm, classpath=tuple(sys.path))
 
 
@@ -215,12 +215,12 @@ def all_managers(state: ServerState, call: Call) -> answers.TaskManagers:
 
 
 def one_manager(state: ServerState, call: Call) -> answers.TaskManagerDetails:
-    view, manager = _manager(state, call)
+    view, manager = _manager(state, call, *_UNKNOWN_MANAGER)
     return jobs.task_manager_details(view, manager, _figures(state, manager))
 
 
 def one_managers_metrics(state: ServerState, call: Call) -> list[Metric]:
-    found = _find(state, call.path["taskmanagerid"])
+    found = _find(state, call)
     return [] if found is None else chosen(_figures(state, found[1]), call)
 
 
@@ -231,10 +231,8 @@ def managers_metrics(state: ServerState, call: Call) -> list[AggregatedMetric]:
 
 
 def managers_logs(state: ServerState, call: Call) -> answers.LogList:
-    found = _find(state, call.path["taskmanagerid"])
-    if found is None:
-        raise RestError(404, f"Could not find TaskExecutor {call.path['taskmanagerid'][:200]}")
-    return manager_logs(state, call) if _is_here(found[1]) else answers.LogList(logs=())
+    _, manager = _manager(state, call, 404, "Could not find TaskExecutor {name}")
+    return manager_logs(state, call) if _is_here(manager) else answers.LogList(logs=())
 
 
 def managers_log(state: ServerState, call: Call) -> Text:
@@ -248,7 +246,7 @@ def managers_output(state: ServerState, call: Call) -> Text:
 
 
 def managers_threads(state: ServerState, call: Call) -> answers.ThreadDump:
-    _, manager = _manager(state, call)
+    _, manager = _manager(state, call, *_UNKNOWN_MANAGER)
     if not _is_here(manager):
         raise RestError(404, f"The threads of {manager.id} are in other processes: {_others(manager)}.")
     return thread_dump(state, call)
@@ -258,18 +256,16 @@ def managers_log_url(state: ServerState, call: Call) -> answers.LogUrl:
     return answers.LogUrl(url=f"{state.settings.scheme}://{state.address}/#/task-manager/{call.path['taskmanagerid']}/logs")
 
 
-def _find(state: ServerState, manager_id: str) -> tuple[JobView, TaskManager] | None:
-    for view in _running(state):
-        for manager in view.task_managers:
-            if manager.id == manager_id:
-                return view, manager
-    return None
+def _find(state: ServerState, call: Call) -> tuple[JobView, TaskManager] | None:
+    known = ((view, manager) for view in _running(state) for manager in view.task_managers)
+    return next((found for found in known if found[1].id == call.path["taskmanagerid"]), None)
 
 
-def _manager(state: ServerState, call: Call) -> tuple[JobView, TaskManager]:
-    found = _find(state, call.path["taskmanagerid"])
+def _manager(state: ServerState, call: Call, status: int, *messages: str) -> tuple[JobView, TaskManager]:
+    """Return the task manager that the path names, with its job; if there is none, raise an error that names it."""
+    found = _find(state, call)
     if found is None:
-        raise RestError(500, "Internal server error.", f"No TaskExecutor registered under {call.path['taskmanagerid'][:200]}.")
+        raise RestError(status, *(message.format(name=call.path["taskmanagerid"][:200]) for message in messages))
     return found
 
 
@@ -279,12 +275,9 @@ def _is_here(manager: TaskManager) -> bool:
 
 
 def _here_or_404(state: ServerState, call: Call) -> None:
-    found = _find(state, call.path["taskmanagerid"])
-    if found is None:
-        name = call.path["taskmanagerid"][:200]
-        raise RestError(404, f"Failed to transfer file from TaskExecutor {name} because it was unknown.")
-    if not _is_here(found[1]):
-        raise RestError(404, f"The logs of {found[1].id} are in other processes: {_others(found[1])}.")
+    _, manager = _manager(state, call, 404, "Failed to transfer file from TaskExecutor {name} because it was unknown.")
+    if not _is_here(manager):
+        raise RestError(404, f"The logs of {manager.id} are in other processes: {_others(manager)}.")
 
 
 def _others(manager: TaskManager) -> str:

@@ -34,6 +34,7 @@ from flinkish.server.session.driver_protocol import REPORT_PATH, Report
 from flinkish.server.session.drivers import forward
 from flinkish.server.session.entries import JobEntry
 from flinkish.server.session.handlers import SESSION_ROUTES, SessionState
+from flinkish.server.session.launch import StartError
 from flinkish.server.session.leadership import NotLeaderError
 from flinkish.server.views import jobs
 from flinkish.server.web import WebPage, page_files
@@ -82,6 +83,8 @@ class _SessionApplication(RestApplication):
             response = error_response(503, str(error))
             response.headers["Retry-After"] = "1"
             return response
+        except StartError as error:
+            return error_response(500, str(error))
         except (RegistryError, EngineError, CorruptCheckpointError) as error:
             _log.warning("The request %s %s failed: %s", request.method, request.url.path, error)
             return error_response(500, "Internal server error.", str(error))
@@ -98,7 +101,7 @@ class _SessionApplication(RestApplication):
             return Response(encode(answer), route.status, media_type=JSON)
         body = await read_body(request, LONGEST_BODY)
         dispatcher = self._state.dispatcher
-        dispatcher.check_leads()
+        dispatcher.leadership.leading()
         entry: JobEntry | None = None
         if (of_job := self._jobs.find(request.method, path)) is not None:
             entry = dispatcher.job(Call(of_job[1], {}, b"").id("jobid"))

@@ -75,7 +75,7 @@ class Dispatcher:
         self._lock = threading.RLock()
         self._processes = processes
         self._storage = SessionStorage(settings.root)
-        self._leadership = Leadership(settings, self._storage, processes, clock, self._lock, address=address, reports=reports)
+        self.leadership = Leadership(settings, self._storage, processes, clock, self._lock, address=address, reports=reports)
         self._launch = Launch(settings, self._storage, processes, clock, ids, reports, environment)
         self._archives: OrderedDict[str, Archive] = OrderedDict()
         #: The ended jobs whose logs are on this machine, as far as there are any.
@@ -98,28 +98,16 @@ class Dispatcher:
 
     def step(self) -> None:
         """Do one step. Raises OSError or RegistryError if the storage fails; the next step tries again."""
-        lead = self._leadership.look()
+        lead = self.leadership.look()
         if lead is not None:
             self._supervise(lead)
-
-    def resign(self) -> None:
-        """Stop leading, so that another Dispatcher can take over immediately; drivers and jobs continue."""
-        self._leadership.resign()
-
-    @property
-    def leads(self) -> bool:
-        return self._leadership.lead is not None
-
-    def check_leads(self) -> None:
-        """Raise NotLeaderError, which says who leads or what keeps this Dispatcher from it, if it does not lead."""
-        self._leadership.leading()
 
     # -- programs ------------------------------------------------------------------------------------------------------------
 
     def upload(self, name: str, content: bytes) -> ProgramEntry:
         """Store a program; raises RegistryError if it cannot be stored, NotLeaderError if this Dispatcher does not lead."""
         with self._lock:
-            lead = self._leadership.leading()
+            lead = self.leadership.leading()
             entry = ProgramEntry(
                 id=f"{self._ids()}_{name}",
                 name=name,
@@ -131,26 +119,26 @@ class Dispatcher:
                 self._storage.write(driver_protocol.program_file(entry.id), content)
             except OSError as error:
                 raise RegistryError(f"the program {name} could not be stored: {error}") from error
-            self._leadership.store(lead, entry)
+            self.leadership.store(lead, entry)
             return entry
 
     def programs(self) -> Sequence[ProgramEntry]:
         """Return the uploaded programs, newest first."""
         with self._lock:
-            return sorted(self._leadership.leading().programs.values(), key=lambda entry: -entry.uploaded)
+            return sorted(self.leadership.leading().programs.values(), key=lambda entry: -entry.uploaded)
 
     def program(self, program_id: str) -> ProgramEntry | None:
         with self._lock:
-            return self._leadership.leading().programs.get(program_id)
+            return self.leadership.leading().programs.get(program_id)
 
     def delete_program(self, program_id: str) -> bool:
         """Remove a program; return whether it was known. Jobs that were started from it continue, and can be started again."""
         with self._lock:
-            lead = self._leadership.leading()
+            lead = self.leadership.leading()
             entry = lead.programs.get(program_id)
             if entry is None:
                 return False
-            self._leadership.forget(lead, entry)
+            self.leadership.forget(lead, entry)
             self._remove_unused(lead, entry)
             return True
 
@@ -172,7 +160,7 @@ class Dispatcher:
         Waits until the job has started or the script has ended without one, for at most session.driver.start-timeout.
         """
         with self._lock:
-            lead = self._leadership.leading()
+            lead = self.leadership.leading()
             job_id = submission.job_id or self._ids()
             if job_id in lead.jobs:
                 raise StartError(f"there is a job {job_id} already", hint="choose another jobId, or leave it out.")
@@ -197,7 +185,7 @@ class Dispatcher:
             lead.live.pop(job_id, None)
             return
         try:
-            self._leadership.forget(lead, entry)
+            self.leadership.forget(lead, entry)
         except FlinkishError as error:
             lead.jobs[job_id] = changed(entry, cancelling=True)
             _log.warning("Job %s, which could not be started, could not be forgotten either: %s", job_id, error)
@@ -205,7 +193,7 @@ class Dispatcher:
     def plan(self, submission: Submission) -> bytes:
         """Return the plan of a program as JSON, without running it as a job; raises StartError, EngineError, NotLeaderError."""
         with self._lock:
-            self._leadership.leading()
+            self.leadership.leading()
         entry = self._entry(submission, submission.job_id or self._ids())
         return self._launch.plan(entry, self.settings.start_timeout)
 
@@ -216,7 +204,7 @@ class Dispatcher:
     def _await_start(self, lead: Lead, job_id: str, live: Live) -> None:
         deadline = self._clock.monotonic() + self.settings.start_timeout
         waiting = threading.Condition()
-        while self._leadership.lead is lead and self._clock.monotonic() < deadline:
+        while self.leadership.lead is lead and self._clock.monotonic() < deadline:
             with self._lock:
                 entry = lead.jobs.get(job_id)
                 if entry is None or entry.status is not None or (live.report is not None and live.report.summary is not None):
@@ -224,7 +212,7 @@ class Dispatcher:
                 if self._launch.is_alive(entry.driver) is False:
                     ended = self._launch.ended(entry)
                     if ended is None:
-                        self._leadership.forget(lead, entry)
+                        self.leadership.forget(lead, entry)
                         self._remove_unused(lead, entry.program)
                         self._launch.remove_files(job_id)
                         words = self._launch.last_words(job_id)
@@ -240,19 +228,19 @@ class Dispatcher:
     def job(self, job_id: str) -> JobEntry | None:
         """Return a job; None if it is unknown."""
         with self._lock:
-            return self._leadership.leading().jobs.get(job_id)
+            return self.leadership.leading().jobs.get(job_id)
 
     def job_with_prefix(self, digits: str) -> JobEntry | None:
         """Return the running job whose id begins with these digits; None if there is none, or more than one."""
         with self._lock:
-            jobs = self._leadership.leading().jobs.values()
+            jobs = self.leadership.leading().jobs.values()
             found = [job for job in jobs if job.status is None and job.job_id.startswith(digits)]
             return found[0] if len(found) == 1 else None
 
     def jobs(self) -> Sequence[JobEntry]:
         """Return all jobs, oldest first."""
         with self._lock:
-            return sorted(self._leadership.leading().jobs.values(), key=lambda entry: entry.submitted)
+            return sorted(self.leadership.leading().jobs.values(), key=lambda entry: entry.submitted)
 
     def summaries(self) -> tuple[JobSummary, ...]:
         """Return the lines of all jobs in /jobs/overview."""
@@ -280,7 +268,7 @@ class Dispatcher:
 
     def _report(self, entry: JobEntry) -> Report | None:
         with self._lock:
-            live = self._leadership.leading().live.get(entry.job_id)
+            live = self.leadership.leading().live.get(entry.job_id)
         return None if live is None else live.report
 
     def drivers(self) -> list[Report]:
@@ -290,7 +278,7 @@ class Dispatcher:
     def is_lost(self, entry: JobEntry) -> bool:
         """Return whether the process of a job's driver is gone; if it is, drop its last report."""
         with self._lock:
-            live = self._leadership.leading().live.get(entry.job_id)
+            live = self.leadership.leading().live.get(entry.job_id)
             if live is None or live.report is None:
                 return True
             if self._launch.is_alive(entry.driver) is False:
@@ -300,10 +288,10 @@ class Dispatcher:
     def cancel(self, entry: JobEntry) -> None:
         """Cancel a job without a driver, so that it is not started again; raises RegistryError."""
         with self._lock:
-            lead = self._leadership.leading()
+            lead = self.leadership.leading()
             current = lead.jobs.get(entry.job_id)
             if current is not None and current.status is None:
-                self._leadership.store(lead, changed(current, cancelling=True))
+                self.leadership.store(lead, changed(current, cancelling=True))
 
     def archive(self, entry: JobEntry) -> Archive | None:
         """Return the archive of a job that has ended; None if there is none. Raises RegistryError if it cannot be read."""
@@ -365,7 +353,7 @@ class Dispatcher:
         Raises NotLeaderError, RegistryError.
         """
         with self._lock:
-            lead = self._leadership.leading()
+            lead = self.leadership.leading()
             entry = lead.jobs.get(report.job_id)
             record = None if entry is None else entry.driver
             if entry is None or record is None or record.id != report.driver_id or record.token_hash != hash_of(token):
@@ -379,13 +367,13 @@ class Dispatcher:
             if (record.pid, record.created) != (report.pid, report.created):
                 # With spark-submit, the process that was started is not the driver itself.
                 entry = changed(entry, driver=msgspec.structs.replace(record, pid=report.pid, created=report.created))
-                self._leadership.store(lead, entry)
+                self.leadership.store(lead, entry)
             first = entry.summary is None
             if report.summary is not None:
                 entry = changed(entry, summary=report.summary)
                 if first and report.status is None:
                     # Store the job's name, so that it is known even if the Dispatcher is killed.
-                    self._leadership.store(lead, entry)
+                    self.leadership.store(lead, entry)
                 lead.jobs[entry.job_id] = entry
             if report.status is not None and entry.status is None:
                 self._close(lead, entry, report.status)
@@ -394,8 +382,8 @@ class Dispatcher:
     def _supervise(self, lead: Lead) -> None:
         try:
             with self._lock:
-                if self._leadership.leading() is lead:
-                    self._leadership.settle(lead)
+                if self.leadership.leading() is lead:
+                    self.leadership.settle(lead)
         except NotLeaderError:
             return
         for job_id in list(lead.jobs):
@@ -406,7 +394,7 @@ class Dispatcher:
                     continue
                 try:
                     # The lease ends before a driver that could not report because the storage was slow counts as lost.
-                    if self._leadership.leading() is not lead:
+                    if self.leadership.leading() is not lead:
                         return
                     self._launch.limit_logs(job_id)
                     self._look_after(lead, entry, live)
@@ -454,7 +442,7 @@ class Dispatcher:
         archive = None if driver is None else driver_protocol.archive_file(entry.job_id, driver.id)
         if archive is not None and self._storage.read(archive) is None:
             archive = None
-        self._leadership.store(lead, changed(entry, status=status, ended=self._clock.wall_time(), archive=archive))
+        self.leadership.store(lead, changed(entry, status=status, ended=self._clock.wall_time(), archive=archive))
         _log.info("Job %s ended: %s.", entry.job_id, status)
 
     def _kill(self, lead: Lead, entry: JobEntry, live: Live) -> None:
@@ -462,7 +450,7 @@ class Dispatcher:
         driver = entry.driver
         assert driver is not None, "a driver that is running is known"
         if not driver.condemned:
-            self._leadership.store(lead, changed(entry, driver=msgspec.structs.replace(driver, condemned=True)))
+            self.leadership.store(lead, changed(entry, driver=msgspec.structs.replace(driver, condemned=True)))
             _log.warning("Job %s: its driver (process %d) has been silent for too long and is killed.", entry.job_id, driver.pid)
         live.report = None
         self._launch.kill(driver)
@@ -486,12 +474,12 @@ class Dispatcher:
         now, location = self._clock.wall_time(), self._processes.location
         record = DriverRecord(id=driver_id, token_hash=hash_of(token), started=now, host=location)
         entry = changed(entry, driver=record)
-        self._leadership.store(lead, entry)
+        self.leadership.store(lead, entry)
         live = lead.live[entry.job_id]
         live.heard = self._clock.monotonic()
         started = self._launch.start(entry, record, token)
         try:
-            self._leadership.store(lead, changed(entry, driver=started))
+            self.leadership.store(lead, changed(entry, driver=started))
         except NotLeaderError:
             # The new leader has read the entry, so it waits for the reports of this driver.
             _log.warning("Job %s: the next leader takes its driver over.", entry.job_id)
@@ -511,7 +499,7 @@ class Dispatcher:
                     # Its script goes on, and may import further modules of the program.
                     continue
                 try:
-                    self._leadership.forget(lead, entry)
+                    self.leadership.forget(lead, entry)
                 except (RegistryError, NotLeaderError) as error:
                     _log.warning("Job %s, which has ended, could not be removed from the registry: %s", entry.job_id, error)
                     return

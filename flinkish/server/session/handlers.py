@@ -31,7 +31,6 @@ from flinkish.server.session.dispatcher import Dispatcher
 from flinkish.server.session.driver_protocol import Report
 from flinkish.server.session.drivers import ask_each
 from flinkish.server.session.entries import ProgramEntry, Submission
-from flinkish.server.session.launch import StartError
 from flinkish.server.session.leadership import NotLeaderError
 
 #: Maximum size of an uploaded program in bytes.
@@ -132,7 +131,7 @@ def shut_down(state: SessionState, call: Call) -> Answer:
     dispatcher = state.dispatcher
     if mode == "cancel":
         try:
-            dispatcher.check_leads()
+            dispatcher.leadership.leading()
         except NotLeaderError as error:
             raise RestError(503, f"The jobs cannot be cancelled: {error} It ends with jobs=keep.") from error
     state.shut_down(mode == "cancel")
@@ -146,7 +145,12 @@ def programs(state: SessionState, call: Call) -> Answer:
     return answers.JarList(
         address=state.dispatcher.address,
         files=tuple(
-            answers.JarFile(id=each.id, name=each.name, uploaded=each.uploaded, entry=_entries(each))
+            answers.JarFile(
+                id=each.id,
+                name=each.name,
+                uploaded=each.uploaded,
+                entry=(answers.JarEntry(name=each.name),) if each.name.endswith(".py") else (),
+            )
             for each in state.dispatcher.programs()
         ),
     )
@@ -173,13 +177,7 @@ def delete(state: SessionState, call: Call) -> Answer:
 
 def run(state: SessionState, call: Call) -> Answer:
     _refuse_if_disabled(state)
-    program = _program(state, call)
-    request = _request(call)
-    try:
-        job_id = state.dispatcher.submit(_submission(program, request))
-    except StartError as error:
-        raise RestError(500, str(error)) from error
-    return answers.JarRun(jobid=job_id)
+    return answers.JarRun(jobid=state.dispatcher.submit(_submission(_program(state, call), _request(call))))
 
 
 def plan(state: SessionState, call: Call) -> Answer:
@@ -188,8 +186,6 @@ def plan(state: SessionState, call: Call) -> Answer:
     submission = _submission(_program(state, call), _request(call))
     try:
         return msgspec.json.decode(state.dispatcher.plan(submission), type=JobPlan)
-    except StartError as error:
-        raise RestError(500, str(error)) from error
     except msgspec.MsgspecError as error:
         raise RestError(500, f"The plan of {submission.program.name} cannot be read: {error}.") from error
 
@@ -279,10 +275,6 @@ def _check_program(name: str, content: bytes) -> None:
         where = f" line {error.lineno}" if isinstance(error, SyntaxError) and error.lineno else ""
         text = error.msg if isinstance(error, SyntaxError) else str(error)
         raise RestError(400, f"The script is not valid Python: {name}{where}: {text}.") from error
-
-
-def _entries(program: ProgramEntry) -> tuple[answers.JarEntry, ...]:
-    return (answers.JarEntry(name=program.name, description=None),) if program.name.endswith(".py") else ()
 
 
 def _program_id(call: Call) -> str:

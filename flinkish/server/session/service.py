@@ -100,7 +100,7 @@ class Service:
                 self._step()
             if self._cancel_jobs:
                 self._cancel_all()
-            self.dispatcher.resign()
+            self.dispatcher.leadership.resign()
         except OSError as error:
             _log.warning("This Dispatcher ends, but could not write that to the session's folder: %s", error)
         except Exception:

@@ -353,12 +353,10 @@ def task_manager(view: JobView, manager: TaskManager) -> cluster.TaskManagerInfo
         path=f"{view.name} on {manager.host}",
         timeSinceLastHeartbeat=0 if view.silent is None else view.now - view.silent,
         slotsNumber=slots,
-        freeSlots=0,
         assignedTasks=sum(_tasks(view)[slot] for slot in manager.processes),
         totalResource=cluster.ResourceProfile(cpuCores=float(slots)),
         freeResource=cluster.ResourceProfile(cpuCores=0.0),
         hardware=cluster.Hardware(cpuCores=machine.cpus, physicalMemory=machine.memory),
-        memoryConfiguration=cluster.MemoryConfiguration(),
     )
 
 

@@ -17,7 +17,7 @@ def test_a_session_in_s3_is_found_again_and_has_one_leader(s3: S3Server, tmp_pat
     second = first.make("http://b:1", first_id=1_000)
     driver = first.submit()
     second.step()
-    assert not second.leads
+    assert not second.leadership.lead
     first.archive(driver, "FINISHED", **{"/x": 1})
     first.clock.advance(10_001)
     second.step()

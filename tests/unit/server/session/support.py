@@ -176,7 +176,7 @@ class Member:
 
     def submit(self, **changes: Any) -> FakeProcess:
         """Start a job whose driver reports, and return the driver."""
-        if not self.dispatcher.leads:
+        if not self.dispatcher.leadership.lead:
             self.dispatcher.step()
         program = self.dispatcher.upload("job.py", SCRIPT)
         self.dispatcher.submit(Submission(program=program, **changes))

@@ -150,7 +150,7 @@ def _restarts(member: Member, job_id: str) -> object:
 def test_a_silent_driver_is_killed_and_replaced(member: Member) -> None:
     first = member.submit()
     member.clock.advance(45_000)
-    assert member.dispatcher.leads
+    assert member.dispatcher.leadership.lead
     member.dispatcher.step()
     # The lease was lost in the meantime: the same Dispatcher takes the lead again at once, and gives drivers time to report.
     member.dispatcher.step()
@@ -343,7 +343,7 @@ def test_a_new_dispatcher_finds_all_jobs_and_their_drivers(member: Member) -> No
     member.archive(ended, "FINISHED", **{f"/jobs/{ended.job_id}": {"state": "FINISHED"}})
     member.dispatcher.report(ended.report("FINISHED", status="FINISHED"), ended.token)
     lost.alive = False
-    member.dispatcher.resign()
+    member.dispatcher.leadership.resign()
 
     member.dispatcher = member.make(first_id=1_000)
     member.dispatcher.step()
@@ -393,7 +393,7 @@ def test_of_two_dispatchers_one_leads_and_the_other_names_it(tmp_path: Path) -> 
     driver = first.submit()
     second.step()
 
-    assert (first.dispatcher.leads, second.leads) == (True, False)
+    assert (bool(first.dispatcher.leadership.lead), bool(second.leadership.lead)) == (True, False)
     with pytest.raises(NotLeaderError, match="the session's leader is http://a:1"):
         second.jobs()
     with pytest.raises(NotLeaderError):
@@ -403,7 +403,7 @@ def test_of_two_dispatchers_one_leads_and_the_other_names_it(tmp_path: Path) -> 
 def test_the_other_dispatcher_takes_over_when_the_lease_ends_and_the_first_one_can_do_nothing_more(tmp_path: Path) -> None:
     first, second, driver = _taken_over(tmp_path)
 
-    assert second.leads
+    assert second.leadership.lead
     entry = second.job(driver.job_id)
     assert entry is not None
     assert second.report(driver.report(), driver.token)
@@ -411,10 +411,10 @@ def test_the_other_dispatcher_takes_over_when_the_lease_ends_and_the_first_one_c
     with pytest.raises(NotLeaderError):
         first.dispatcher.upload("late.py", SCRIPT)
     first.dispatcher.step()
-    assert not first.dispatcher.leads
+    assert not first.dispatcher.leadership.lead
     first.dispatcher.step()
     with pytest.raises(NotLeaderError, match="the session's leader is http://b:1"):
-        first.dispatcher.check_leads()
+        first.dispatcher.leadership.leading()
     assert [program.name for program in second.programs()] == ["job.py"]
 
 
@@ -423,11 +423,11 @@ def test_a_leader_that_resigns_is_replaced_at_once(tmp_path: Path) -> None:
     second = first.make("http://b:1")
     first.dispatcher.step()
     second.step()
-    assert not second.leads
-    first.dispatcher.resign()
+    assert not second.leadership.lead
+    first.dispatcher.leadership.resign()
     second.step()
 
-    assert second.leads
+    assert second.leadership.lead
 
 
 def test_a_dispatcher_that_died_between_the_start_of_a_driver_and_its_note_starts_no_second_one_at_once(
@@ -435,7 +435,7 @@ def test_a_dispatcher_that_died_between_the_start_of_a_driver_and_its_note_start
 ) -> None:
     submission = _start(member)
     puts = []
-    registry = member.dispatcher._leadership.leading().registry
+    registry = member.dispatcher.leadership.leading().registry
     put = registry.put
 
     def dies(entry: Any) -> None:
@@ -445,10 +445,10 @@ def test_a_dispatcher_that_died_between_the_start_of_a_driver_and_its_note_start
         put(entry)
 
     monkeypatch.setattr(registry, "put", dies)
-    monkeypatch.setattr(member.dispatcher._leadership, "forget", lambda *_: None)
+    monkeypatch.setattr(member.dispatcher.leadership, "forget", lambda *_: None)
     with pytest.raises(SystemExit):
         member.dispatcher.submit(submission)
-    member.dispatcher.resign()
+    member.dispatcher.leadership.resign()
     member.dispatcher = member.make(first_id=1_000)
     member.dispatcher.step()
     member.dispatcher.step()
@@ -462,7 +462,7 @@ def test_a_dispatcher_that_died_between_the_start_of_a_driver_and_its_note_start
 
 def test_entries_that_another_key_signed_are_refused(member: Member, tmp_path: Path) -> None:
     member.submit()
-    member.dispatcher.resign()
+    member.dispatcher.leadership.resign()
     member.settings = other_key(tmp_path, member.settings)
 
     with pytest.raises(ForeignCheckpointError, match="was not signed by our key"):
@@ -511,7 +511,7 @@ def test_the_registry_keeps_few_files(member: Member, tmp_path: Path) -> None:
 
     assert len(list((folder / "entries").iterdir())) == 17
     assert len(list((folder / "_delta_log").glob("*.json"))) <= 12
-    member.dispatcher.resign()
+    member.dispatcher.leadership.resign()
     member.dispatcher = member.make()
     member.dispatcher.step()
     assert len(member.dispatcher.programs()) == 16
@@ -526,7 +526,7 @@ def test_an_entry_whose_commit_nobody_confirmed_is_there_for_the_next_dispatcher
 ) -> None:
     # The commit arrives, and then the storage does not answer: deleted, the entry's file would be missing in the table.
     member.dispatcher.step()
-    log = member.dispatcher._leadership.leading().registry._log
+    log = member.dispatcher.leadership.leading().registry._log
     assert log is not None
     replace_files, refresh = type(log).replace_files, type(log).refresh
     answers = {"refresh": True}
@@ -547,7 +547,7 @@ def test_an_entry_whose_commit_nobody_confirmed_is_there_for_the_next_dispatcher
         with pytest.raises(RegistryError, match="no answer"):
             member.dispatcher.upload("job.py", SCRIPT)
 
-    member.dispatcher.resign()
+    member.dispatcher.leadership.resign()
     member.dispatcher = member.make(first_id=1_000)
     member.dispatcher.step()
     assert [program.name for program in member.dispatcher.programs()] == ["job.py"]
@@ -588,7 +588,7 @@ def test_a_driver_that_cancels_its_job_may_end_by_itself(member: Member) -> None
     assert member.dispatcher.report(driver.report(), driver.token)
     assert member.dispatcher.report(driver.report("CANCELLING"), driver.token)
     # Another Dispatcher that takes over meanwhile leaves it alone, too.
-    member.dispatcher.resign()
+    member.dispatcher.leadership.resign()
     member.dispatcher = member.make(first_id=1_000)
     member.dispatcher.step()
     assert member.dispatcher.report(driver.report("CANCELLING"), driver.token)
@@ -616,7 +616,7 @@ def test_a_job_that_is_forgotten_meanwhile_is_not_cancelled(tmp_path: Path) -> N
 def test_a_leader_whose_lease_has_ended_takes_no_reports(tmp_path: Path) -> None:
     # It would keep drivers from the new leader, which would hold them for lost.
     first, second, driver = _taken_over(tmp_path)
-    assert second.leads
+    assert second.leadership.lead
 
     with pytest.raises(NotLeaderError):
         first.dispatcher.report(driver.report(), driver.token)
@@ -641,7 +641,7 @@ def test_what_drivers_had_on_this_machine_goes_with_their_jobs(member: Member) -
 
 def test_a_record_that_goes_while_it_is_read_is_looked_for_again(member: Member, monkeypatch: pytest.MonkeyPatch) -> None:
     member.dispatcher.step()
-    earlier = member.dispatcher._leadership.leading().record
+    earlier = member.dispatcher.leadership.leading().record
     member.storage.write(driver_protocol.leader_file(earlier.generation), msgspec.json.encode(earlier))
     read = member.storage.read
 
@@ -661,7 +661,7 @@ def test_a_record_that_goes_while_it_is_read_is_looked_for_again(member: Member,
 
 def test_drivers_whose_reports_a_slow_storage_has_held_up_are_not_lost(member: Member, monkeypatch: pytest.MonkeyPatch) -> None:
     lost, healthy = member.submit(), member.submit()
-    registry = member.dispatcher._leadership.leading().registry
+    registry = member.dispatcher.leadership.leading().registry
     put = registry.put
 
     def slow(entry: Any) -> None:

@@ -35,7 +35,7 @@ class Killed(BaseException):
 
 def _silence(member: Member, driver: FakeProcess) -> None:
     """Let a driver be silent for longer than it may, while the Dispatcher leads."""
-    lead = member.dispatcher._leadership.leading()
+    lead = member.dispatcher.leadership.leading()
     lead.live[driver.job_id].heard = member.clock.monotonic() - 60_000
 
 
@@ -51,7 +51,7 @@ def _fails(*_: Any) -> None:
 
 def _puts(member: Member, monkeypatch: pytest.MonkeyPatch, act: Callable[[int, Any, Callable[[Any], None]], None]) -> None:
     """Call `act` with the number of each put from now on, the entry, and the real put."""
-    registry = member.dispatcher._leadership.leading().registry
+    registry = member.dispatcher.leadership.leading().registry
     put, numbers = registry.put, iter(range(1, 1_000))
     monkeypatch.setattr(registry, "put", lambda entry: act(next(numbers), entry, put))
 
@@ -134,13 +134,13 @@ def test_a_dispatcher_that_does_not_lead_any_more_kills_nothing(tmp_path: Path) 
     first = Member(tmp_path, processes=processes)
     driver = first.submit()
     _silence(first, driver)
-    lead = first.dispatcher._leadership.leading()
+    lead = first.dispatcher.leadership.leading()
     other = Member(tmp_path, processes=processes, clock=ManualClock(5_000_000))
     other.dispatcher = other.make("http://b:1", first_id=1_000)
     other.dispatcher.step()
     other.clock.advance(10_001)
     other.dispatcher.step()
-    assert other.dispatcher.leads
+    assert other.dispatcher.leadership.lead
 
     # Its own clock has stood still since it looked who leads.
     first.dispatcher._supervise(lead)
@@ -211,7 +211,7 @@ def test_a_job_whose_start_failed_is_not_started_later_if_it_cannot_be_forgotten
     member.dispatcher.step()
     program = member.dispatcher.upload("job.py", SCRIPT)
     with monkeypatch.context() as patch:
-        patch.setattr(member.dispatcher._leadership.leading().registry, "remove", _fails)
+        patch.setattr(member.dispatcher.leadership.leading().registry, "remove", _fails)
         with pytest.raises(EngineError, match="could not be started"):
             member.dispatcher.submit(Submission(program=program))
     member.processes.full = False
@@ -243,7 +243,7 @@ def test_a_job_that_was_started_at_the_end_of_a_lease_goes_on_under_the_next_lea
         job_id = member.dispatcher.submit(Submission(program=program))
     driver = member.processes.last
 
-    assert (driver.job_id, other.leads, member.processes.killed) == (job_id, True, [])
+    assert (driver.job_id, bool(other.leadership.lead), member.processes.killed) == (job_id, True, [])
     assert other.report(driver.report(), driver.token)
     assert [job.job_id for job in other.jobs()] == [job_id]
 
@@ -252,7 +252,7 @@ def test_an_error_about_a_job_leaves_no_entry_for_the_next_dispatcher(tmp_path: 
     member = Member(tmp_path)
     member.dispatcher.step()
     program = member.dispatcher.upload("job.py", SCRIPT)
-    log = member.dispatcher._leadership.leading().registry._log
+    log = member.dispatcher.leadership.leading().registry._log
     assert log is not None
     refresh, replace_files = type(log).refresh, type(log).replace_files
     silent: list[bool] = []
@@ -291,7 +291,7 @@ def test_a_driver_that_was_just_started_is_not_replaced_because_a_claim_was_slow
 
     with monkeypatch.context() as patch:
         _fail_put(member, patch, 2, Killed())
-        patch.setattr(member.dispatcher._leadership, "forget", lambda *_: None)
+        patch.setattr(member.dispatcher.leadership, "forget", lambda *_: None)
         with pytest.raises(Killed):
             member.dispatcher.submit(Submission(program=program))
     claim = Registry.claim
@@ -512,11 +512,11 @@ def test_a_dispatcher_of_the_same_name_elsewhere_takes_nobody_for_dead(tmp_path:
         leader.clock.advance(4_000)
         leader.dispatcher.step()
         other.dispatcher.step()
-        assert (leader.dispatcher.leads, other.dispatcher.leads) == (True, False)
+        assert (bool(leader.dispatcher.leadership.lead), bool(other.dispatcher.leadership.lead)) == (True, False)
 
     leader.clock.advance(10_001)
     other.dispatcher.step()
-    assert other.dispatcher.leads
+    assert other.dispatcher.leadership.lead
     other.clock.advance(9_000)
     other.dispatcher.step()
     # The driver may be running: only its silence tells.
@@ -534,7 +534,7 @@ def test_a_killed_dispatcher_and_its_drivers_are_replaced_at_once_here_and_after
     _, other, driver = _others(tmp_path, HERE, there)
     other.dispatcher = other.make("http://b:1", first_id=1_000)
     other.dispatcher.step()
-    assert other.dispatcher.leads
+    assert other.dispatcher.leadership.lead
     other.dispatcher.step()
 
     assert other.processes.last.job_id == driver.job_id

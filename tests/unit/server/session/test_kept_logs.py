@@ -16,9 +16,9 @@ def _elsewhere(tmp_path: Path, member: Member) -> Member:
     """Return a Dispatcher of the same session on a machine with a disk of its own, which leads."""
     processes = FakeProcesses(location="boot2/pid2/net2/machine2")
     other = Member(tmp_path, processes=processes, clock=member.clock, **{"env.log.dir": tmp_path / "log2"})
-    member.dispatcher.resign()
+    member.dispatcher.leadership.resign()
     other.dispatcher.step()
-    assert other.dispatcher.leads
+    assert other.dispatcher.leadership.lead
     return other
 
 
@@ -57,7 +57,7 @@ def test_a_dispatcher_on_another_machine_has_the_logs_of_ended_jobs(tmp_path: Pa
     assert _texts(other) == expected
     # On the machine of the driver, the whole log stays as it is.
     member.dispatcher = member.make()
-    other.dispatcher.resign()
+    other.dispatcher.leadership.resign()
     member.dispatcher.step()
     assert _texts(member) == {log: "it runs with hush-hush-hush\n", out: "42\n"}
 
