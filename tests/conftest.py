@@ -110,8 +110,8 @@ def same_process() -> Iterator[None]:
     """A test that leaves its process with another working folder, executor or driver is red, not those after it."""
 
     def state() -> tuple[object, ...]:
-        driver = sys.modules.get("flinkish.server.session.driver")
-        return os.getcwd(), executor_loader._replacement, driver and driver.session_driver()
+        executor = sys.modules.get("flinkish.server.executor")
+        return os.getcwd(), executor_loader._replacement, executor and executor.session
 
     before = state()
     yield
