@@ -161,7 +161,7 @@ class Endpoint:
         )
 
     def serve(self, app: ASGIApp) -> None:
-        """Start to answer requests in a thread; raises EngineError if the server does not start within 10 s."""
+        """Start to answer requests in a thread; if the server does not start within 10 s, close it and raise EngineError."""
         assert self._socket is not None, "serve before listen"
         config = uvicorn.Config(
             app,
@@ -188,6 +188,7 @@ class Endpoint:
         deadline = time.monotonic() + _PATIENCE
         while not server.started:
             if not self._thread.is_alive() or time.monotonic() > deadline:
+                self.close()
                 raise EngineError(f"the server did not start within {_PATIENCE} s")
             time.sleep(0.005)
 

@@ -9,7 +9,7 @@ import base64
 import struct
 
 from flinkish.common.redaction import redact
-from flinkish.server.answers.operations import FailureCause
+from flinkish.server.answers.jobs import FailureCause
 
 _STREAM_HEADER = b"\xac\xed\x00\x05"
 _NULL, _OBJECT, _CLASS, _STRING, _ARRAY, _END, _LONG_STRING = b"\x70", b"\x73", b"\x72", b"\x74", b"\x75", b"\x78", b"\x7c"

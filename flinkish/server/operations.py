@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from flinkish.common.clock import Clock
 from flinkish.common.completable_future import CompletableFuture
-from flinkish.server.answers.operations import OperationInfo, OperationResult, QueueStatus
+from flinkish.server.answers.jobs import OperationInfo, OperationResult, QueueStatus
 from flinkish.server.java_throwable import failure_cause
 
 #: How long results are kept after the end of an operation, in milliseconds: the default of Flink's rest.async.store-duration.

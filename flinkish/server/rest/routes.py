@@ -14,9 +14,8 @@ from dataclasses import dataclass
 from typing import Any, NoReturn, get_type_hints
 
 from flinkish.graph.job_graph import JobVertex
-from flinkish.server.answers.operations import CheckpointRequest, DisposalRequest, HeartbeatRequest, SavepointRequest, StopRequest
+from flinkish.server.answers.jobs import CheckpointRequest, DisposalRequest, HeartbeatRequest, SavepointRequest, StopRequest
 from flinkish.server.rest import job_handlers as of_job
-from flinkish.server.rest import operation_handlers as operations
 from flinkish.server.rest import server_handlers as server
 from flinkish.server.rest.calls import Answer, Call, JobCall, RestError
 from flinkish.server.state import ServerState
@@ -128,8 +127,8 @@ ROUTES: tuple[ServerRoute | JobRoute, ...] = (
     JobRoute("GET", "/applications/:jobid/jobmanager/config", _view(jobs.configuration)),
     JobRoute("POST", "/applications/:jobid/cancel", of_job.cancel, 202),
     ServerRoute("GET", "/datasets", server.data_sets),
-    ServerRoute("DELETE", "/datasets/:datasetid", operations.delete_data_set, 202),
-    ServerRoute("GET", "/datasets/delete/:triggerid", operations.result_of(operations.DATA_SET)),
+    ServerRoute("DELETE", "/datasets/:datasetid", of_job.delete_data_set, 202),
+    ServerRoute("GET", "/datasets/delete/:triggerid", of_job.result_of(of_job.DATA_SET)),
     ServerRoute("GET", "/jobmanager/config", server.manager_config),
     ServerRoute("GET", "/jobmanager/environment", server.manager_environment),
     ServerRoute("GET", "/jobmanager/metrics", server.manager_metrics, query=("get",)),
@@ -182,11 +181,11 @@ ROUTES: tuple[ServerRoute | JobRoute, ...] = (
     JobRoute("GET", f"{_JOB}/checkpoints/config", _view(checkpoints.config)),
     JobRoute("GET", f"{_JOB}/checkpoints/details/:checkpointid", of_job.checkpoint_details),
     JobRoute("GET", f"{_JOB}/checkpoints/details/:checkpointid/subtasks/:vertexid", of_job.checkpoint_subtasks),
-    ServerRoute("POST", f"{_JOB}/checkpoints", operations.trigger_checkpoint, 202, request=CheckpointRequest),
-    ServerRoute("GET", f"{_JOB}/checkpoints/:triggerid", operations.result_of(operations.CHECKPOINT)),
-    ServerRoute("POST", f"{_JOB}/savepoints", operations.trigger_savepoint, 202, request=SavepointRequest),
-    ServerRoute("GET", f"{_JOB}/savepoints/:triggerid", operations.result_of(operations.SAVEPOINT)),
-    ServerRoute("POST", f"{_JOB}/stop", operations.stop, 202, request=StopRequest),
+    ServerRoute("POST", f"{_JOB}/checkpoints", of_job.trigger_checkpoint, 202, request=CheckpointRequest),
+    ServerRoute("GET", f"{_JOB}/checkpoints/:triggerid", of_job.result_of(of_job.CHECKPOINT)),
+    ServerRoute("POST", f"{_JOB}/savepoints", of_job.trigger_savepoint, 202, request=SavepointRequest),
+    ServerRoute("GET", f"{_JOB}/savepoints/:triggerid", of_job.result_of(of_job.SAVEPOINT)),
+    ServerRoute("POST", f"{_JOB}/stop", of_job.stop, 202, request=StopRequest),
     JobRoute("GET", _VERTEX, _on_vertex(vertices.info)),
     JobRoute("GET", f"{_VERTEX}/accumulators", _on_vertex(vertices.accumulators)),
     ServerRoute("GET", f"{_VERTEX}/backpressure", of_job.back_pressure),
@@ -204,7 +203,7 @@ ROUTES: tuple[ServerRoute | JobRoute, ...] = (
     JobRoute("GET", f"{_VERTEX}/subtasktimes", _on_vertex(vertices.times)),
     JobRoute("GET", f"{_VERTEX}/taskmanagers", _on_vertex(vertices.task_managers)),
     JobRoute("GET", f"{_VERTEX}/watermarks", _on_vertex(vertices.watermarks)),
-    ServerRoute("POST", "/savepoint-disposal", operations.dispose_savepoint, request=DisposalRequest),
-    ServerRoute("GET", "/savepoint-disposal/:triggerid", operations.result_of(operations.DISPOSAL)),
+    ServerRoute("POST", "/savepoint-disposal", of_job.dispose_savepoint, request=DisposalRequest),
+    ServerRoute("GET", "/savepoint-disposal/:triggerid", of_job.result_of(of_job.DISPOSAL)),
     ServerRoute("GET", "/openapi.json", document),
 )

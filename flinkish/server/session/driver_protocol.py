@@ -84,7 +84,7 @@ class LeaderRecord(msgspec.Struct, frozen=True, kw_only=True):
     #: The addresses for clients and for the drivers' reports.
     address: str
     reports: str
-    #: The location of its process; see `process_location`.
+    #: The location of its process; see `processes.Location`.
     host: str
     pid: int
     created: float

@@ -31,7 +31,7 @@ class DriverRecord(msgspec.Struct, frozen=True, kw_only=True):
     token_hash: str
     #: When it was started, in milliseconds since the epoch.
     started: int
-    #: The location of its process; see `process_location`.
+    #: The location of its process; see `processes.Location`.
     host: str
     #: The process id and the start time of the process; None = the Dispatcher was killed before it stored them.
     pid: int | None = None

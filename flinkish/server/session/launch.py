@@ -22,10 +22,10 @@ from flinkish.program.executor_loader import GATEWAY_VARIABLE
 from flinkish.server.logs import tail
 from flinkish.server.proof import session_secret
 from flinkish.server.server_settings import TOKEN_VARIABLE
-from flinkish.server.session import driver_protocol, process_location
+from flinkish.server.session import driver_protocol
 from flinkish.server.session.dispatcher_settings import SessionSettings
 from flinkish.server.session.entries import DriverRecord, JobEntry, ProgramEntry
-from flinkish.server.session.processes import Command, Processes, driver_command, submit_command
+from flinkish.server.session.processes import Command, Processes, driver_command, is_running, submit_command
 from flinkish.server.session.rotation import begin_again
 from flinkish.server.session.storage import SessionStorage
 
@@ -74,7 +74,7 @@ class Launch:
         if driver is None or driver.pid is None or driver.created is None:
             return None
         pid, created = driver.pid, driver.created
-        return process_location.is_alive(driver.host, self.processes.location, lambda: self.processes.is_alive(pid, created))
+        return is_running(driver.host, self.processes.location, lambda: self.processes.is_alive(pid, created))
 
     def kill(self, driver: DriverRecord) -> None:
         """Kill a driver if its process is known to be running."""

@@ -21,11 +21,10 @@ from flinkish.checkpoint.job_table import brief
 from flinkish.common.clock import Clock
 from flinkish.common.errors import FlinkishError, StaleGenerationError
 from flinkish.engine.processes import this_process
-from flinkish.server.session import process_location
 from flinkish.server.session.dispatcher_settings import SessionSettings
 from flinkish.server.session.driver_protocol import LeaderRecord, Report
 from flinkish.server.session.entries import Entry, JobEntry, ProgramEntry, key_of
-from flinkish.server.session.processes import Processes
+from flinkish.server.session.processes import Processes, is_running
 from flinkish.server.session.registry import Registry
 from flinkish.server.session.storage import SessionStorage
 
@@ -48,7 +47,7 @@ class Watch:
     """A waiting Dispatcher's view of the leader; times are monotonic milliseconds."""
 
     lease: int
-    #: The location of this Dispatcher; see `process_location`.
+    #: The location of this Dispatcher; see `processes.Location`.
     host: str
     #: Tells by id and start time whether a process of that location runs.
     is_alive: Callable[[int, float], bool]
@@ -59,7 +58,7 @@ class Watch:
         """Return whether there is no leader any more, so that this Dispatcher may take over."""
         if record is None or record.ended:
             return True
-        if process_location.is_alive(record.host, self.host, lambda: self.is_alive(record.pid, record.created)) is False:
+        if is_running(record.host, self.host, lambda: self.is_alive(record.pid, record.created)) is False:
             return True
         seen = (record.generation, record.beat)
         if seen != self._seen:

@@ -33,13 +33,12 @@ from flinkish.jobmaster.exception_history import EarlierRestarts, FailureRecord
 from flinkish.program.program import Program
 from flinkish.server import executor as server_executor
 from flinkish.server.answers.jobs import JobSummary
-from flinkish.server.application import ensure_server
 from flinkish.server.proof import ask
 from flinkish.server.server_settings import ServerSettings, is_loopback, server_settings
 from flinkish.server.session import driver_protocol
 from flinkish.server.session.archive import Archive, make_archive
 from flinkish.server.session.driver_protocol import ASSIGNMENT_VARIABLE, Assignment, LeaderRecord, Report
-from flinkish.server.session.process_location import has_same_loopback, this_location
+from flinkish.server.session.processes import has_same_loopback, this_location
 from flinkish.server.session.storage import SessionStorage
 from flinkish.server.state import ServedJob, ServerState
 from flinkish.server.views import jobs as job_views
@@ -113,7 +112,7 @@ class SessionDriver:
         store_settings.use(program.configuration, alone=not RUNNING_JOBS.running())
         # Exit functions are called in reverse order: this one after the server has waited for clients and closed.
         atexit.register(self._finish)
-        self._state = ensure_server(program.configuration, driver_settings(program.configuration))
+        self._state = server_executor.ensure_server(program.configuration, driver_settings(program.configuration))
         RUNNING_JOBS.subscribe(self)
         interval = program.configuration.get(options.HEARTBEAT_INTERVAL)
         self._silence = program.configuration.get(options.HEARTBEAT_TIMEOUT)

@@ -22,7 +22,7 @@ from flinkish.jobmaster.restart_strategies import ExponentialDelay, FailureRate,
 from flinkish.metrics.plain import text_of
 from flinkish.server.answers import cluster
 from flinkish.server.answers import jobs as answers
-from flinkish.server.answers.operations import ExecutionResult, JobExecutionResultInfo, QueueStatus
+from flinkish.server.answers.jobs import ExecutionResult, JobExecutionResultInfo, QueueStatus
 from flinkish.server.java_throwable import failure_cause
 from flinkish.server.views.job_view import (
     UNASSIGNED,

@@ -7,8 +7,8 @@ import logging
 import pytest
 
 from flinkish.common import Configuration
-from flinkish.server import application
-from flinkish.server.server_settings import server_settings
+from flinkish.server import executor
+from tests.unit.server.asgi import make_state
 
 FIRST = {"rest.port": "0", "web.refresh-interval": "5 s"}
 
@@ -30,10 +30,10 @@ FIRST = {"rest.port": "0", "web.refresh-interval": "5 s"}
 def test_a_further_job_with_other_settings_of_the_server_is_warned(
     further: dict[str, str], warned: bool, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(application, "_served", server_settings(Configuration.from_dict(FIRST)))
+    monkeypatch.setattr(executor, "_state", make_state(**FIRST))
 
     with caplog.at_level(logging.WARNING, logger="flinkish.server"):
-        application.ensure_server(Configuration.from_dict(further))
+        executor.ensure_server(Configuration.from_dict(further))
 
     assert ("which have no effect" in caplog.text) is warned
     assert "another-token" not in caplog.text

@@ -115,7 +115,7 @@ class FakeProcesses:
     full: bool = False
     #: Processes that are not drivers, such as other Dispatchers, are alive unless they are here.
     dead: set[int] = field(default_factory=set)
-    #: See process_location.py.
+    #: See processes.py.
     location: str = "boot/pid/net/machine"
 
     def start(self, command: Command) -> tuple[int, float]:

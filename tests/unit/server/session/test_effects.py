@@ -18,7 +18,7 @@ from flinkish.common.errors import EngineError, ForeignCheckpointError, Registry
 from flinkish.server.proof import Reply
 from flinkish.server.session import driver_protocol, reporter, service
 from flinkish.server.session.entries import Submission
-from flinkish.server.session.process_location import Location
+from flinkish.server.session.processes import Location
 from flinkish.server.session.registry import Registry
 from flinkish.server.session.service import Service
 from flinkish.server.session.storage import SessionStorage

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from flinkish.server.session import process_location
-from flinkish.server.session.process_location import Location, has_same_loopback, is_alive, machine_of, this_location
+from flinkish.server.session import processes
+from flinkish.server.session.processes import Location, has_same_loopback, is_running, machine_of, this_location
 
 
 def _place(**changes: str) -> str:
@@ -40,12 +40,12 @@ HERE = _place()
 )
 def test_a_process_is_looked_up_in_its_own_place_only(there: str, expected: bool | str | None) -> None:
     for running in (True, False):
-        found = is_alive(there, HERE, lambda: running)  # noqa: B023
+        found = is_running(there, HERE, lambda: running)  # noqa: B023
         assert found is (running if expected == "looked up" else expected)
 
 
 def test_two_containers_that_know_no_machine_are_not_taken_for_one_after_a_restart() -> None:
-    assert is_alive(_place(boot="b0", machine=""), _place(machine=""), lambda: True) is None
+    assert is_running(_place(boot="b0", machine=""), _place(machine=""), lambda: True) is None
 
 
 def test_reports_stay_where_127_0_0_1_is_the_same_host() -> None:
@@ -81,7 +81,7 @@ def test_a_machine_is_known_by_its_id_its_name_and_its_network_cards(tmp_path: P
     # A clone has the id and the name of its original, but another card.
     assert _machine(tmp_path / "c", card="00:16:3e:00:00:02") not in ("", first)
     assert _machine(tmp_path / "d", machine_id="def") not in ("", first)
-    monkeypatch.setattr(process_location.socket, "gethostname", lambda: "another name")
+    monkeypatch.setattr(processes.socket, "gethostname", lambda: "another name")
     assert _machine(tmp_path / "e") not in ("", first)
 
 
