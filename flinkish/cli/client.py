@@ -18,8 +18,7 @@ from urllib.parse import urlsplit
 from flinkish.common import options
 from flinkish.common.configuration import Configuration
 from flinkish.common.errors import CheckpointError, InvalidArgumentError, JobNotFoundError, ServerError
-from flinkish.server.server_settings import TOKEN_VARIABLE
-from flinkish.server.tls import client_context
+from flinkish.server.server_settings import TOKEN_VARIABLE, client_context
 
 #: Flink's default of rest.port, for clients only: a job has a server only if its configuration names a port.
 DEFAULT_PORT = 8081

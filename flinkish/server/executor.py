@@ -106,7 +106,7 @@ def _serve(settings: ServerSettings) -> ServerState:
 
 def _sample(jobs: ServedJobs) -> None:
     """Keep the metrics of the last hour, until the process ends."""
-    from flinkish.server.metric_history import STEP_MS
+    from flinkish.server.state import STEP_MS
 
     while True:
         time.sleep(STEP_MS / 1000)

@@ -82,7 +82,10 @@ class Reporters:
         self.ports: dict[str, int] = {}
         try:
             for each in settings:
-                self._start(each, configuration)
+                if each.kind is ReporterKind.PROMETHEUS:
+                    self._serve(each, configuration)
+                else:
+                    self._closers.append(_Schedule(self, each, self._make(each), self._clock))
         except BaseException:
             self.close()
             raise
@@ -114,12 +117,6 @@ class Reporters:
         closers, self._closers = self._closers, []
         for closer in closers:
             closer.close()
-
-    def _start(self, settings: ReporterSettings, configuration: Configuration) -> None:
-        if settings.kind is ReporterKind.PROMETHEUS:
-            self._serve(settings, configuration)
-            return
-        self._closers.append(_Schedule(self, settings, self._make(settings), self._clock))
 
     def _make(self, settings: ReporterSettings) -> Reporter:
         match settings.kind:

@@ -88,7 +88,17 @@ class IoMetrics(Kebab, frozen=True, kw_only=True):
     accumulated_busy_time: float
 
 
-class VertexSummary(Kebab, frozen=True, kw_only=True):
+class Subtasks(Kebab, frozen=True, kw_only=True):
+    """State, times and figures of one subtask, or of some subtasks together; unknown times are -1."""
+
+    status: str
+    start_time: int
+    end_time: int
+    duration: int
+    metrics: IoMetrics
+
+
+class VertexSummary(Subtasks, frozen=True, kw_only=True):
     """Flink's JobVertexDetailsInfo in a job's details."""
 
     id: str
@@ -96,12 +106,7 @@ class VertexSummary(Kebab, frozen=True, kw_only=True):
     name: str
     maxParallelism: int
     parallelism: int
-    status: str
-    start_time: int
-    end_time: int
-    duration: int
     tasks: dict[str, int]
-    metrics: IoMetrics
 
 
 class PlanInput(Wire, frozen=True, kw_only=True, omit_defaults=True):

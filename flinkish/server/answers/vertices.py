@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from flinkish.server.answers.jobs import IoMetrics, UserAccumulator
+from flinkish.server.answers.jobs import Subtasks, UserAccumulator
 from flinkish.server.answers.wire import Kebab, Wire
 
 
@@ -15,17 +15,12 @@ class Aggregated(Kebab, frozen=True, kw_only=True):
     status_duration: dict[str, dict[str, int]]
 
 
-class SubtaskInfo(Kebab, frozen=True, kw_only=True):
+class SubtaskInfo(Subtasks, frozen=True, kw_only=True):
     """Flink's SubtaskExecutionAttemptDetailsInfo, which has the start under two names."""
 
     subtask: int
-    status: str
     attempt: int
     endpoint: str
-    start_time: int
-    end_time: int
-    duration: int
-    metrics: IoMetrics
     taskmanager_id: str
     #: Time in each state, in milliseconds.
     status_duration: dict[str, int]
@@ -62,15 +57,10 @@ class SubtaskTimes(Wire, frozen=True, kw_only=True):
     subtasks: tuple[SubtaskTime, ...]
 
 
-class VertexTaskManager(Kebab, frozen=True, kw_only=True):
+class VertexTaskManager(Subtasks, frozen=True, kw_only=True):
     """The subtasks of a vertex in one process."""
 
     endpoint: str
-    status: str
-    start_time: int
-    end_time: int
-    duration: int
-    metrics: IoMetrics
     status_counts: dict[str, int]
     taskmanager_id: str
     aggregated: Aggregated

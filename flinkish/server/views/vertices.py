@@ -50,19 +50,14 @@ def info(view: JobView, vertex: JobVertex) -> answers.VertexInfo:
 
 def subtask(view: JobView, vertex: JobVertex, execution: Execution) -> answers.SubtaskInfo:
     """Return the current attempt of a subtask."""
-    begin, end = started_at(execution), ended_at(execution)
     return answers.SubtaskInfo(
         subtask=execution.subtask,
-        status=execution.state.name,
         attempt=execution.attempt_number,
         endpoint=view.endpoint(execution.slot),
-        start_time=begin,
-        end_time=end,
-        duration=lasted(begin, end, view.now),
-        metrics=jobs.io_metrics([view.subtask(vertex.id, execution.subtask)]),
         taskmanager_id=view.task_manager_id(execution.slot),
         status_duration=state_durations(execution, view.now),
-        start_time_=begin,
+        start_time_=started_at(execution),
+        **jobs.combined(view, vertex, [execution]) | {"status": execution.state.name},
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from flinkish.server.metric_history import MetricHistory
+from flinkish.server.state import MetricHistory
 from tests.kit.waiting import wait_until
 from tests.unit.server.support import endless_job, make_env, served
 

@@ -14,8 +14,7 @@ from flinkish.cli.client import RestClient, find_address
 from flinkish.common import Configuration
 from flinkish.common.errors import ConfigurationError, ServerError
 from flinkish.server.endpoint import Endpoint
-from flinkish.server.server_settings import server_settings
-from flinkish.server.tls import Tls, client_context
+from flinkish.server.server_settings import Tls, client_context, server_settings
 from tests.unit.server.support import served
 
 PASSWORD = "not-a-good-password"
