@@ -30,22 +30,6 @@ _log = logging.getLogger("flinkish.server")
 
 #: Maximum length of a body in bytes: requests are small JSON objects.
 LONGEST_BODY = 1_000_000
-#: Paths that open pages request repeatedly. /jobs/:jobid/status is not one of them, so it is always current.
-_REPEATED = frozenset(
-    {
-        "/overview",
-        "/jobs/overview",
-        "/jobs/:jobid",
-        "/jobs/:jobid/checkpoints",
-        "/jobs/:jobid/exceptions",
-        "/jobs/:jobid/metrics",
-        "/jobs/:jobid/vertices/:vertexid",
-        "/jobs/:jobid/vertices/:vertexid/backpressure",
-        "/jobs/:jobid/vertices/:vertexid/metrics",
-        "/jobs/:jobid/vertices/:vertexid/subtasks/metrics",
-        "/jobs/:jobid/vertices/:vertexid/watermarks",
-    }
-)
 #: Requests per second from which on the cache is used: as many as 25 pages send.
 BUSY = 50
 #: Maximum age of an answer from the cache, in milliseconds; it is also limited by web.refresh-interval.
@@ -112,7 +96,7 @@ class Application(RestApplication):
             headers = {"X-Content-Type-Options": "nosniff"}
             return Response(answer.text, route.status, headers, "text/plain; charset=UTF-8")
         content = encode(answer)
-        if route.method == "GET" and route.path in _REPEATED:
+        if route.repeated:
             self._recent.keep(target, content)
         return Response(content, route.status, media_type=JSON)
 

@@ -25,7 +25,11 @@ from flinkish.server.views.job_view import JobView
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """A path; `request` is the type of the body, None = it is not read. `query` has the names of the parameters that are read."""
+    """A path; `request` is the type of the body, None = it is not read. `query` has the names of the parameters that are read.
+
+    Open pages request a path that is `repeated` again and again, so under load its answer may be a second old. The status of a job
+    is not one of these paths, so it is always current.
+    """
 
     method: str
     path: str
@@ -33,6 +37,7 @@ class Route:
     status: int = 200
     request: Any = None
     query: tuple[str, ...] = ()
+    repeated: bool = False
 
     @property
     def template(self) -> str:
@@ -120,7 +125,7 @@ def document(state: ServerState, call: Call) -> dict[str, Any]:
 
 ROUTES: tuple[ServerRoute | JobRoute, ...] = (
     ServerRoute("GET", "/config", server.config),
-    ServerRoute("GET", "/overview", server.overview),
+    ServerRoute("GET", "/overview", server.overview, repeated=True),
     ServerRoute("GET", "/applications/overview", server.applications),
     JobRoute("GET", "/applications/:jobid", server.application, unknown=500),
     JobRoute("GET", "/applications/:jobid/exceptions", server.application_exceptions, unknown=500),
@@ -148,9 +153,9 @@ ROUTES: tuple[ServerRoute | JobRoute, ...] = (
     ServerRoute("GET", f"{_MANAGER}/thread-dump", server.managers_threads),
     ServerRoute("GET", "/jobs", server.job_ids),
     ServerRoute("POST", "/jobs", _refusal(501, _NO_GRAPHS)),
-    ServerRoute("GET", "/jobs/overview", server.job_summaries),
+    ServerRoute("GET", "/jobs/overview", server.job_summaries, repeated=True),
     ServerRoute("GET", "/jobs/metrics", server.jobs_metrics, query=("get", "agg", "jobs")),
-    JobRoute("GET", _JOB, _view(jobs.info)),
+    JobRoute("GET", _JOB, _view(jobs.info), repeated=True),
     JobRoute("PATCH", _JOB, of_job.cancel, 202, query=("mode",)),
     JobRoute("GET", f"{_JOB}/yarn-cancel", of_job.cancel, 202),
     ServerRoute("GET", f"{_JOB}/yarn-stop", _refusal(308, of_job.NO_STOP)),
@@ -161,7 +166,7 @@ ROUTES: tuple[ServerRoute | JobRoute, ...] = (
     ServerRoute("GET", f"{_JOB}/jobmanager/environment", server.manager_environment),
     ServerRoute("GET", f"{_JOB}/jobmanager/log-url", server.log_url),
     ServerRoute("GET", f"{_JOB}/taskmanagers/:taskmanagerid/log-url", server.managers_log_url),
-    JobRoute("GET", f"{_JOB}/exceptions", of_job.exceptions, query=("maxExceptions",)),
+    JobRoute("GET", f"{_JOB}/exceptions", of_job.exceptions, query=("maxExceptions",), repeated=True),
     JobRoute("GET", f"{_JOB}/accumulators", _view(jobs.accumulators)),
     JobRoute("GET", f"{_JOB}/execution-result", _view(jobs.execution_result)),
     ServerRoute("PATCH", f"{_JOB}/clientHeartbeat", of_job.heartbeat, 202, request=HeartbeatRequest),
@@ -175,9 +180,9 @@ ROUTES: tuple[ServerRoute | JobRoute, ...] = (
     JobRoute("GET", f"{_JOB}/rescales/details/:rescaleuuid", of_job.rescales),
     JobRoute("GET", f"{_JOB}/resource-requirements", _refusal(500, *_NO_REQUIREMENTS), unknown=500),
     ServerRoute("PUT", f"{_JOB}/resource-requirements", of_job.change_requirements, request=dict[str, Any]),
-    JobRoute("GET", f"{_JOB}/metrics", of_job.job_metrics, unknown=_EMPTY, query=("get",)),
+    JobRoute("GET", f"{_JOB}/metrics", of_job.job_metrics, unknown=_EMPTY, query=("get",), repeated=True),
     JobRoute("GET", f"{_JOB}/metrics/history", of_job.metric_history),
-    JobRoute("GET", f"{_JOB}/checkpoints", _view(checkpoints.checkpoints)),
+    JobRoute("GET", f"{_JOB}/checkpoints", _view(checkpoints.checkpoints), repeated=True),
     JobRoute("GET", f"{_JOB}/checkpoints/config", _view(checkpoints.config)),
     JobRoute("GET", f"{_JOB}/checkpoints/details/:checkpointid", of_job.checkpoint_details),
     JobRoute("GET", f"{_JOB}/checkpoints/details/:checkpointid/subtasks/:vertexid", of_job.checkpoint_subtasks),
@@ -186,15 +191,20 @@ ROUTES: tuple[ServerRoute | JobRoute, ...] = (
     ServerRoute("POST", f"{_JOB}/savepoints", of_job.trigger_savepoint, 202, request=SavepointRequest),
     ServerRoute("GET", f"{_JOB}/savepoints/:triggerid", of_job.result_of(of_job.SAVEPOINT)),
     ServerRoute("POST", f"{_JOB}/stop", of_job.stop, 202, request=StopRequest),
-    JobRoute("GET", _VERTEX, _on_vertex(vertices.info)),
+    JobRoute("GET", _VERTEX, _on_vertex(vertices.info), repeated=True),
     JobRoute("GET", f"{_VERTEX}/accumulators", _on_vertex(vertices.accumulators)),
-    ServerRoute("GET", f"{_VERTEX}/backpressure", of_job.back_pressure),
+    ServerRoute("GET", f"{_VERTEX}/backpressure", of_job.back_pressure, repeated=True),
     JobRoute("GET", f"{_VERTEX}/flamegraph", of_job.flame_graph, query=("type",)),
     JobRoute("GET", f"{_VERTEX}/jm-operator-metrics", of_job.no_metrics, unknown=_EMPTY, query=("get",)),
-    JobRoute("GET", f"{_VERTEX}/metrics", of_job.vertex_metrics, unknown=_EMPTY, query=("get",)),
+    JobRoute("GET", f"{_VERTEX}/metrics", of_job.vertex_metrics, unknown=_EMPTY, query=("get",), repeated=True),
     JobRoute("GET", f"{_VERTEX}/subtasks/accumulators", _on_vertex(vertices.subtask_accumulators)),
     JobRoute(
-        "GET", f"{_VERTEX}/subtasks/metrics", of_job.aggregated_subtask_metrics, unknown=_EMPTY, query=("get", "agg", "subtasks")
+        "GET",
+        f"{_VERTEX}/subtasks/metrics",
+        of_job.aggregated_subtask_metrics,
+        unknown=_EMPTY,
+        query=("get", "agg", "subtasks"),
+        repeated=True,
     ),
     JobRoute("GET", f"{_VERTEX}/subtasks/:subtaskindex", of_job.subtask),
     JobRoute("GET", f"{_VERTEX}/subtasks/:subtaskindex/metrics", of_job.subtask_metrics, unknown=_EMPTY, query=("get",)),
@@ -202,7 +212,7 @@ ROUTES: tuple[ServerRoute | JobRoute, ...] = (
     JobRoute("GET", f"{_VERTEX}/subtasks/:subtaskindex/attempts/:attempt/accumulators", of_job.attempt_accumulators),
     JobRoute("GET", f"{_VERTEX}/subtasktimes", _on_vertex(vertices.times)),
     JobRoute("GET", f"{_VERTEX}/taskmanagers", _on_vertex(vertices.task_managers)),
-    JobRoute("GET", f"{_VERTEX}/watermarks", _on_vertex(vertices.watermarks)),
+    JobRoute("GET", f"{_VERTEX}/watermarks", _on_vertex(vertices.watermarks), repeated=True),
     ServerRoute("POST", "/savepoint-disposal", of_job.dispose_savepoint, request=DisposalRequest),
     ServerRoute("GET", "/savepoint-disposal/:triggerid", of_job.result_of(of_job.DISPOSAL)),
     ServerRoute("GET", "/openapi.json", document),

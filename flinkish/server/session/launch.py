@@ -140,8 +140,7 @@ class Launch:
 
     def last_words(self, job_id: str) -> str:
         """Return the end of the log of a job's drivers without lines of level INFO, else of their standard output."""
-        log, stdout = self.log_files(job_id)
-        return _INFO.sub("", tail(log, _TAIL)).strip() or tail(stdout, _TAIL).strip() or "(it is empty)"
+        return _last_words(*self.log_files(job_id))
 
     def plan(self, entry: JobEntry, timeout: int) -> bytes:
         """Run a program up to its execute(), in a process of its own, and return its plan as JSON.
@@ -160,9 +159,8 @@ class Launch:
                 self._wait_while(lambda: self.processes.is_alive(pid, created), _END_PATIENCE)
                 return found
             except StartError as error:
-                words = tail(log, _TAIL).strip() or tail(stdout, _TAIL).strip() or "(it is empty)"
                 raise StartError(
-                    f"{error.args[0]} The end of its log:\n{words}",
+                    f"{error.args[0]} The end of its log:\n{_last_words(log, stdout)}",
                     hint="the script must call execute() when it is run as a script; test it with: flinkish explain SCRIPT.",
                 ) from None
             finally:
@@ -248,6 +246,10 @@ class Launch:
         except OSError as error:
             raise EngineError(f"the program {program.name} could not be copied to {folder}: {error}") from error
         return target
+
+
+def _last_words(log: Path, stdout: Path) -> str:
+    return _INFO.sub("", tail(log, _TAIL)).strip() or tail(stdout, _TAIL).strip() or "(it is empty)"
 
 
 def _bootstrap(folder: Path) -> Path:
