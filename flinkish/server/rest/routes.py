@@ -27,8 +27,8 @@ from flinkish.server.views.job_view import JobView
 class Route:
     """A path; `request` is the type of the body, None = it is not read. `query` has the names of the parameters that are read.
 
-    Open pages request a path that is `repeated` again and again, so under load its answer may be a second old. The status of a job
-    is not one of these paths, so it is always current.
+    Open pages request a path that is `repeated` again and again, so under load its answer may be a second old. The status of a
+    job is not one of these paths, so it is always current.
     """
 
     method: str

@@ -130,7 +130,7 @@ class _SessionApplication(RestApplication):
             try:
                 reply = forward(report, target.method, target.path, target.query, target.body)
                 if reply.status == 202 and _is_cancel(entry.job_id, target):
-                    self._remember_cancel(entry)
+                    dispatcher.note_cancel(entry)
                 return Response(reply.body, reply.status, media_type=reply.content_type or JSON)
             except OSError as error:
                 current = dispatcher.job(entry.job_id)
@@ -151,13 +151,6 @@ class _SessionApplication(RestApplication):
             if found is not None:
                 return Response(found, 200, media_type=JSON)
         return _answer_without_driver(dispatcher, current, target)
-
-    def _remember_cancel(self, entry: JobEntry) -> None:
-        """Store that a job is being cancelled: if its driver is killed meanwhile, it must not be started again."""
-        try:
-            self._state.dispatcher.cancel(entry)
-        except (RegistryError, NotLeaderError) as error:
-            _log.warning("That job %s is being cancelled could not be stored: %s", entry.job_id, error)
 
 
 def _is_cancel(job_id: str, target: _Target) -> bool:

@@ -173,7 +173,8 @@ class Dispatcher:
                 self._forget_start(lead, job_id)
                 raise
         try:
-            self._await_start(lead, job_id, live)
+            timeout = self.settings.start_timeout
+            self._launch.wait_while(lambda: self.leadership.lead is lead and self._starts(lead, job_id, live), timeout)
         finally:
             live.awaited = False
         return job_id
@@ -201,29 +202,25 @@ class Dispatcher:
         given = msgspec.structs.asdict(submission)
         return JobEntry(**given | {"job_id": job_id, "submitted": self._clock.wall_time()})
 
-    def _await_start(self, lead: Lead, job_id: str, live: Live) -> None:
-        deadline = self._clock.monotonic() + self.settings.start_timeout
-        waiting = threading.Condition()
-        while self.leadership.lead is lead and self._clock.monotonic() < deadline:
-            with self._lock:
-                entry = lead.jobs.get(job_id)
-                if entry is None or entry.status is not None or (live.report is not None and live.report.summary is not None):
-                    return
-                if self._launch.is_alive(entry.driver) is False:
-                    ended = self._launch.ended(entry)
-                    if ended is None:
-                        self.leadership.forget(lead, entry)
-                        self._remove_unused(lead, entry.program)
-                        self._launch.remove_files(job_id)
-                        words = self._launch.last_words(job_id)
-                        raise StartError(
-                            f"{entry.program.name} ended without starting a job. The end of its log:\n{words}",
-                            # An error in the log says itself what to do.
-                            hint=None if "Error" in words else _NOT_EXECUTED,
-                        )
-                    return
-            with waiting:
-                self._clock.wait(waiting, 50)
+    def _starts(self, lead: Lead, job_id: str, live: Live) -> bool:
+        """Return whether a job has not yet started, or ended; raises StartError if its script has ended without one."""
+        with self._lock:
+            entry = lead.jobs.get(job_id)
+            if entry is None or entry.status is not None or (live.report is not None and live.report.summary is not None):
+                return False
+            if self._launch.is_alive(entry.driver) is not False:
+                return True
+            if self._launch.ended(entry) is None:
+                self.leadership.forget(lead, entry)
+                self._remove_unused(lead, entry.program)
+                self._launch.remove_files(job_id)
+                words = self._launch.last_words(job_id)
+                raise StartError(
+                    f"{entry.program.name} ended without starting a job. The end of its log:\n{words}",
+                    # An error in the log says itself what to do.
+                    hint=None if "Error" in words else _NOT_EXECUTED,
+                )
+            return False
 
     def job(self, job_id: str) -> JobEntry | None:
         """Return a job; None if it is unknown."""
@@ -292,6 +289,16 @@ class Dispatcher:
             current = lead.jobs.get(entry.job_id)
             if current is not None and current.status is None:
                 self.leadership.store(lead, changed(current, cancelling=True))
+
+    def note_cancel(self, entry: JobEntry) -> None:
+        """Store that a job is being cancelled by its driver: if the driver is killed meanwhile, it must not be started again.
+
+        An error is only logged, because the job is cancelled all the same.
+        """
+        try:
+            self.cancel(entry)
+        except (RegistryError, NotLeaderError) as error:
+            _log.warning("That job %s is being cancelled could not be stored: %s", entry.job_id, error)
 
     def archive(self, entry: JobEntry) -> Archive | None:
         """Return the archive of a job that has ended; None if there is none. Raises RegistryError if it cannot be read."""

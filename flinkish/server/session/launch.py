@@ -156,7 +156,7 @@ class Launch:
             pid, created = self.processes.start(command)
             try:
                 found = self._await_plan(entry, pid, created, plan, timeout)
-                self._wait_while(lambda: self.processes.is_alive(pid, created), _END_PATIENCE)
+                self.wait_while(lambda: self.processes.is_alive(pid, created), _END_PATIENCE)
                 return found
             except StartError as error:
                 raise StartError(
@@ -170,13 +170,13 @@ class Launch:
             shutil.rmtree(folder, ignore_errors=True)
 
     def _await_plan(self, entry: JobEntry, pid: int, created: float, plan: Path, timeout: int) -> bytes:
-        ended = self._wait_while(lambda: self.processes.is_alive(pid, created) and not plan.exists(), timeout)
+        ended = self.wait_while(lambda: self.processes.is_alive(pid, created) and not plan.exists(), timeout)
         if plan.exists():
             return plan.read_bytes()
         what = "ended without a job" if ended else f"has not come to its execute() within {timeout} ms"
         raise StartError(f"{entry.program.name} {what}, so it has no plan.")
 
-    def _wait_while(self, condition: Callable[[], bool], timeout: int) -> bool:
+    def wait_while(self, condition: Callable[[], bool], timeout: int) -> bool:
         """Wait until a condition does not hold, for at most `timeout` milliseconds; return whether that has come."""
         deadline = self.clock.monotonic() + timeout
         waiting = threading.Condition()

@@ -117,7 +117,8 @@ class Registry:
             raise self._failed(error) from error
         before = self._files.get(key)
         self._commit({**self._files, key: (path, len(content))}, new=path)
-        self._delete(before)
+        if before is not None:
+            self._table.delete([before[0]])
 
     def remove(self, key: str) -> None:
         """Remove an entry; raises the same errors as `put`."""
@@ -125,7 +126,7 @@ class Registry:
             self._sequence += 1
             before = self._files[key]
             self._commit({other: file for other, file in self._files.items() if other != key})
-            self._delete(before)
+            self._table.delete([before[0]])
 
     def settle(self) -> None:
         """Undo commits that may have arrived although their callers got an error; raises the same errors as `put`.
@@ -135,10 +136,6 @@ class Registry:
         if self._unsettled:
             self._sequence += 1
             self._commit(self._files)
-
-    def _delete(self, file: tuple[str, int] | None) -> None:
-        if file is not None:
-            self._table.delete([file[0]])
 
     def _commit(self, files: Mapping[str, tuple[str, int]], *, new: str | None = None) -> None:
         """Replace the files of the table by `files`; `new` is deleted if it has certainly not become a part of the table."""

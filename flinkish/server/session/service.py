@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from flinkish.common.clock import Clock, SystemClock
-from flinkish.common.errors import FlinkishError, RegistryError
+from flinkish.common.errors import FlinkishError
 from flinkish.common.ids import IdSource
 from flinkish.server.endpoint import Endpoint
 from flinkish.server.logs import Logs
@@ -144,10 +144,7 @@ class Service:
 
     def _cancel(self, job: JobEntry) -> None:
         """Cancel one job; an error is logged, because the others must be cancelled all the same. Raises NotLeaderError."""
-        try:
-            self.dispatcher.cancel(job)
-        except RegistryError as error:
-            _log.warning("That job %s is being cancelled could not be stored: %s", job.job_id, error)
+        self.dispatcher.note_cancel(job)
         report = self.dispatcher.driver(job)
         if report is None:
             return
