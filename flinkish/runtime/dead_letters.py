@@ -7,8 +7,9 @@ not part of what a checkpoint stores of an operator: a job may be restored with 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any, Final
 
 import msgspec
@@ -18,7 +19,6 @@ from flinkish.common.errors import FlinkishError, SinkError
 from flinkish.common.ids import OperatorUid
 from flinkish.common.time import Instant
 from flinkish.common.types import Row, RowKind
-from flinkish.graph.job_graph import VertexId
 from flinkish.graph.stream_graph import StreamNode
 from flinkish.metrics import Counter, MetricGroup
 from flinkish.program.dead_letters import (
@@ -35,12 +35,12 @@ from flinkish.program.dead_letters import (
     DeadLetters,
 )
 from flinkish.program.operators import IntervalJoinConfig, SourceConfig, WindowConfig
-from flinkish.program.sinks import Sink, SinkWriter, SinkWriterContext, WriteContext
+from flinkish.program.sinks import SinkWriter, WriteContext
+from flinkish.runtime.operators.base import OperatorContext
+from flinkish.runtime.operators.sink import WriterContext
 from flinkish.runtime.protocol import MIN_WATERMARK, TaskProgram
 from flinkish.runtime.state.codec import to_json
 from flinkish.runtime.state.level_state import OperatorState
-from flinkish.udf.functions import Function
-from flinkish.udf.state import ListState, ListStateDescriptor
 
 #: Rows with more than about this many bytes go to a file before the checkpoint, so that they fill neither memory nor state.
 _FILE_BYTES: Final = 16 << 20
@@ -55,81 +55,34 @@ _MAY_DROP = (SourceConfig, WindowConfig, IntervalJoinConfig)
 ToDriver = Callable[[OperatorUid, str, list[Any], int | None], None]
 
 
-class _WriterContext(SinkWriterContext):
-    def __init__(
-        self,
-        program: TaskProgram,
-        state: OperatorState,
-        subtask: int,
-        parallelism: int,
-        metrics: MetricGroup,
-        now: Callable[[], int],
-    ) -> None:
-        self.configuration = program.configuration
-        self.job_id = program.job_id
-        self.lineage = str(program.lineage)
-        self.sink_uid = str(DEAD_LETTERS_UID)
-        self.subtask_index = subtask
-        self.parallelism = parallelism
-        self.attempt_id = str(program.attempt_id)
-        self.metric_group = metrics
-        self.input_type = ROW_TYPE
-        self._state = state
-        self._now = now
-
-    def initialize_function(self, function: Function) -> None:
-        raise NotImplementedError("the table of dead letters calls no user functions")
-
-    def get_list_state(self, descriptor: ListStateDescriptor) -> ListState[Any]:
-        return self._state.list_state(descriptor)
-
-    def processing_time(self) -> int:
-        return self._now()
-
-    def emit_to_driver(self, destination: str, values: Sequence[Any], watermark: int | None = None) -> None:
-        raise NotImplementedError("the table of dead letters sends nothing to the driver but committables")
-
-    def put_aside(self, value: Any, reason: str) -> None:
-        raise NotImplementedError("the table of dead letters takes all rows")
-
-
 class SubtaskDeadLetters:
     """Keeps the dead letters of a chain of operators if the job has a table for them, else notes that there were some."""
 
-    def __init__(
-        self,
-        program: TaskProgram,
-        vertex: VertexId,
-        subtask: int,
-        parallelism: int,
-        *,
-        state: Callable[[str], OperatorState],
-        metrics: MetricGroup,
-        now: Callable[[], int],
-        to_driver: ToDriver,
-    ) -> None:
+    def __init__(self, program: TaskProgram, subtask: int, to_driver: ToDriver) -> None:
         self.job = program.job_name, program.job_id
         self.subtask = subtask
         self.to_driver = to_driver
-        self._now = now
+        self._sink = program.dead_letters
+        self._writer: SinkWriter[Any, Any] | None = None
+        self._context = WriteContext(timestamp=None, watermark=MIN_WATERMARK)
+        self._now: Callable[[], int]
         self._checkpoint_id: int | None = None
         self._dropped_at: Instant | None = None
         #: Bytes of the rows of this epoch, and of all rows that wait to be written to a file.
         self._epoch_bytes = 0
         self._waiting_bytes = 0
-        self._writer: SinkWriter[Any, Any] | None = None
-        sink: Sink[Any, Any] | None = program.dead_letters
-        if sink is not None:
-            own = state(f"{DEAD_LETTERS_UID}/{vertex}")
+
+    def open(self, head: OperatorContext, state: OperatorState, metrics: MetricGroup) -> None:
+        """Create the writer if the job has a table; `head` is the context of the subtask's first operator."""
+        self._now = head.time.now
+        if self._sink is not None:
+            node = replace(head.node, uid=DEAD_LETTERS_UID, input_types=(ROW_TYPE,))
             with _named_errors():
-                self._writer = sink.create_writer(_WriterContext(program, own, subtask, parallelism, metrics, now))
-        self._context = WriteContext(timestamp=None, watermark=MIN_WATERMARK)
+                self._writer = self._sink.create_writer(WriterContext(replace(head, node=node, state=state, metrics=metrics)))
 
     def of(self, node: StreamNode, metrics: MetricGroup) -> DeadLetters:
         """Return what takes the dead letters of one operator; `metrics` is its group."""
-        if self._writer is None:
-            return _Dropped(self, node)
-        return _Kept(self, node, metrics)
+        return _Dropped(self, node) if self._sink is None else _Kept(self, node, metrics)
 
     def write(self, row: tuple[Any, ...], size: int) -> None:
         """Write the columns up to `watermark`, and those from `message_key` to `json`, of a row with about `size` bytes."""
@@ -197,44 +150,36 @@ class _Kept(DeadLetters):
         headers = None
         if record.headers is not None:
             headers = [Row(key=key, value=value) for key, value in record.headers]
-        raw, json = record.raw, record.json
-        self._write(
-            UNDECODABLE,
-            storable(record.reason),
-            where,
-            (record.timestamp, None if watermark == MIN_WATERMARK else watermark),
-            (record.key, headers, raw, None if raw is None else RAW_OF_SOURCE, json),
-            len(raw or b"") + len(json or ""),
-        )
+        forms = record.raw, None if record.raw is None else RAW_OF_SOURCE, record.json
+        self._write(UNDECODABLE, storable(record.reason), where, record.timestamp, watermark, (record.key, headers), forms)
 
     def late(self, value: Any, timestamp: int | None, watermark: int, reason: str) -> None:
-        self._write_value(LATE, value, timestamp, watermark, reason)
+        self._write(LATE, reason, (None, None, None), timestamp, watermark, (None, None), forms_of(value))
 
     def refused(self, value: Any, timestamp: int | None, watermark: int, reason: str) -> None:
-        self._write_value(REFUSED, value, timestamp, watermark, storable(reason))
-
-    def _write_value(self, kind: str, value: Any, timestamp: int | None, watermark: int, reason: str) -> None:
-        raw, raw_format, json = forms_of(value)
-        self._write(
-            kind,
-            reason,
-            (None, None, None),
-            (timestamp, None if watermark == MIN_WATERMARK else watermark),
-            (None, None, raw, raw_format, json),
-            len(raw or b"") + len(json or ""),
-        )
+        self._write(REFUSED, storable(reason), (None, None, None), timestamp, watermark, (None, None), forms_of(value))
 
     def dropped(self, kind: str) -> None:
         """Do nothing: what is dropped here was asked for."""
 
     def _write(
-        self, kind: str, reason: str, where: tuple[Any, ...], times: tuple[Any, ...], record: tuple[Any, ...], size: int
+        self,
+        kind: str,
+        reason: str,
+        where: tuple[Any, ...],
+        timestamp: int | None,
+        watermark: int,
+        key_and_headers: tuple[Any, ...],
+        forms: tuple[bytes | None, str | None, str | None],
     ) -> None:
         if self._counter is None:
             self._counter = self._metrics.counter(DEAD_LETTERS_METRIC)
         self._counter.inc()
+        times = timestamp, None if watermark == MIN_WATERMARK else watermark
+        raw, _, json = forms
         # In the order of COLUMNS.
-        self._subtask.write((kind, reason, *self._origin, *where, *times, *record), size)
+        row = (kind, reason, *self._origin, *where, *times, *key_and_headers, *forms)
+        self._subtask.write(row, len(raw or b"") + len(json or ""))
 
 
 def forms_of(value: Any) -> tuple[bytes | None, str | None, str | None]:

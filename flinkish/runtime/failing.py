@@ -46,7 +46,6 @@ _EDGES = ("flinkish.runtime.channels", "flinkish.runtime.partitioners")
 _HELPERS = {
     **dict.fromkeys(_EDGES, ("emit", "emit_run", "_emit_each", "_emit_keyed", "_indexes", "emit_slowly")),
     "flinkish.runtime.operators.source": ("collect",),
-    "flinkish.runtime.operators.co": ("process_run",),
 }
 
 

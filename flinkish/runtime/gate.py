@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, Protocol, assert_never
 
@@ -18,6 +18,7 @@ from flinkish.runtime.elements import (
 )
 from flinkish.runtime.frames import decode_body
 from flinkish.runtime.protocol import MIN_WATERMARK, Barrier
+from flinkish.runtime.watermarks import combine
 
 
 class GateListener(Protocol):
@@ -53,36 +54,14 @@ class InputChannel:
     elements: deque[Element | bytes] = field(default_factory=deque)
 
 
-class WatermarkValve:
-    """Combines watermarks: the minimum of the active channels, which never decreases; idle channels are ignored.
-
-    If all are idle, the valve is idle and keeps its watermark (Flink's StatusWatermarkValve).
-    """
-
-    def __init__(self, channels: Sequence[InputChannel], watermark: int) -> None:
-        self._channels = channels
-        self.watermark = watermark
-        self.idle = bool(channels) and all(channel.idle for channel in channels)
-
-    def combine(self) -> tuple[int | None, bool | None]:
-        """Return the new watermark, None if it did not rise, and the new idleness, None if it did not change."""
-        active = [channel.watermark for channel in self._channels if not channel.idle]
-        idle = not active
-        changed = idle if idle != self.idle else None
-        self.idle = idle
-        # When the last channel becomes idle, no channel holds the watermark back, so it rises to the maximum.
-        least = min(active) if active else max(channel.watermark for channel in self._channels)
-        if least > self.watermark and (active or changed):
-            self.watermark = least
-            return least, changed
-        return None, changed
-
-
 class InputGate:
     """All channels of a vertex in one subtask.
 
     Among the channels that have elements and are not blocked, the one with the lowest watermark is processed first, then by edge
     and sender. So inputs advance together in event time, and the order is the same in every try.
+
+    The combined watermark is the minimum of the active channels and never decreases; idle channels are ignored. If all are idle,
+    the gate is idle and keeps its watermark (Flink's StatusWatermarkValve).
     """
 
     def __init__(self, channels: Iterable[InputChannel], watermark: int = MIN_WATERMARK, *, clock: Clock | None = None) -> None:
@@ -97,16 +76,13 @@ class InputGate:
 
     def _combine_from(self, watermark: int) -> None:
         """Compute the combined watermark and flags from the channels."""
-        self._valve = WatermarkValve(self.channels, watermark)
+        self.watermark = watermark
+        self._idle = bool(self.channels) and all(channel.idle for channel in self.channels)
         self._ended_inputs = {
             index
             for index in {channel.input_index for channel in self.channels}
             if all(channel.ended for channel in self.channels if channel.input_index == index)
         }
-
-    @property
-    def watermark(self) -> int:
-        return self._valve.watermark
 
     @property
     def ended(self) -> bool:
@@ -176,12 +152,15 @@ class InputGate:
                 assert_never(element)
 
     def _combine(self, listener: GateListener) -> None:
-        risen, idle = self._valve.combine()
-        if idle is False:
+        least, idle = combine(self.channels)
+        changed, self._idle = idle != self._idle, idle
+        if changed and not idle:
             listener.on_status(False)
-        if risen is not None:
-            listener.on_watermark(risen)
-        if idle is True:
+        # When the last channel becomes idle, no channel holds the watermark back, so it rises to the maximum.
+        if least > self.watermark and (changed or not idle):
+            self.watermark = least
+            listener.on_watermark(least)
+        if changed and idle:
             listener.on_status(True)
 
     def _align(self, barrier: Barrier, listener: GateListener) -> None:

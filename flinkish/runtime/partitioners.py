@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import random
-import sys
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -20,7 +19,7 @@ from flinkish.runtime.channels import Channel, EdgeWriter, RowChannel
 from flinkish.runtime.elements import Emit
 from flinkish.runtime.field_keys import field_read
 from flinkish.runtime.isolation import SCALARS, isolate
-from flinkish.runtime.key_groups import MASK, MULTIPLIER, key_group, subtask_of_group
+from flinkish.runtime.key_groups import MASK, MULTIPLIER, key_group, key_groups, subtask_of_group
 from flinkish.runtime.keys import CanonicalKey, as_key, is_stored_as_given, original_key
 
 #: Number of records whose channels are found together, and the least number for which numpy does it.
@@ -99,12 +98,7 @@ class _Located(dict[Any, Channel]):
             return None
         if not self._least <= numbers.min() <= numbers.max() <= self._most:
             return None
-        if not -sys.hash_info.modulus < numbers.min() <= numbers.max() < sys.hash_info.modulus:
-            return None
-        # key_group() for all; such integers are their own hashes, except for one.
-        numbers[numbers == -1] = hash(-1)
-        mixed = (numbers ^ (numbers >> 32)).view(np.uint64) * np.uint64(MULTIPLIER) >> np.uint64(33)
-        return np.array(self._targets)[mixed % np.uint64(self._max_parallelism)]
+        return np.array(self._targets)[key_groups(numbers, self._max_parallelism)]
 
     def locate(self, key: Any) -> Channel:
         """Find and keep the channel of a key; raise TypeMismatchError if it has no canonical encoding."""

@@ -13,10 +13,9 @@ import itertools
 import os
 import tempfile
 from collections.abc import Iterable, Iterator, MutableMapping
-from dataclasses import dataclass
 from operator import itemgetter
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, NamedTuple
 
 from flinkish.common import pickling
 from flinkish.common.errors import EngineError
@@ -40,16 +39,7 @@ Waiting = tuple[int | None, int, Any]
 _Entry = tuple[tuple[Any, int, int], Any, Any]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SpillSettings:
-    """The folder for records that do not fit into `memory` bytes; None = all records stay in memory."""
-
-    folder: Path | None
-    memory: int
-
-
-@dataclass(frozen=True, slots=True)
-class Piece:
+class Piece(NamedTuple):
     """Some records of one key, sorted by time, input and arrival; `first` and `last` mark the key's first and last piece."""
 
     key: Any
@@ -59,11 +49,15 @@ class Piece:
 
 
 class HeldRecords:
-    """Stores runs of records; subclasses return them."""
+    """Stores runs of records; subclasses return them.
 
-    def __init__(self, table: MutableMapping[Any, Any], settings: SpillSettings) -> None:
+    `folder` is for records that do not fit into `memory` bytes; None = all records stay in memory.
+    """
+
+    def __init__(self, table: MutableMapping[Any, Any], folder: Path | None, memory: int) -> None:
         self._table = table
-        self._settings = settings
+        self._folder = folder
+        self._memory = memory
         numbers = [key for key in table if isinstance(key, int)]
         #: The runs in memory have the numbers from `_first` to `_next` - 1.
         self._first, self._next = min(numbers, default=0), max(numbers, default=-1) + 1
@@ -85,8 +79,8 @@ class HeldRecords:
         self._table[self._next] = size, run
         self._next += 1
         self._size += size
-        if self._size > self._settings.memory and self._settings.folder is not None:
-            self._spill(self._settings.folder)
+        if self._size > self._memory and self._folder is not None:
+            self._spill(self._folder)
 
     def _set_files(self, files: tuple[str, ...]) -> None:
         if files:

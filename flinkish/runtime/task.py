@@ -107,21 +107,13 @@ class VertexTask:
         self._rebuilt = rebuilt
         self._batch = is_batch(program.configuration)
         self._finished: bool = self._table.get("finished", False)
-        self._dead_letters = SubtaskDeadLetters(
-            program,
-            vertex.id,
-            subtask,
-            vertex.parallelism,
-            state=state.operator,
-            metrics=self._metrics.root,
-            now=time.now,
-            to_driver=self._to_driver,
-        )
+        self._dead_letters = SubtaskDeadLetters(program, subtask, self._to_driver)
         plan = program.plan
         graph = plan.job_graph
         self._edges: list[EdgeWriter] = [edge_writer(edge, plan, subtask) for edge in graph.outputs(vertex.id)]
         self.operators = [make_operator(self._operator_context(program, node, attempt_number)) for node in vertex.operators]
         self.head = self.operators[0]
+        self._dead_letters.open(self.head.context, state.operator(f"{DEAD_LETTERS_UID}/{vertex.id}"), self._metrics.root)
         self._sinks = [operator for operator in self.operators if isinstance(operator, SinkOperator)]
         self._gate = self._make_gate(program)
         self._connect()

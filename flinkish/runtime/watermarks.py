@@ -6,7 +6,7 @@ Idleness is measured by the steady time of an attempt, so changes of the clock a
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import Any
+from typing import Any, Protocol
 
 from flinkish.common.watermark_strategy import WatermarkGenerator, WatermarkStrategy
 from flinkish.runtime.protocol import MIN_WATERMARK
@@ -128,7 +128,7 @@ class CombinedWatermarks:
             if self._periodic:
                 split.generator.on_periodic_emit(split)
             # Splits that come after this one have said nothing yet.
-            self._ended = max(self._ended, _least([other for other in self._splits.values() if other.has_begun]))
+            self._ended = max(self._ended, combine([other for other in self._splits.values() if other.has_begun])[0])
         del self._splits[split_id]
         self.changed = True
 
@@ -141,8 +141,7 @@ class CombinedWatermarks:
         """Return the new watermark if it rose, and the new idleness if it changed, since the last call."""
         self.changed = False
         if self._splits:
-            idle = all(split.idle for split in self._splits.values())
-            least = _least(self._splits.values())
+            least, idle = combine(self._splits.values())
         else:
             idle = self._idle_without_splits
             least = self._ended if self._drained else MIN_WATERMARK
@@ -183,7 +182,12 @@ class CombinedWatermarks:
             split.check_idleness(now, timeout)
 
 
-def _least(splits: Collection[SplitWatermarks]) -> int:
-    """Return the minimum watermark of the splits that are not idle; the maximum if all are idle."""
-    active = [split.watermark for split in splits if not split.idle]
-    return min(active) if active else max(split.watermark for split in splits)
+class _Member(Protocol):
+    watermark: int
+    idle: bool
+
+
+def combine(members: Collection[_Member]) -> tuple[int, bool]:
+    """Return the minimum watermark of the members that are not idle, the maximum if all are; and whether all are."""
+    active = [member.watermark for member in members if not member.idle]
+    return min(active) if active else max(member.watermark for member in members), not active

@@ -15,10 +15,9 @@ from flinkish.common.records import is_one_record
 from flinkish.program.operators import AsyncWaitConfig
 from flinkish.runtime.event_loop import GRACE_SECONDS, EventLoop
 from flinkish.runtime.isolation import SCALARS, isolate
-from flinkish.runtime.operators.async_queue import Call, CallQueue, OrderedQueue, UnorderedQueue
+from flinkish.runtime.operators.async_queue import Call, CallQueue
 from flinkish.runtime.operators.base import OperatorContext, Output
-from flinkish.runtime.operators.function import FunctionOperator
-from flinkish.runtime.operators.results import results_emitter
+from flinkish.runtime.operators.function import ResultsOperator
 from flinkish.udf.async_retry_strategies import AsyncRetryStrategy
 from flinkish.udf.functions import AsyncFunction
 
@@ -159,7 +158,7 @@ class _WrongResultError(Exception):
     """A function returned an invalid result."""
 
 
-class AsyncWaitOperator(FunctionOperator[AsyncWaitConfig]):
+class AsyncWaitOperator(ResultsOperator[AsyncWaitConfig]):
     """Makes a call for each record, at most `capacity` at a time, and emits the results with the record's event time.
 
     Results never pass a watermark. All calls of an epoch end within it, so nothing is pending when a checkpoint is taken: an
@@ -172,12 +171,11 @@ class AsyncWaitOperator(FunctionOperator[AsyncWaitConfig]):
     def __init__(self, context: OperatorContext) -> None:
         super().__init__(context)
         config = self.config
-        self._queue: CallQueue = OrderedQueue() if config.ordered else UnorderedQueue()
+        self._queue = CallQueue(ordered=config.ordered)
         self._caller = _Caller(context.event_loop, self.function, config.timeout, config.retry_strategy)
 
     def connect(self, output: Output) -> None:
         super().connect(output)
-        self._emit_results = results_emitter(self)
         queue, submit, back, capacity = self._queue, self._caller.submit, self._caller.back, self.config.capacity
 
         def process(value: Any, timestamp: int | None, self: AsyncWaitOperator = self) -> None:
@@ -202,7 +200,7 @@ class AsyncWaitOperator(FunctionOperator[AsyncWaitConfig]):
             queue.returned(call)
         for ready in queue.take_ready():
             if isinstance(ready, Call):
-                self._emit_results(ready.results, ready.timestamp)
+                self.emit_results(ready.results, ready.timestamp)
             else:
                 ready()
 

@@ -22,8 +22,10 @@ from flinkish.metrics import MetricGroup
 from flinkish.program.dead_letters import DeadLetters
 from flinkish.runtime.elements import Emit, EmitRun, Records
 from flinkish.runtime.event_loop import EventLoop
+from flinkish.runtime.operators.runtime_context import SnapshotContext
 from flinkish.runtime.protocol import MAX_WATERMARK, MIN_WATERMARK, Barrier
 from flinkish.runtime.state.level_state import OperatorState
+from flinkish.udf.checkpoint import CheckpointedFunction, CheckpointListener
 from flinkish.udf.output_tag import OutputTag
 
 #: Name of the counter of dropped late records, as in Flink.
@@ -185,6 +187,8 @@ class Operator:
         self.output = Output([], {}, [])
         self.emit: Emit = discard
         self.emit_run: EmitRun = _run_by(discard)
+        #: The user function, which may take part in checkpoints and be told of them; None if there is none.
+        self.function: Any = None
 
     #: Whether all inputs have ended. The watermark may be MAX before: if some inputs have ended and all others are idle.
     ended = False
@@ -245,6 +249,16 @@ class Operator:
     def status(self, idle: bool) -> None:
         self.output.status(idle)
 
+    def advance(self, watermark: int | None, idle: bool | None) -> None:
+        """Emit a new watermark and a changed idleness of the operator's own; None = no change."""
+        if idle is False:
+            self.output.status(False)
+        if watermark is not None and watermark > self.current_watermark:
+            self.current_watermark = watermark
+            self.output.watermark(watermark)
+        if idle is True:
+            self.output.status(True)
+
     def end_of_input(self) -> None:
         """Finish, and pass the end of the input on."""
         self.ended = True
@@ -264,6 +278,8 @@ class Operator:
 
     def snapshot_state(self, barrier: Barrier) -> None:
         """Bring state up to date for a checkpoint; called after `prepare_snapshot` of the whole chain, emits nothing."""
+        if isinstance(self.function, CheckpointedFunction):
+            self.function.snapshot_state(SnapshotContext(barrier))
 
     def prepare_commit(self) -> tuple[bytes, ...]:
         """Return encoded committables; only sinks have any."""
@@ -278,9 +294,13 @@ class Operator:
 
     def notify_checkpoint_complete(self, checkpoint_id: int) -> None:
         """Handle the completion of a checkpoint."""
+        if isinstance(self.function, CheckpointListener):
+            self.function.notify_checkpoint_complete(checkpoint_id)
 
     def notify_checkpoint_aborted(self, checkpoint_id: int) -> None:
         """Handle the abortion of a checkpoint."""
+        if isinstance(self.function, CheckpointListener):
+            self.function.notify_checkpoint_aborted(checkpoint_id)
 
     def finish(self) -> None:
         """Emit remaining results, because all input has ended."""

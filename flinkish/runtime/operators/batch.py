@@ -14,7 +14,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator
 from operator import itemgetter
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from flinkish.common import options
 from flinkish.program.operators import BroadcastProcessConfig, KeyedBroadcastProcessConfig
@@ -23,11 +23,13 @@ from flinkish.runtime.operators.base import Operator
 from flinkish.runtime.operators.broadcast import BROADCAST_INPUT
 from flinkish.runtime.operators.function import FunctionOperator
 from flinkish.runtime.protocol import MAX_WATERMARK, MIN_WATERMARK
-from flinkish.runtime.spilling import Piece, QueuedRecords, SortedRecords, SpillSettings, Waiting
+from flinkish.runtime.spilling import HeldRecords, Piece, QueuedRecords, SortedRecords, Waiting
 
 #: Number of records to release between two checks of the output size.
 _LOOK_RECORDS = 256
 _READ = "broadcast read"
+
+HeldT = TypeVar("HeldT", bound=HeldRecords)
 
 
 class HeadInput:
@@ -60,12 +62,19 @@ class HeadInput:
         """Pass on the final watermark, because all inputs have ended and no records wait."""
 
 
-class _HoldingInput(HeadInput):
-    """Holds back the final watermark until all records have been passed on."""
+class _HoldingInput(HeadInput, Generic[HeldT]):
+    """Holds back records, and the final watermark until all of them have been passed on."""
 
-    def __init__(self, head: Operator) -> None:
+    def __init__(self, head: Operator, held: type[HeldT]) -> None:
         super().__init__(head)
-        self._max_bytes = head.context.configuration.get(options.EPOCH_MAX_BYTES)
+        context = head.context
+        memory: int = context.configuration.get(options.SORTED_INPUTS_MEMORY)
+        self._held = held(context.state.internal("batch"), context.spill, memory)
+        self._max_bytes = context.configuration.get(options.EPOCH_MAX_BYTES)
+
+    @property
+    def holds(self) -> bool:
+        return bool(self._held)
 
     def watermark(self, timestamp: int) -> None:
         """Ignore the watermark: a batch has only the final one, which `finish` passes on."""
@@ -78,22 +87,12 @@ class _HoldingInput(HeadInput):
         return (most is None or released < most) and self._head.context.outflow() < self._max_bytes
 
 
-def _settings(head: Operator) -> SpillSettings:
-    context = head.context
-    return SpillSettings(folder=context.spill, memory=context.configuration.get(options.SORTED_INPUTS_MEMORY))
-
-
-class BroadcastFirstInput(_HoldingInput):
+class BroadcastFirstInput(_HoldingInput[QueuedRecords]):
     """Holds back the records of an operator without keys until its broadcast input has been read."""
 
     def __init__(self, head: Operator) -> None:
-        super().__init__(head)
-        self._held = QueuedRecords(head.context.state.internal("batch"), _settings(head))
+        super().__init__(head, QueuedRecords)
         self._progress = head.context.state.internal("broadcast")
-
-    @property
-    def holds(self) -> bool:
-        return bool(self._held)
 
     def process_records(self, input_index: int, records: Records) -> None:
         if input_index == BROADCAST_INPUT or (_READ in self._progress and not self._held):
@@ -114,20 +113,15 @@ class BroadcastFirstInput(_HoldingInput):
         return released
 
 
-class SortedInput(_HoldingInput):
+class SortedInput(_HoldingInput[SortedRecords]):
     """Passes records to a keyed operator key by key when the input has ended; broadcast elements at once."""
 
     def __init__(self, head: FunctionOperator[Any]) -> None:
         assert head.backend is not None
-        super().__init__(head)
+        super().__init__(head, SortedRecords)
         self._backend = head.backend
-        self._held = SortedRecords(head.context.state.internal("batch"), _settings(head))
         self._pieces: Iterator[Piece] | None = None
         self._broadcast = isinstance(head.node.operator, KeyedBroadcastProcessConfig)
-
-    @property
-    def holds(self) -> bool:
-        return bool(self._held)
 
     def process_records(self, input_index: int, records: Records) -> None:
         if self._broadcast and input_index == BROADCAST_INPUT:

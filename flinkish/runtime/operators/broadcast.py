@@ -10,12 +10,10 @@ from flinkish.program.operators import BroadcastProcessConfig, KeyedBroadcastPro
 from flinkish.runtime.elements import Records
 from flinkish.runtime.operators.base import Operator
 from flinkish.runtime.operators.contexts import ElementContext, KeyedContext
-from flinkish.runtime.operators.function import FunctionOperator
-from flinkish.runtime.operators.results import results_emitter
+from flinkish.runtime.operators.function import ConfigT, ResultsOperator
 from flinkish.runtime.operators.timed import UserTimerOperator
-from flinkish.runtime.state.broadcast import ReadOnlyBroadcastStateView, TableBroadcastState
+from flinkish.runtime.state.handles import OneAddress, ReadOnlyBroadcastStateView
 from flinkish.runtime.state.keyed import KeyedStateBackend, NoKey
-from flinkish.runtime.state.timers import InternalTimerService
 from flinkish.udf.functions import BroadcastProcessFunction, KeyedBroadcastProcessFunction, KeyedStateFunction
 from flinkish.udf.state import (
     BroadcastState,
@@ -38,31 +36,22 @@ class _States:
     def __init__(self, operator: Operator, descriptors: Sequence[MapStateDescriptor]) -> None:
         self._operator = operator
         self._store = operator.context.state
-        self._writable: dict[str, TableBroadcastState] = {}
-        self._read_only: dict[str, ReadOnlyBroadcastStateView] = {}
-        for descriptor in descriptors:
-            state = self._writable[descriptor.get_name()] = self._store.broadcast_state(descriptor)
-            self._read_only[descriptor.get_name()] = ReadOnlyBroadcastStateView(state.what, state.table)
+        self.writable = {descriptor.name: self._store.broadcast_state(descriptor) for descriptor in descriptors}
+        self.read_only = {
+            name: ReadOnlyBroadcastStateView(OneAddress(), state.what, state.table) for name, state in self.writable.items()
+        }
         #: The checked descriptors, so that a check costs only one look-up per record.
         self._known: dict[int, MapStateDescriptor] = {id(descriptor): descriptor for descriptor in descriptors}
 
-    def writable(self, descriptor: MapStateDescriptor) -> TableBroadcastState:
-        if id(descriptor) not in self._known:
-            self._check(descriptor)
-        return self._writable[descriptor.name]
-
-    def read_only(self, descriptor: MapStateDescriptor) -> ReadOnlyBroadcastStateView:
-        if id(descriptor) not in self._known:
-            self._check(descriptor)
-        return self._read_only[descriptor.name]
-
-    def _check(self, descriptor: object) -> None:
-        where = f"get_broadcast_state() of operator {self._operator.node.name!r}"
-        if not isinstance(descriptor, MapStateDescriptor):
-            raise StateError(f"{where} needs a MapStateDescriptor; got {descriptor!r}")
-        if descriptor.get_name() not in self._writable:
+    def check(self, descriptor: MapStateDescriptor) -> None:
+        """Raise an error for a descriptor of another state."""
+        if id(descriptor) in self._known:
+            return
+        check_descriptor(descriptor, MapStateDescriptor, "get_broadcast_state")
+        if descriptor.name not in self.writable:
             raise StateError(
-                f"{where}: there is no broadcast state {descriptor.get_name()!r}; there are {sorted(self._writable)}",
+                f"get_broadcast_state() of operator {self._operator.node.name!r}: there is no broadcast state "
+                f"{descriptor.name!r}; there are {sorted(self.writable)}",
                 hint="give its descriptor to broadcast(...).",
             )
         self._store.broadcast_state(descriptor)  # compares the types
@@ -84,14 +73,14 @@ class _BroadcastContext(ElementContext):
 
 class _Writing(_BroadcastContext):
     def get_broadcast_state(self, state_descriptor: MapStateDescriptor) -> BroadcastState[Any, Any]:
-        check_descriptor(state_descriptor, MapStateDescriptor, "get_broadcast_state")
-        return self._states.writable(state_descriptor)
+        self._states.check(state_descriptor)
+        return self._states.writable[state_descriptor.name]
 
 
 class _Reading(_BroadcastContext):
     def get_broadcast_state(self, state_descriptor: MapStateDescriptor) -> ReadOnlyBroadcastState[Any, Any]:
-        check_descriptor(state_descriptor, MapStateDescriptor, "get_broadcast_state")
-        return self._states.read_only(state_descriptor)
+        self._states.check(state_descriptor)
+        return self._states.read_only[state_descriptor.name]
 
 
 class BroadcastContext(_Writing, BroadcastProcessFunction.Context):
@@ -122,60 +111,40 @@ class KeyedBroadcastContext(_Writing, KeyedBroadcastProcessFunction.Context):
 class KeyedBroadcastReadOnlyContext(_Reading, KeyedContext, KeyedBroadcastProcessFunction.OnTimerContext):
     """The context of process_element and on_timer of KeyedBroadcastProcessFunction."""
 
-    def __init__(self, operator: Operator, states: _States, backend: KeyedStateBackend, timers: InternalTimerService) -> None:
-        KeyedContext.__init__(self, operator, backend, timers)
+    def __init__(self, operator: Operator, states: _States, backend: KeyedStateBackend) -> None:
+        KeyedContext.__init__(self, operator, backend)
         self._states = states
 
 
-class BroadcastProcessOperator(FunctionOperator[BroadcastProcessConfig]):
+class _BroadcastInput(ResultsOperator[ConfigT]):
+    """Calls the function for the records of both streams; broadcast ones have no key."""
+
+    _reading: ElementContext
+    _writing: ElementContext
+
+    def process_records(self, input_index: int, records: Records) -> None:
+        if input_index == BROADCAST_INPUT:
+            without_keys = records._replace(keys=[_NO_KEY] * len(records.values))
+            self.process_each(self.function.process_broadcast_element, self._writing, without_keys)
+        else:
+            self.process_each(self.function.process_element, self._reading, records)
+
+
+class BroadcastProcessOperator(_BroadcastInput[BroadcastProcessConfig]):
     """Without keys."""
 
     def open(self) -> None:
         states = _States(self, self.config.state_descriptors)
-        self._read_only = BroadcastReadOnlyContext(self, states)
-        self._writable = BroadcastContext(self, states)
-        self._emit_results = results_emitter(self)
+        self._reading = BroadcastReadOnlyContext(self, states)
+        self._writing = BroadcastContext(self, states)
         super().open()
 
-    def process_records(self, input_index: int, records: Records) -> None:
-        function: Callable[[Any, Any], Any]
-        context: _BroadcastContext
-        if input_index == BROADCAST_INPUT:
-            function, context = self.function.process_broadcast_element, self._writable
-        else:
-            function, context = self.function.process_element, self._read_only
-        emit_results = self._emit_results
-        timestamps = records.timestamps if records.timestamps is not None else [None] * len(records.values)
-        for value, timestamp in zip(records.values, timestamps, strict=True):
-            context.element_timestamp = timestamp
-            results = function(value, context)
-            if results is not None:
-                emit_results(results, timestamp)
 
-
-class KeyedBroadcastProcessOperator(UserTimerOperator[KeyedBroadcastProcessConfig]):
-    """Processes a keyed stream with a broadcast one; broadcast elements have no key, so no keyed state or timers."""
+class KeyedBroadcastProcessOperator(_BroadcastInput[KeyedBroadcastProcessConfig], UserTimerOperator[KeyedBroadcastProcessConfig]):
+    """Processes a keyed stream with a broadcast one."""
 
     def open(self) -> None:
         states = _States(self, self.config.state_descriptors)
-        self.timer_context = KeyedBroadcastReadOnlyContext(self, states, self.backend, self.timers)
-        self._writable = KeyedBroadcastContext(self, states, self.backend)
-        self.emit_results = results_emitter(self)
+        self._reading = self.timer_context = KeyedBroadcastReadOnlyContext(self, states, self.backend)
+        self._writing = KeyedBroadcastContext(self, states, self.backend)
         super().open()
-
-    def process_records(self, input_index: int, records: Records) -> None:
-        if input_index == BROADCAST_INPUT:
-            self._process_broadcast(records)
-        else:
-            self.process_keyed(self.function.process_element, records)
-
-    def _process_broadcast(self, records: Records) -> None:
-        backend, context = self.backend, self._writable
-        process, emit_results = self.function.process_broadcast_element, self.emit_results
-        backend.current_key = _NO_KEY
-        timestamps = records.timestamps if records.timestamps is not None else [None] * len(records.values)
-        for value, timestamp in zip(records.values, timestamps, strict=True):
-            context.element_timestamp = timestamp
-            results = process(value, context)
-            if results is not None:
-                emit_results(results, timestamp)

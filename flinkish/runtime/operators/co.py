@@ -15,31 +15,20 @@ from flinkish.program.operators import (
 )
 from flinkish.runtime.elements import Records
 from flinkish.runtime.operators.contexts import CoProcessContext, KeyedCoProcessContext
-from flinkish.runtime.operators.function import ConfigT, FunctionOperator, keyed
-from flinkish.runtime.operators.results import ResultsCheck, results_emitter, tagged_emit
+from flinkish.runtime.operators.function import ConfigT, FunctionOperator, ResultsCheck, ResultsOperator, keyed, tagged_emit
 from flinkish.runtime.operators.timed import UserTimerOperator
 
 ProcessInput = Callable[[Any, int | None], None]
-
-
-def process_run(operator: FunctionOperator[Any], process: ProcessInput, records: Records) -> None:
-    """Pass a run of records to one input; if the operator is keyed, set the key of each record."""
-    backend = operator.backend
-    if backend is not None:
-        for value, timestamp, key in keyed(records):
-            backend.current_key = key
-            process(value, timestamp)
-    else:
-        timestamps = records.timestamps if records.timestamps is not None else [None] * len(records.values)
-        for value, timestamp in zip(records.values, timestamps, strict=True):
-            process(value, timestamp)
 
 
 class _TwoInputOperator(FunctionOperator[ConfigT]):
     _inputs: tuple[ProcessInput, ProcessInput]
 
     def process_records(self, input_index: int, records: Records) -> None:
-        process_run(self, self._inputs[input_index], records)
+        scope, process = self.scope, self._inputs[input_index]
+        for value, timestamp, key in keyed(records):
+            scope.current_key = key
+            process(value, timestamp)
 
 
 class CoMapOperator(_TwoInputOperator[CoMapConfig]):
@@ -87,31 +76,21 @@ class CoFlatMapOperator(_TwoInputOperator[CoFlatMapConfig]):
         return process
 
 
-class CoProcessOperator(_TwoInputOperator[CoProcessConfig]):
+class CoProcessOperator(ResultsOperator[CoProcessConfig]):
     def open(self) -> None:
         super().open()
         self._context = CoProcessContext(self)
-        self._emit_results = results_emitter(self)
-        self._inputs = (self._processing(self.function.process_element1), self._processing(self.function.process_element2))
+        self._functions = (self.function.process_element1, self.function.process_element2)
 
-    def _processing(self, function: Callable[[Any, Any], Any]) -> ProcessInput:
-        context, emit_results = self._context, self._emit_results
-
-        def process(value: Any, timestamp: int | None, self: CoProcessOperator = self) -> None:
-            context.element_timestamp = timestamp
-            results = function(value, context)
-            if results is not None:
-                emit_results(results, timestamp)
-
-        return process
+    def process_records(self, input_index: int, records: Records) -> None:
+        self.process_each(self._functions[input_index], self._context, records)
 
 
 class KeyedCoProcessOperator(UserTimerOperator[KeyedCoProcessConfig]):
     def open(self) -> None:
-        self.timer_context = KeyedCoProcessContext(self, self.backend, self.timers)
-        self.emit_results = results_emitter(self)
+        self.timer_context = KeyedCoProcessContext(self, self.backend)
         super().open()
         self._functions = (self.function.process_element1, self.function.process_element2)
 
     def process_records(self, input_index: int, records: Records) -> None:
-        self.process_keyed(self._functions[input_index], records)
+        self.process_each(self._functions[input_index], self.timer_context, records)

@@ -10,7 +10,6 @@ from flinkish.runtime.operators.base import Operator
 from flinkish.runtime.operators.timestamps import timer_time
 from flinkish.runtime.protocol import MIN_WATERMARK
 from flinkish.runtime.state.keyed import KeyedStateBackend
-from flinkish.runtime.state.timers import InternalTimerService
 from flinkish.udf.functions import CoProcessFunction, KeyedCoProcessFunction, KeyedProcessFunction, ProcessFunction
 from flinkish.udf.time_domain import TimeDomain
 from flinkish.udf.timerservice import TimerService
@@ -51,30 +50,25 @@ class _TimesOnly(TimerService):
 class _KeyedTimers(_TimesOnly):
     """Timers of the current key."""
 
-    def __init__(self, operator: Operator, backend: KeyedStateBackend, timers: InternalTimerService) -> None:
+    def __init__(self, operator: Operator, backend: KeyedStateBackend) -> None:
         super().__init__(operator)
         self._backend = backend
-        self._timers = timers
+        timers = backend.timers()
+        self._event_time, self._processing_time = timers.event_time, timers.processing_time
 
     def register_event_time_timer(self, timestamp: int) -> None:
         if not self._operator.quiesced:
-            self._timers.register_event_time_timer(
-                self._backend.current_key, None, timer_time(timestamp, "register_event_time_timer")
-            )
+            self._event_time.register(timer_time(timestamp, "register_event_time_timer"), self._backend.current_key)
 
     def register_processing_time_timer(self, timestamp: int) -> None:
         if not self._operator.quiesced:
-            self._timers.register_processing_time_timer(
-                self._backend.current_key, None, timer_time(timestamp, "register_processing_time_timer")
-            )
+            self._processing_time.register(timer_time(timestamp, "register_processing_time_timer"), self._backend.current_key)
 
     def delete_event_time_timer(self, timestamp: int) -> None:
-        self._timers.delete_event_time_timer(self._backend.current_key, None, timer_time(timestamp, "delete_event_time_timer"))
+        self._event_time.delete(timer_time(timestamp, "delete_event_time_timer"), self._backend.current_key)
 
     def delete_processing_time_timer(self, timestamp: int) -> None:
-        self._timers.delete_processing_time_timer(
-            self._backend.current_key, None, timer_time(timestamp, "delete_processing_time_timer")
-        )
+        self._processing_time.delete(timer_time(timestamp, "delete_processing_time_timer"), self._backend.current_key)
 
 
 class ElementContext:
@@ -93,10 +87,10 @@ class ElementContext:
 
 
 class KeyedContext(ElementContext):
-    def __init__(self, operator: Operator, backend: KeyedStateBackend, timers: InternalTimerService) -> None:
+    def __init__(self, operator: Operator, backend: KeyedStateBackend) -> None:
         super().__init__(operator)
         self._backend = backend
-        self._timer_service = _KeyedTimers(operator, backend, timers)
+        self._timer_service = _KeyedTimers(operator, backend)
         self.domain = TimeDomain.EVENT_TIME
 
     def get_current_key(self) -> Any:

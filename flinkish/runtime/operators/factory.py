@@ -1,9 +1,11 @@
-"""The table that maps operator configurations to the operators that run them."""
+"""The table that maps operator configurations to the operators that run them, and the choice of the operator of windows."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
+from flinkish.common import options
 from flinkish.common.errors import UnsupportedError
 from flinkish.program import operators as configs
 from flinkish.runtime.operators.async_wait import AsyncWaitOperator
@@ -26,7 +28,61 @@ from flinkish.runtime.operators.stateless import (
     ProcessOperator,
 )
 from flinkish.runtime.operators.timestamps import TimestampsAndWatermarksOperator
-from flinkish.runtime.operators.window.choice import window_operator
+from flinkish.runtime.operators.window.aligned import (
+    FoldedWindowsOperator,
+    ListedWindowsOperator,
+    SharedPanesOperator,
+)
+from flinkish.runtime.operators.window.namespaces import SESSIONS
+from flinkish.runtime.operators.window.operator import WindowOperator, clear_of
+from flinkish.runtime.operators.window.sessions import SessionWindowsOperator
+from flinkish.udf.window import (
+    EventTimeTrigger,
+    ProcessingTimeTrigger,
+    SlidingEventTimeWindows,
+    SlidingProcessingTimeWindows,
+    TumblingEventTimeWindows,
+    TumblingProcessingTimeWindows,
+)
+
+_TUMBLING = (TumblingEventTimeWindows, TumblingProcessingTimeWindows)
+_SLIDING = (SlidingEventTimeWindows, SlidingProcessingTimeWindows)
+#: Allowed lateness (ms) with which windows outlive the end of the input; only the general operator knows which have fired then.
+_FOREVER = 2**62
+
+
+def window_operator(context: OperatorContext) -> Operator:
+    """Create the operator for the configured windows.
+
+    A subclass of an assigner or trigger may behave differently, so it is not treated like its base class.
+    """
+    config = context.node.operator
+    assert isinstance(config, configs.WindowConfig)
+    assigner = type(config.assigner)
+    trigger = EventTimeTrigger if config.assigner.is_event_time() else ProcessingTimeTrigger
+    if config.evictor is not None or type(config.trigger) is not trigger or config.allowed_lateness >= _FOREVER:
+        return WindowOperator(context)
+    if assigner in _TUMBLING or (assigner in _SLIDING and _overlap(config.assigner)):
+        if config.fold is None:
+            return ListedWindowsOperator(context)
+        shared = assigner in _SLIDING and _may_share_panes(context, config)
+        return SharedPanesOperator(context) if shared else FoldedWindowsOperator(context)
+    if assigner in SESSIONS and config.fold is not None and config.allowed_lateness == 0:
+        return SessionWindowsOperator(context)
+    return WindowOperator(context)
+
+
+def _overlap(assigner: Any) -> bool:
+    overlap: bool = assigner._slide <= assigner._size
+    return overlap
+
+
+def _may_share_panes(context: OperatorContext, config: configs.WindowConfig) -> bool:
+    """Tell whether windows may be combined from panes: the user has declared that this does not change the results."""
+    # A function that clears state must be called for each window; with lateness, the windows of a pane cannot be determined.
+    clears = config.allowed_lateness > 0 and clear_of(config.function) is not None
+    return context.configuration.get(options.SHARE_PANES) and not clears
+
 
 #: What runs each kind of operator.
 OPERATORS: dict[type[configs.OperatorConfig], Callable[[OperatorContext], Operator]] = {

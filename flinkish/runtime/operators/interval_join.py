@@ -11,11 +11,11 @@ from flinkish.program.operators import IntervalJoinConfig
 from flinkish.runtime.elements import Records
 from flinkish.runtime.operators.base import LATE_RECORDS, OperatorContext
 from flinkish.runtime.operators.function import keyed
-from flinkish.runtime.operators.results import results_emitter
 from flinkish.runtime.operators.timed import TimedOperator
 from flinkish.runtime.protocol import MAX_WATERMARK
+from flinkish.runtime.state.backend import TimerQueue
 from flinkish.runtime.state.keyed import KeyedStateBackend
-from flinkish.runtime.state.timers import InternalTimerService
+from flinkish.runtime.state.tables import Namespaced
 from flinkish.udf.functions import ProcessJoinFunction
 from flinkish.udf.output_tag import OutputTag
 from flinkish.udf.state import ListStateDescriptor
@@ -53,7 +53,7 @@ class _Buffer:
         self,
         side: int,
         backend: KeyedStateBackend,
-        timers: InternalTimerService,
+        timers: TimerQueue,
         record_type: TypeInformation,
         cleanup_delay: int,
     ) -> None:
@@ -79,7 +79,7 @@ class _Buffer:
             if times[position] != timestamp:
                 times.insert(position, timestamp)
                 if position == 0:
-                    self._timers.delete_event_time_timer(key, self._side, self._over(times[1]))
+                    self._timers.delete(self._over(times[1]), Namespaced(key, self._side))
                     self._set_timer(key, timestamp)
         self.table.append(key, timestamp, self._freeze(value if self._convert is None else self._convert(value)))
 
@@ -97,7 +97,7 @@ class _Buffer:
         self._set_timer(key, times[0])
 
     def _set_timer(self, key: Any, timestamp: int) -> None:
-        self._timers.register_event_time_timer(key, self._side, self._over(timestamp))
+        self._timers.register(self._over(timestamp), Namespaced(key, self._side))
 
     def _over(self, timestamp: int) -> int:
         """Return the watermark at which a record can no longer find a partner."""
@@ -116,13 +116,12 @@ class IntervalJoinOperator(TimedOperator[IntervalJoinConfig]):
     def __init__(self, context: OperatorContext) -> None:
         super().__init__(context)
         config, types = self.config, self.node.input_types
-        self._left = _Buffer(_LEFT, self.backend, self.timers, types[_LEFT], max(config.upper_bound, 0))
-        self._right = _Buffer(_RIGHT, self.backend, self.timers, types[_RIGHT], max(-config.lower_bound, 0))
+        self._left = _Buffer(_LEFT, self.backend, self.timers.event_time, types[_LEFT], max(config.upper_bound, 0))
+        self._right = _Buffer(_RIGHT, self.backend, self.timers.event_time, types[_RIGHT], max(-config.lower_bound, 0))
         self._context = _JoinContext()
 
     def open(self) -> None:
         super().open()
-        self._emit_results = results_emitter(self)
         self._late_dropped = self.context.metrics.counter(LATE_RECORDS)
 
     def process_records(self, input_index: int, records: Records) -> None:
@@ -156,7 +155,7 @@ class IntervalJoinOperator(TimedOperator[IntervalJoinConfig]):
 
     def _join(self, lefts: list[Any], rights: list[Any], left_timestamp: int, right_timestamp: int) -> None:
         """Call the function with all pairs."""
-        context, process_element, emit_results = self._context, self.function.process_element, self._emit_results
+        context, process_element, emit_results = self._context, self.function.process_element, self.emit_results
         context.left_timestamp, context.right_timestamp = left_timestamp, right_timestamp
         timestamp = max(left_timestamp, right_timestamp)
         for left in lefts:
@@ -167,7 +166,7 @@ class IntervalJoinOperator(TimedOperator[IntervalJoinConfig]):
 
     def _late(self, value: Any, timestamp: int, tag: OutputTag | None) -> None:
         if tag is not None and tag.tag_id in self.output.side:
-            self._emit_results([(tag, value)], timestamp)
+            self.emit_results([(tag, value)], timestamp)
             return
         self._late_dropped.inc()
         self.context.dead_letters.late(value, timestamp, self.current_watermark, _LATE)

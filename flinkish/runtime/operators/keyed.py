@@ -8,20 +8,18 @@ from flinkish.runtime.elements import Records
 from flinkish.runtime.operators.base import discard
 from flinkish.runtime.operators.contexts import KeyedProcessContext
 from flinkish.runtime.operators.function import FunctionOperator, keyed
-from flinkish.runtime.operators.results import results_emitter
 from flinkish.runtime.operators.timed import UserTimerOperator
-from flinkish.runtime.state.handles import refuse_nothing
+from flinkish.runtime.state.handles import Fold
 from flinkish.udf.state import ValueStateDescriptor
 
 
 class KeyedProcessOperator(UserTimerOperator[KeyedProcessConfig]):
     def open(self) -> None:
-        self.timer_context = KeyedProcessContext(self, self.backend, self.timers)
-        self.emit_results = results_emitter(self)
+        self.timer_context = KeyedProcessContext(self, self.backend)
         super().open()
 
     def process_records(self, input_index: int, records: Records) -> None:
-        self.process_keyed(self.function.process_element, records)
+        self.process_each(self.function.process_element, self.timer_context, records)
 
 
 class ReduceOperator(FunctionOperator[ReduceConfig]):
@@ -33,6 +31,7 @@ class ReduceOperator(FunctionOperator[ReduceConfig]):
         output_type = self.node.output_type
         self._table, self._convert = self.backend.table_of(ValueStateDescriptor("_reduce_state", output_type))
         self._reduce = self.function.reduce
+        self._fold = Fold(self.function, repr(self.node.name))
         # A value converted for the state needs no second conversion for the output, unless it could be changed there, or has a
         # FLOAT, which only the output rounds.
         converted = self._table.codec.immutable and shortest_floats(output_type) is None
@@ -48,7 +47,7 @@ class ReduceOperator(FunctionOperator[ReduceConfig]):
             reduced = table.get(key)
             reduced = value if reduced is None else reduce(reduced, value)
             if reduced is None:
-                refuse_nothing(repr(self.node.name), self.function, value)
+                self._fold.refuse_nothing(value)
             if convert is not None:
                 reduced = convert(reduced)
             table.put(key, reduced)

@@ -15,16 +15,17 @@ from flinkish.program.operators import SinkConfig, SinkWriterConfig
 from flinkish.program.refused_records import RefusedRecord, refusal
 from flinkish.program.sinks import SinkWriter, SinkWriterContext, WriteContext
 from flinkish.runtime.isolation import SCALARS, isolate
-from flinkish.runtime.operators import checkpointed
 from flinkish.runtime.operators.base import Operator, OperatorContext, Output
-from flinkish.runtime.operators.runtime_context import TaskRuntimeContext
-from flinkish.runtime.protocol import MIN_WATERMARK, Barrier
+from flinkish.runtime.operators.runtime_context import TaskRuntimeContext, initialize_state
+from flinkish.runtime.protocol import MIN_WATERMARK
 from flinkish.udf.functions import Function
 from flinkish.udf.state import ListState, ListStateDescriptor
 
 
-class _WriterContext(SinkWriterContext):
-    def __init__(self, context: OperatorContext) -> None:
+class WriterContext(SinkWriterContext):
+    """The context of a writer; `operator` gets the function that the writer registers."""
+
+    def __init__(self, context: OperatorContext, operator: SinkOperator | None = None) -> None:
         self.configuration: Configuration = context.configuration
         self.job_id = context.job_id
         self.lineage = str(context.lineage)
@@ -34,13 +35,13 @@ class _WriterContext(SinkWriterContext):
         self.attempt_id = context.attempt_id
         self.metric_group: MetricGroup = context.metrics
         self.input_type: TypeInformation = context.node.input_types[0]
-        #: The user function that the writer calls, if it has declared one.
-        self.function: Function | None = None
+        self._operator = operator
         self._context = context
 
     def initialize_function(self, function: Function) -> None:
-        self.function = function
-        checkpointed.initialize_state(function, self._context, TaskRuntimeContext(self._context, None))
+        assert self._operator is not None, "this table calls no user functions"
+        self._operator.function = function
+        initialize_state(function, self._context, TaskRuntimeContext(self._context, None))
 
     def get_list_state(self, descriptor: ListStateDescriptor) -> ListState[Any]:
         return self._context.state.list_state(descriptor)
@@ -137,22 +138,12 @@ class SinkOperator(Operator):
         self.context.dead_letters.refused(value, context.timestamp, context.watermark, str(error))
 
     def open(self) -> None:
-        self._writer_context = _WriterContext(self.context)
-        self._writer = self._sink.create_writer(self._writer_context)
+        self._writer = self._sink.create_writer(WriterContext(self.context, self))
         self._bind(self._writer.write)
 
     def prepare_snapshot(self) -> None:
         assert self._writer is not None
         self._writer.flush(False)
-
-    def snapshot_state(self, barrier: Barrier) -> None:
-        checkpointed.snapshot_state(self._writer_context.function, barrier)
-
-    def notify_checkpoint_complete(self, checkpoint_id: int) -> None:
-        checkpointed.notify_complete(self._writer_context.function, checkpoint_id)
-
-    def notify_checkpoint_aborted(self, checkpoint_id: int) -> None:
-        checkpointed.notify_aborted(self._writer_context.function, checkpoint_id)
 
     def finish(self) -> None:
         assert self._writer is not None

@@ -280,9 +280,7 @@ class SourceOperator(Operator):
             idle = command.idle and not bodies
             if not idle:
                 self._say_idle(False)
-            if command.watermark is not None and command.watermark > self.current_watermark:
-                self.current_watermark = command.watermark
-                self.output.watermark(command.watermark)
+            self.advance(command.watermark, None)
             if idle:
                 self._say_idle(True)
         for body in bodies:
@@ -424,16 +422,9 @@ class SourceOperator(Operator):
     def send_watermark(self) -> None:
         """Emit the combined watermark of the generators; for a native source, send it to the driver instead."""
         assert self.combined is not None
-        watermark, idle = self.combined.take()
-        if self._native:
-            return
-        if idle is False:
-            self.output.status(False)
-        if watermark is not None and watermark > self.current_watermark:
-            self.current_watermark = watermark
-            self.output.watermark(watermark)
-        if idle is True:
-            self.output.status(True)
+        taken = self.combined.take()
+        if not self._native:
+            self.advance(*taken)
 
     def close(self) -> None:
         if self._reader is not None:

@@ -16,8 +16,7 @@ from flinkish.program.operators import (
 )
 from flinkish.runtime.operators.base import Output
 from flinkish.runtime.operators.contexts import ProcessContext
-from flinkish.runtime.operators.function import FunctionOperator
-from flinkish.runtime.operators.results import ResultsCheck, results_emitter, tagged_emit
+from flinkish.runtime.operators.function import FunctionOperator, ResultsCheck, ResultsOperator, tagged_emit
 
 
 def _unconverted(self: object, function: Callable[[Any], Any], values: Iterable[Any]) -> Iterator[Any]:
@@ -96,15 +95,14 @@ class FilterOperator(FunctionOperator[FilterConfig]):
         self.process = process
 
 
-class ProcessOperator(FunctionOperator[ProcessConfig]):
+class ProcessOperator(ResultsOperator[ProcessConfig]):
     def open(self) -> None:
         super().open()
         self._process_element = self.function.process_element
         self._context = ProcessContext(self)
-        self._emit_results = results_emitter(self)
 
     def process(self, value: Any, timestamp: int | None) -> None:
         self._context.element_timestamp = timestamp
         results = self._process_element(value, self._context)
         if results is not None:
-            self._emit_results(results, timestamp)
+            self.emit_results(results, timestamp)

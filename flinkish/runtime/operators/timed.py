@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, Protocol
 
 from flinkish.common import options
 from flinkish.common.errors import InvalidProgramError
-from flinkish.runtime.elements import Records
 from flinkish.runtime.operators.base import OperatorContext
-from flinkish.runtime.operators.function import ConfigT, FunctionOperator, keyed
-from flinkish.runtime.operators.results import EmitResults
+from flinkish.runtime.operators.function import ConfigT, ResultsOperator
 from flinkish.runtime.operators.window.restored import refuse_windows
 from flinkish.runtime.protocol import MAX_WATERMARK, MIN_WATERMARK
 from flinkish.runtime.state.backend import Look
 from flinkish.runtime.state.keyed import KeyedStateBackend
-from flinkish.runtime.state.timers import InternalTimerService
 from flinkish.udf.time_domain import TimeDomain
 
 
@@ -26,7 +22,7 @@ class TimerContext(Protocol):
     domain: TimeDomain
 
 
-class TimedOperator(FunctionOperator[ConfigT]):
+class TimedOperator(ResultsOperator[ConfigT]):
     """Fires timers: event-time timers when the watermark passes them, processing-time timers at start and end of each epoch.
 
     At the end of the input, event-time timers fire with the MAX watermark, and pending processing-time timers are dropped, as in
@@ -37,8 +33,7 @@ class TimedOperator(FunctionOperator[ConfigT]):
 
     def __init__(self, context: OperatorContext) -> None:
         super().__init__(context)
-        self.timers: InternalTimerService = self.backend.timer_service()
-
+        self.timers = self.backend.timers()
         self._chain_limit: int = context.configuration.get(options.TIMERS_AFTER_END)
 
     def fire(self, timestamp: int, key: Any, namespace: Any, domain: TimeDomain) -> None:
@@ -55,8 +50,8 @@ class TimedOperator(FunctionOperator[ConfigT]):
         self.current_watermark = timestamp
         look: Look = self._check_interrupted
         if timestamp == MAX_WATERMARK:
-            look = self._bounded_by(self.timers.num_event_time_timers() + self._chain_limit)
-        self.timers.advance_watermark(timestamp, self._fire_event_time, look)
+            look = self._bounded_by(self.timers.event_time.size + self._chain_limit)
+        self.timers.event_time.advance(timestamp, self._fire_event_time, look)
         self.output.watermark(timestamp)
 
     def _check_interrupted(self, fired: int) -> None:
@@ -82,8 +77,8 @@ class TimedOperator(FunctionOperator[ConfigT]):
         """Fire all timers, also processing-time timers; timers that they register are ignored (as Flink does in batch mode)."""
         self.current_watermark = MAX_WATERMARK
         self.quiesced = True
-        self.timers.advance_watermark(MAX_WATERMARK, self._fire_event_time, self._check_interrupted)
-        self.timers.advance_processing_time(MAX_WATERMARK, self._fire_processing_time, self._check_interrupted)
+        self.timers.event_time.advance(MAX_WATERMARK, self._fire_event_time, self._check_interrupted)
+        self.timers.processing_time.advance_clock(MAX_WATERMARK, self._fire_processing_time, self._check_interrupted)
         self.quiesced = False
         self.current_watermark = MIN_WATERMARK
 
@@ -91,14 +86,14 @@ class TimedOperator(FunctionOperator[ConfigT]):
         # In batch mode, timers fire when their key has ended.
         if not self.ended and not self.context.batch:
             now = self.context.time.processing_time
-            self.timers.advance_processing_time(now, self._fire_processing_time, self._check_interrupted)
+            self.timers.processing_time.advance_clock(now, self._fire_processing_time, self._check_interrupted)
 
     def before_barrier(self) -> None:
         self.begin_epoch()
 
     def next_timer(self) -> int | None:
         due = not self.ended and not self.context.batch
-        return self.timers.next_processing_time() if due else None
+        return self.timers.processing_time.next() if due else None
 
 
 class UserTimerOperator(TimedOperator[ConfigT]):
@@ -108,22 +103,11 @@ class UserTimerOperator(TimedOperator[ConfigT]):
     """
 
     timer_context: TimerContext
-    emit_results: EmitResults
 
     def open(self) -> None:
         super().open()
         if self.context.restored_checkpoint is not None:
             refuse_windows(self.context.state.uid, self.context.state.unclaimed(), self.timers)
-
-    def process_keyed(self, process_element: Callable[[Any, Any], Any], records: Records) -> None:
-        """Call a method of the user function for each record of a run, and emit its results."""
-        backend, context, emit_results = self.backend, self.timer_context, self.emit_results
-        for value, timestamp, key in keyed(records):
-            backend.current_key = key
-            context.element_timestamp = timestamp
-            results = process_element(value, context)
-            if results is not None:
-                emit_results(results, timestamp)
 
     def fire(self, timestamp: int, key: Any, namespace: Any, domain: TimeDomain) -> None:
         self.backend.current_key = key

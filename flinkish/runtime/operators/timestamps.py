@@ -147,22 +147,11 @@ class TimestampsAndWatermarksOperator(Operator):
         if self._watched:
             self._split.event(value, timestamp)
             if self._combined.changed:
-                self._send()
-
-    def _send(self) -> None:
-        watermark, idle = self._combined.take()
-        if idle is False:
-            self.output.status(False)
-        if watermark is not None and watermark > self.current_watermark:
-            self.current_watermark = watermark
-            self.output.watermark(watermark)
-        if idle is True:
-            self.output.status(True)
+                self.advance(*self._combined.take())
 
     def watermark(self, timestamp: int) -> None:
-        if timestamp == MAX_WATERMARK and self.current_watermark != MAX_WATERMARK:
-            self.current_watermark = MAX_WATERMARK
-            self.output.watermark(MAX_WATERMARK)
+        if timestamp == MAX_WATERMARK:
+            self.advance(MAX_WATERMARK, None)
 
     def status(self, idle: bool) -> None:
         """Ignore the upstream status: this operator decides about idleness itself."""
@@ -170,7 +159,7 @@ class TimestampsAndWatermarksOperator(Operator):
     def before_barrier(self) -> None:
         if self._watched and self.current_watermark != MAX_WATERMARK:
             self._combined.end_epoch(self.context.time.steady)
-            self._send()
+            self.advance(*self._combined.take())
 
     def next_timer(self) -> int | None:
         """Request an epoch when the stream becomes idle, because downstream operators may wait for its watermark."""

@@ -58,10 +58,32 @@ class ExpiringTable(Table, Protocol):
         """Remove values at some addresses that a predicate on frozen values finds expired, except those used in this epoch."""
 
 
-class ValueTable(ExpiringTable, Protocol):
-    """One value for each address; also behind reducing and aggregating state."""
+class ValueRows(Table, Protocol):
+    """A table that checkpoints show as one value for each address, however it is grouped."""
 
     codec: Codec
+
+    def rows(self) -> Iterable[tuple[Address, Frozen]]:
+        """Return all values, for a checkpoint."""
+
+    def load(self, addresses: Iterable[Address], values: Iterable[Frozen]) -> None:
+        """Set an empty table to rows of a checkpoint."""
+
+
+class ListRows(Table, Protocol):
+    """A table that checkpoints show as one list for each address, however it is grouped. Its elements are frozen."""
+
+    codec: Codec
+
+    def rows(self) -> Iterable[tuple[Address, list[Frozen]]]:
+        """Return all lists, for a checkpoint."""
+
+    def load(self, addresses: Iterable[Address], lists: Iterable[list[Frozen]]) -> None:
+        """Set an empty table to rows of a checkpoint."""
+
+
+class ValueTable(ValueRows, ExpiringTable, Protocol):
+    """One value for each address; also behind reducing and aggregating state."""
 
     def value_state(self, scope: Scope, convert: Convert | None) -> ValueState[Any]:
         """Return the handle of a value state without time-to-live; the table creates it for direct access."""
@@ -75,17 +97,9 @@ class ValueTable(ExpiringTable, Protocol):
     def remove(self, address: Address) -> None:
         """Remove the value of an address."""
 
-    def rows(self) -> Iterable[tuple[Address, Frozen]]:
-        """Return all values, for a checkpoint."""
 
-    def load(self, addresses: Iterable[Address], values: Iterable[Frozen]) -> None:
-        """Set an empty table to rows of a checkpoint."""
-
-
-class ListTable(ExpiringTable, Protocol):
-    """A list for each address; an empty list is no entry. Elements are frozen when they are added."""
-
-    codec: Codec
+class ListTable(ListRows, ExpiringTable, Protocol):
+    """A list for each address; an empty list is no entry."""
 
     def append(self, address: Address, value: Any) -> None:
         """Add one element."""
@@ -99,17 +113,27 @@ class ListTable(ExpiringTable, Protocol):
     def remove(self, address: Address) -> None:
         """Remove the whole list."""
 
-    def rows(self) -> Iterable[tuple[Address, list[Frozen]]]:
-        """Return all lists, for a checkpoint."""
 
-    def load(self, addresses: Iterable[Address], lists: Iterable[list[Frozen]]) -> None:
-        """Set an empty table to rows of a checkpoint."""
-
-
-class GroupedTable(Table, Protocol):
-    """A value for each member of each group. A group without members does not exist; members keep their order of insertion."""
+class Groups(Table, Protocol):
+    """Something for each member of each group. A group without members does not exist; members keep their order of insertion."""
 
     codec: Codec
+
+    def groups(self) -> list[Any]:
+        """Return the groups that have members."""
+
+    def members(self, group: Any) -> list[Any]:
+        """Return the members of a group, in order."""
+
+    def remove(self, group: Any, member: Any) -> None:
+        """Remove a member."""
+
+    def clear(self, group: Any) -> None:
+        """Remove all members of a group."""
+
+
+class GroupedTable(Groups, Protocol):
+    """A value for each member of each group."""
 
     def get(self, group: Any, member: Any) -> Any:
         """Return a value, None if there is none. The object belongs to the state: changes to it are kept."""
@@ -117,23 +141,11 @@ class GroupedTable(Table, Protocol):
     def put(self, group: Any, member: Any, value: Any) -> None:
         """Set a value."""
 
-    def remove(self, group: Any, member: Any) -> None:
-        """Remove a value."""
-
-    def clear(self, group: Any) -> None:
-        """Remove all values of a group."""
-
     def contains(self, group: Any, member: Any) -> bool:
         """Tell whether there is a value for a member."""
 
     def has(self, group: Any) -> bool:
         """Tell whether a group has members."""
-
-    def groups(self) -> list[Any]:
-        """Return the groups that have members."""
-
-    def members(self, group: Any) -> list[Any]:
-        """Return the members of a group, in order."""
 
     def entries(self, group: Any) -> list[tuple[Any, Any]]:
         """Return the members of a group with their values, in order. The objects belong to the state, as with `get`."""
@@ -151,11 +163,8 @@ class MapTable(GroupedTable, ExpiringTable, Protocol):
         """Set an empty table to rows of a checkpoint."""
 
 
-class PaneTable(GroupedTable, Protocol):
-    """Values by namespace and then by key, for windows that begin and end for all keys together.
-
-    Checkpoints do not show this layout: its rows are those of a ValueTable.
-    """
+class PaneTable(GroupedTable, ValueRows, Protocol):
+    """Values by namespace and then by key, for windows that begin and end for all keys together."""
 
     def pane(self, namespace: Any) -> tuple[MutableMapping[Any, Any], MutableMapping[Any, bool]]:
         """Return two mappings for folding a run of records: the values of a namespace by key, and the record of changed keys.
@@ -172,41 +181,15 @@ class PaneTable(GroupedTable, Protocol):
     def copy(self, namespace: Any, key: Any) -> Any:
         """Return a copy of a value, None if there is none."""
 
-    def rows(self) -> Iterable[tuple[Address, Frozen]]:
-        """Return all values, for a checkpoint."""
 
-    def load(self, addresses: Iterable[Address], values: Iterable[Frozen]) -> None:
-        """Set an empty table to rows of a checkpoint."""
-
-
-class GroupedLists(Table, Protocol):
-    """A list for each key and namespace, grouped by one of them. In a checkpoint its rows are those of a ListTable."""
-
-    codec: Codec
+class GroupedLists(Groups, ListRows, Protocol):
+    """A list for each key and namespace, grouped by one of them."""
 
     def append(self, group: Any, member: Any, frozen: Frozen) -> None:
         """Add one element, as `codec.freeze` returns it."""
 
     def get(self, group: Any, member: Any) -> list[Any]:
         """Return the elements of an existing list as copies."""
-
-    def remove(self, group: Any, member: Any) -> None:
-        """Remove a whole list."""
-
-    def clear(self, group: Any) -> None:
-        """Remove all lists of a group."""
-
-    def groups(self) -> list[Any]:
-        """Return the groups that have members."""
-
-    def members(self, group: Any) -> list[Any]:
-        """Return the members of a group, in their order of insertion."""
-
-    def rows(self) -> Iterable[tuple[Address, list[Frozen]]]:
-        """Return all lists, for a checkpoint."""
-
-    def load(self, addresses: Iterable[Address], lists: Iterable[list[Frozen]]) -> None:
-        """Set an empty table to rows of a checkpoint."""
 
 
 class TimerQueue(Protocol):
@@ -215,7 +198,7 @@ class TimerQueue(Protocol):
     size: int
 
     def register(self, timestamp: int, address: Address) -> None:
-        """Add a timer, unless the same timer exists already."""
+        """Add a timer (milliseconds), unless it exists; one whose time has passed fires in the next call of `advance`."""
 
     def delete(self, timestamp: int, address: Address) -> None:
         """Remove a timer if it exists."""
@@ -223,13 +206,13 @@ class TimerQueue(Protocol):
     def next(self) -> int | None:
         """Return the earliest timestamp that has a timer."""
 
-    def advance(self, timestamp: int, fire: Fire, look: Look) -> None:
+    def advance(self, timestamp: int, fire: Fire, look: Look = ...) -> None:
         """Fire all timers up to a timestamp, in time order, including those that are registered in the meantime.
 
         A timer is removed before it fires, so that the function called can register it again.
         """
 
-    def advance_clock(self, now: int, fire: Fire, look: Look) -> None:
+    def advance_clock(self, now: int, fire: Fire, look: Look = ...) -> None:
         """Fire all timers up to `now`, like `advance`; a timer that is set for exactly `now` meanwhile waits for the next call.
 
         Otherwise a function that sets a timer for the current time whenever one fires would never end, as `now` does not change.
@@ -283,7 +266,4 @@ class StateBackend(Protocol):
         """Apply changes that `take_changes` returned."""
 
     def dump(self) -> Any:
-        """Return the whole content, as data that can be pickled, after `take_changes`; the caller must not change it."""
-
-    def fill(self, dumped: Any) -> None:
-        """Replace the whole content by a result of `dump`."""
+        """Return the whole content after `take_changes`, as changes of an empty backend; the caller must not change it."""

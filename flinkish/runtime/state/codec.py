@@ -335,48 +335,40 @@ def _map_form(key: _Form, value: _Form) -> _Form:
     )
 
 
-def _row_form(names: tuple[str, ...], fields: list[_Form]) -> _Form:
-    writers = [_nullable(field.to_plain) for field in fields]
-    readers = [_nullable(field.from_plain) for field in fields]
+def _each(functions: Iterable[Function | None]) -> Function | None:
+    """Return a function that converts each item of a sequence by a function of its own; None if nothing is converted."""
+    converters = [_nullable(function) for function in functions]
+    if not any(converters):
+        return None
+    return lambda items: [item if convert is None else convert(item) for convert, item in zip(converters, items, strict=True)]
 
-    plain_fields = all(write is None for write in writers)
-    as_read = all(read is None for read in readers)
+
+def _row_form(names: tuple[str, ...], fields: list[_Form]) -> _Form:
+    write, read = _each(field.to_plain for field in fields), _each(field.from_plain for field in fields)
+
+    def checked(values: Any) -> Any:
+        if len(values) != len(fields):
+            raise ValueError(f"expected a row of {len(fields)} values; got {len(values)}")
+        return values
 
     def to_plain(row: Any) -> list[Any]:
-        fields = row._fields
-        values = row._values if fields is None or fields == names else row.get_fields_by_names(names)
-        if plain_fields and len(values) == len(writers):
-            return [row._row_kind._value_, *values]
-        return [
-            row._row_kind._value_,
-            *(value if write is None else write(value) for write, value in zip(writers, values, strict=True)),
-        ]
+        own = row._fields
+        values = checked(row._values if own is None or own == names else row.get_fields_by_names(names))
+        return [row._row_kind._value_, *(values if write is None else write(values))]
 
     def from_plain(plain: list[Any]) -> Row:
         kind, *values = plain
-        if len(values) != len(readers):
-            raise ValueError(f"expected a row of {len(readers)} values; got {len(values)}")
-        if not as_read:
-            values = [value if read is None else read(value) for read, value in zip(readers, values, strict=True)]
-        return make_row(names, values, _ROW_KINDS[kind])
+        checked(values)
+        return make_row(names, values if read is None else read(values), _ROW_KINDS[kind])
 
     return _Form(to_plain=to_plain, from_plain=from_plain, immutable=False, pickles=any(field.pickles for field in fields))
 
 
 def _tuple_form(fields: list[_Form]) -> _Form:
-    writers = [_nullable(field.to_plain) for field in fields]
-    readers = [_nullable(field.from_plain) for field in fields]
-    plain_fields = all(write is None for write in writers)
-
-    def to_plain(value: Any) -> Any:
-        return [item if write is None else write(item) for write, item in zip(writers, value, strict=True)]
-
-    def from_plain(plain: Any) -> tuple[Any, ...]:
-        return tuple([item if read is None else read(item) for read, item in zip(readers, plain, strict=True)])
-
+    write, read = _each(field.to_plain for field in fields), _each(field.from_plain for field in fields)
     return _Form(
-        to_plain=None if plain_fields else to_plain,
-        from_plain=tuple if plain_fields and all(read is None for read in readers) else from_plain,
+        to_plain=write,
+        from_plain=tuple if read is None else lambda plain: tuple(read(plain)),
         immutable=all(field.immutable for field in fields),
         pickles=any(field.pickles for field in fields),
     )
@@ -415,23 +407,6 @@ class Codec:
     `immutable`: values never change, so frozen form and value are the same. `convert` checks and converts a value as PyFlink does
     (None = accepts anything). `exact`: instances of exactly this class need no `convert`.
     """
-
-    __slots__ = (
-        "batch",
-        "check_all",
-        "convert",
-        "decode",
-        "encode",
-        "exact",
-        "freeze",
-        "from_plain",
-        "immutable",
-        "pickles",
-        "thaw",
-        "ttl",
-        "type_info",
-        "untyped",
-    )
 
     def __init__(self, type_info: TypeInformation, *, ttl: bool = False, trusted: bool = True) -> None:
         form = _form_of(type_info, trusted)
@@ -493,11 +468,6 @@ class Codec:
 
 def _freeze_untyped(value: Any) -> Any:
     return value if value.__class__ in KEPT_AS_THEY_ARE else encode_untyped(value)
-
-
-def codec_of(type_info: TypeInformation, *, ttl: bool = False, trusted: bool = True) -> Codec:
-    """Return a codec for a type."""
-    return Codec(type_info, ttl=ttl, trusted=trusted)
 
 
 def _check_longs(values: Iterable[Any]) -> None:

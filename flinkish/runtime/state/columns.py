@@ -6,6 +6,7 @@ header followed by the encodings of its elements, so only their lengths have to 
 
 from __future__ import annotations
 
+import contextlib
 import struct
 from array import array
 from collections.abc import Callable, Sequence
@@ -18,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from flinkish.common.errors import CorruptCheckpointError
-from flinkish.runtime.key_groups import MULTIPLIER, key_group
+from flinkish.runtime.key_groups import key_group, key_groups
 from flinkish.runtime.state.codec import Codec, decode_plain_list, encoded_to_json
 
 _encode = msgspec.msgpack.Encoder().encode
@@ -26,7 +27,7 @@ _decode_list = msgspec.msgpack.Decoder(list[Any]).decode
 _decode_raw = msgspec.msgpack.Decoder(list[msgspec.Raw]).decode
 
 #: Values with longer encodings have no readable form in a checkpoint, because it would double the size without any use.
-_JSON_LIMIT = 4_096
+JSON_LIMIT = 4_096
 
 
 def _list_header(count: int) -> bytes:
@@ -210,7 +211,7 @@ def _longs_as_json(values: Sequence[Any]) -> pa.Array:
 def _texts_as_json(values: Sequence[Any]) -> pa.Array | None:
     """None if there are characters that JSON escapes, or long texts."""
     texts = pa.array(values, pa.large_string())
-    if pc.max(pc.binary_length(texts)).as_py() > _JSON_LIMIT - 5 or pc.any(pc.match_substring_regex(texts, _ESCAPED)).as_py():
+    if pc.max(pc.binary_length(texts)).as_py() > JSON_LIMIT - 5 or pc.any(pc.match_substring_regex(texts, _ESCAPED)).as_py():
         return None
     quote = pa.scalar('"', pa.large_string())
     return pc.binary_join_element_wise(quote, texts, quote, pa.scalar("", pa.large_string()))
@@ -223,26 +224,14 @@ _JSON_COLUMNS: dict[str, Callable[[Sequence[Any]], pa.Array | None]] = {"long": 
 
 def json_of(codec: Codec, encoding: bytes) -> str | None:
     """Return the readable form of an encoding, None if it is long or has none."""
-    return encoded_to_json(codec, encoding) if len(encoding) <= _JSON_LIMIT else None
-
-
-_HASH_MODULUS = 2**61 - 1
+    return encoded_to_json(codec, encoding) if len(encoding) <= JSON_LIMIT else None
 
 
 def key_groups_of(keys: Sequence[Any], max_parallelism: int) -> pa.Array:
-    """Return the key group of each key: as key_groups.key_group, for a whole batch."""
+    """Return the key group of each key."""
     if keys and keys[0].__class__ is int:
-        try:
-            numbers = np.frombuffer(array("q", keys), dtype=np.int64)
-        except (TypeError, OverflowError):
-            pass
-        else:
-            # Python's hash of an int: modulo a Mersenne prime, with the sign of the number; -1 is taken.
-            hashes = np.fmod(numbers, _HASH_MODULUS)
-            hashes[hashes == -1] = -2
-            with np.errstate(over="ignore"):
-                mixed = (hashes ^ (hashes >> 32)).astype(np.uint64) * np.uint64(MULTIPLIER)
-            groups = (mixed >> np.uint64(33)) % np.uint64(max_parallelism)
+        with contextlib.suppress(TypeError, OverflowError):
+            groups = key_groups(np.frombuffer(array("q", keys), dtype=np.int64), max_parallelism)
             return pa.array(groups.astype(np.int32))
     return pa.array([key_group(key, max_parallelism) for key in keys], pa.int32())
 

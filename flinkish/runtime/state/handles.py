@@ -3,16 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from typing import Any, NoReturn
 
-from flinkish.common.errors import InvalidArgumentError, TypeMismatchError
+from flinkish.common.errors import InvalidArgumentError, StateError, TypeMismatchError
 from flinkish.runtime.keys import is_stored_as_given
 from flinkish.runtime.state.backend import Convert, ListTable, MapTable, Scope, ValueTable
 from flinkish.runtime.state.codec import Codec
-from flinkish.runtime.state.tables import Address
-from flinkish.runtime.state.ttl import TtlPolicy
+from flinkish.runtime.state.tables import OPERATOR_ADDRESS
+from flinkish.runtime.state.ttl import ExpiringLists, ExpiringMaps, ExpiringValues
 from flinkish.udf.functions import AggregateFunction, ReduceFunction
-from flinkish.udf.state import AggregatingState, ListState, MapState, ReducingState, State, ValueState
+from flinkish.udf.state import (
+    AggregatingState,
+    BroadcastState,
+    ListState,
+    MapState,
+    ReadOnlyBroadcastState,
+    ReducingState,
+    State,
+    ValueState,
+)
 
 
 def conversion(what: str, codec: Codec, *, nullable: bool = False) -> Convert | None:
@@ -60,163 +69,162 @@ def storing(what: str, key_codec: Codec) -> Convert | None:
     return exact
 
 
-def refuse_nothing(what: str, function: ReduceFunction | AggregateFunction, value: Any, method: str = "add") -> None:
-    """Raise an error if a function has combined an accumulator and a record to None: all records before would be lost.
+class Fold:
+    """How records are folded into an accumulator: by a ReduceFunction or an AggregateFunction.
 
-    A reduce function may return a record that is None, and an aggregate function an accumulator that it also begins with.
+    `into` (accumulator or None, record) -> accumulator, checked; `merge` (accumulator, accumulator) -> accumulator, not checked;
+    `result` of an accumulator. `convert` checks accumulators on their way into state, except instances of exactly the class
+    `exact`. `copy` copies a first record that becomes the accumulator. `what` is the name of the fold in errors.
     """
-    if isinstance(function, ReduceFunction):
-        if value is not None:
+
+    def __init__(
+        self,
+        function: ReduceFunction | AggregateFunction,
+        what: str,
+        convert: Convert | None = None,
+        *,
+        exact: type | None = None,
+        copy: Callable[[Any], Any] | None = None,
+    ) -> None:
+        self.function = function
+        self._what = what
+        self._convert = convert
+        refuse_nothing = self.refuse_nothing
+        self.merge: Callable[[Any, Any], Any]
+        self.result: Callable[[Any], Any]
+        if isinstance(function, ReduceFunction):
+            reduce = self.merge = function.reduce
+            self.result, first = _itself, copy or _itself
+
+            def into(accumulator: Any, value: Any) -> Any:
+                accumulator = first(value) if accumulator is None else reduce(accumulator, value)
+                if accumulator is None:
+                    refuse_nothing(value)
+                return accumulator if convert is None or accumulator.__class__ is exact else convert(accumulator)
+
+        else:
+            create, add = function.create_accumulator, function.add
+            self.merge, self.result = function.merge, function.get_result
+
+            def into(accumulator: Any, value: Any) -> Any:
+                accumulator = add(value, create() if accumulator is None else accumulator)
+                if accumulator is None:
+                    refuse_nothing(value)
+                return accumulator if convert is None or accumulator.__class__ is exact else convert(accumulator)
+
+        self.into: Callable[[Any, Any], Any] = into
+
+    def merged(self, accumulator: Any, other: Any) -> Any:
+        """Return the accumulator of two, the first of which may be None, checked like that of `into`."""
+        result = other if accumulator is None else self.merge(accumulator, other)
+        if result is None:
+            self.refuse_nothing(other, "merge")
+        return result if self._convert is None else self._convert(result)
+
+    def refuse_nothing(self, value: Any, method: str = "add") -> None:
+        """Raise an error because the function has combined an accumulator and a record to None: all records before would be lost.
+
+        A reduce function may return a record that is None, and an aggregate function an accumulator that it also begins with.
+        """
+        if isinstance(self.function, ReduceFunction):
+            if value is not None:
+                raise InvalidArgumentError(
+                    f"reduce of {self._what} must return the combined record; got None",
+                    hint="check that each branch returns a value.",
+                )
+        elif self.function.create_accumulator() is not None:
             raise InvalidArgumentError(
-                f"reduce of {what} must return the combined record; got None", hint="check that each branch returns a value."
+                f"{method} of {self._what} must return the accumulator; got None",
+                hint="a function that changes the accumulator must return it, too.",
             )
-    elif function.create_accumulator() is not None:
-        raise InvalidArgumentError(
-            f"{method} of {what} must return the accumulator; got None",
-            hint="a function that changes the accumulator must return it, too.",
-        )
 
 
-class Cell:
-    """One value for the current key; the base of value, reducing and aggregating state."""
+def _itself(value: Any) -> Any:
+    return value
 
-    __slots__ = ("_backend", "_table")
 
-    def __init__(self, backend: Scope, table: ValueTable) -> None:
+class OneAddress:
+    """The scope of operator state: it belongs to no key."""
+
+    current_key: Any = OPERATOR_ADDRESS
+    current_namespace: Any = None
+
+    def address(self) -> Any:
+        return OPERATOR_ADDRESS
+
+
+class TableValueState(ValueState[Any]):
+    """Value state with time-to-live."""
+
+    def __init__(self, backend: Scope, table: ExpiringValues, convert: Convert | None) -> None:
         self._backend = backend
         self._table = table
-
-    def get(self) -> Any:
-        backend = self._backend
-        return self._table.get(backend.current_key if backend.current_namespace is None else backend.address())
-
-    def put(self, value: Any) -> None:
-        backend = self._backend
-        self._table.put(backend.current_key if backend.current_namespace is None else backend.address(), value)
-
-    def clear(self) -> None:
-        self._table.remove(self._backend.address())
-
-
-class TtlCell(Cell):
-    __slots__ = ("_now", "_policy")
-
-    def __init__(self, backend: Scope, table: ValueTable, policy: TtlPolicy, now: Callable[[], int]) -> None:
-        super().__init__(backend, table)
-        self._policy = policy
-        self._now = now
-
-    def get(self) -> Any:
-        address = self._backend.address()
-        stamped = self._table.get(address)
-        if stamped is None:
-            return None
-        stamp, value = stamped
-        now = self._now()
-        if self._policy.is_expired(stamp, now):
-            self._table.remove(address)
-            return None if self._policy.hide_expired else value
-        if self._policy.renew_on_read and stamp != now:
-            self._table.put(address, (now, value))
-        return value
-
-    def put(self, value: Any) -> None:
-        self._table.put(self._backend.address(), (self._now(), value))
-
-
-class TtlValueState(ValueState[Any]):
-    __slots__ = ("_cell", "_convert")
-
-    def __init__(self, cell: Cell, convert: Convert | None) -> None:
-        self._cell = cell
         self._convert = convert
 
     def value(self) -> Any:
-        return self._cell.get()
+        return self._table.get(self._backend.address())
 
     def update(self, value: Any) -> None:
         if self._convert is not None:
             value = self._convert(value)
         if value is None:  # an untyped state reads as None either way
-            self._cell.clear()
+            self.clear()
         else:
-            self._cell.put(value)
+            self._table.put(self._backend.address(), value)
 
     def clear(self) -> None:
-        self._cell.clear()
+        self._table.remove(self._backend.address())
 
 
 class _FoldingState(State):
-    """The parts that reducing and aggregating state have in common; the value is an accumulator."""
+    """Reducing and aggregating state; the value is an accumulator."""
 
-    __slots__ = ("_cell", "_convert", "_function", "_what")
+    __slots__ = ("_backend", "_fold", "_into", "_table")
 
-    def __init__(self, cell: Cell, convert: Convert | None, function: Any, what: str) -> None:
-        self._cell = cell
-        self._convert = convert
-        self._function = function
-        self._what = what
+    def __init__(self, backend: Scope, table: ValueTable | ExpiringValues, fold: Fold) -> None:
+        self._backend = backend
+        self._table = table
+        self._fold = fold
+        self._into = fold.into
+
+    def get(self) -> Any:
+        accumulator = self._table.get(self._backend.address())
+        return None if accumulator is None else self._fold.result(accumulator)
+
+    def add(self, value: Any) -> None:
+        backend, table = self._backend, self._table
+        address = backend.current_key if backend.current_namespace is None else backend.address()
+        table.put(address, self._into(table.get(address), value))
 
     def take(self) -> tuple[Any, ...]:
         """Empty the state and return its accumulator, as the only item; nothing if it was empty."""
-        value = self._cell.get()
+        value = self._table.get(self._backend.address())
         if value is None:
             return ()
-        self._cell.clear()
+        self.clear()
         return (value,)
 
-    def clear(self) -> None:
-        self._cell.clear()
-
-
-class CellReducingState(_FoldingState, ReducingState[Any]):
-    __slots__ = ("_reduce",)
-
-    def __init__(self, cell: Cell, convert: Convert | None, function: ReduceFunction, what: str) -> None:
-        super().__init__(cell, convert, function, what)
-        self._reduce = function.reduce
-
-    def get(self) -> Any:
-        return self._cell.get()
-
-    def add(self, value: Any) -> None:
-        reduced = self._cell.get()
-        result = value if reduced is None else self._reduce(reduced, value)
-        if result is None:
-            refuse_nothing(self._what, self._function, value)
-        self._cell.put(result if self._convert is None else self._convert(result))
-
     def merge(self, taken: Any) -> None:
-        """Add what `take` has returned for another namespace."""
-        self.add(taken)
+        """Add an accumulator that `take` has returned for another namespace."""
+        address = self._backend.address()
+        self._table.put(address, self._fold.merged(self._table.get(address), taken))
+
+    def clear(self) -> None:
+        self._table.remove(self._backend.address())
 
 
-class CellAggregatingState(_FoldingState, AggregatingState[Any, Any]):
+class TableReducingState(_FoldingState, ReducingState[Any]):
     __slots__ = ()
 
-    def get(self) -> Any:
-        accumulator = self._cell.get()
-        return None if accumulator is None else self._function.get_result(accumulator)
+
+class TableAggregatingState(_FoldingState, AggregatingState[Any, Any]):
+    __slots__ = ()
 
     def add(self, value: Any) -> None:
         if value is None:
-            self._cell.clear()
-            return
-        accumulator = self._cell.get()
-        if accumulator is None:
-            accumulator = self._function.create_accumulator()
-        accumulator = self._function.add(value, accumulator)
-        if accumulator is None:
-            refuse_nothing(self._what, self._function, value)
-        self._cell.put(accumulator if self._convert is None else self._convert(accumulator))
-
-    def merge(self, taken: Any) -> None:
-        """Add what `take` has returned for another namespace."""
-        accumulator = self._cell.get()
-        result = taken if accumulator is None else self._function.merge(accumulator, taken)
-        if result is None:
-            refuse_nothing(self._what, self._function, taken, "merge")
-        self._cell.put(result if self._convert is None else self._convert(result))
+            self.clear()
+        else:
+            super().add(value)
 
 
 class TableListState(ListState[Any]):
@@ -224,7 +232,7 @@ class TableListState(ListState[Any]):
 
     __slots__ = ("_backend", "_convert", "_table")
 
-    def __init__(self, backend: Scope, table: ListTable, convert: Convert | None) -> None:
+    def __init__(self, backend: Scope, table: ListTable | ExpiringLists, convert: Convert | None) -> None:
         self._backend = backend
         self._table = table
         self._convert = convert
@@ -252,147 +260,99 @@ class TableListState(ListState[Any]):
         return (values,) if values else ()
 
     def merge(self, taken: Any) -> None:
-        """Add what `take` has returned for another namespace."""
+        """Add elements that `take` has returned for another namespace."""
         self.add_all(taken)
 
     def clear(self) -> None:
         self._table.remove(self._backend.address())
 
 
-class TtlListState(TableListState):
-    """List state in which each element has a time stamp."""
+class _Entries:
+    """Reads of a map. `what` is its name in errors."""
 
-    __slots__ = ("_now", "_policy")
-
-    def __init__(
-        self, backend: Scope, table: ListTable, convert: Convert | None, policy: TtlPolicy, now: Callable[[], int]
-    ) -> None:
-        super().__init__(backend, table, convert)
-        self._policy = policy
-        self._now = now
-
-    def _stamped(self, value: Any) -> tuple[int, Any]:
-        return self._now(), value if self._convert is None else self._convert(value)
-
-    def get(self) -> list[Any]:
-        address, now, policy = self._backend.address(), self._now(), self._policy
-        stamped = self._table.get(address)
-        alive = [(stamp, value) for stamp, value in stamped if not policy.is_expired(stamp, now)]
-        if policy.renew_on_read and any(stamp != now for stamp, _ in alive):
-            self._table.replace(address, [(now, value) for _, value in alive])
-        elif len(alive) < len(stamped):
-            self._table.replace(address, alive)
-        return [value for _, value in (alive if policy.hide_expired else stamped)]
-
-    def add(self, value: Any) -> None:
-        self._table.append(self._backend.address(), self._stamped(value))
-
-    def update(self, values: Iterable[Any]) -> None:
-        self._table.replace(self._backend.address(), [self._stamped(value) for value in values])
-
-
-class TableMapState(MapState[Any, Any]):
-    """Map state in a table; `keys` has the conversions of a key before an entry is put, and before one is looked up."""
-
-    __slots__ = ("_backend", "_convert", "_convert_key", "_find", "_table")
-
-    def __init__(
-        self, backend: Scope, table: MapTable, keys: tuple[Convert | None, Convert | None], convert: Convert | None
-    ) -> None:
+    def __init__(self, backend: Scope, what: str, table: MapTable | ExpiringMaps) -> None:
+        self.what = what
+        self.table = table
         self._backend = backend
-        self._table = table
-        self._convert_key, self._find = keys
-        self._convert = convert
+        self._find = finding(what, table.key_codec)
 
     def get(self, key: Any) -> Any:
-        return self._table.get(self._backend.address(), key if self._find is None else self._find(key))
+        return self.table.get(self._backend.address(), key if self._find is None else self._find(key))
+
+    def contains(self, key: Any) -> bool:
+        return self.table.contains(self._backend.address(), key if self._find is None else self._find(key))
+
+    def items(self) -> list[tuple[Any, Any]]:
+        return self.table.entries(self._backend.address())
+
+    def keys(self) -> list[Any]:
+        return self.table.members(self._backend.address())
+
+    def values(self) -> list[Any]:
+        return [value for _, value in self.items()]
+
+    def is_empty(self) -> bool:
+        return not self.table.has(self._backend.address())
+
+
+class _ChangeableEntries(_Entries):
+    def __init__(self, backend: Scope, what: str, table: MapTable | ExpiringMaps) -> None:
+        super().__init__(backend, what, table)
+        self._convert_key = storing(what, table.key_codec)
+        self._convert = conversion(what, table.codec, nullable=True)
 
     def put(self, key: Any, value: Any) -> None:
         if self._convert_key is not None:
             key = self._convert_key(key)
         if self._convert is not None:
             value = self._convert(value)
-        self._table.put(self._backend.address(), key, value)
+        self.table.put(self._backend.address(), key, value)
 
     def put_all(self, dict_value: Mapping[Any, Any] | Iterable[tuple[Any, Any]]) -> None:
         for key, value in dict_value.items() if isinstance(dict_value, Mapping) else dict_value:
             self.put(key, value)
 
     def remove(self, key: Any) -> None:
-        self._table.remove(self._backend.address(), key if self._find is None else self._find(key))
-
-    def contains(self, key: Any) -> bool:
-        return self._table.contains(self._backend.address(), key if self._find is None else self._find(key))
-
-    def items(self) -> list[tuple[Any, Any]]:
-        return self._table.entries(self._backend.address())
-
-    def keys(self) -> list[Any]:
-        return self._table.members(self._backend.address())
-
-    def values(self) -> list[Any]:
-        return [value for _, value in self.items()]
-
-    def is_empty(self) -> bool:
-        return not self._table.has(self._backend.address())
+        self.table.remove(self._backend.address(), key if self._find is None else self._find(key))
 
     def clear(self) -> None:
-        self._table.clear(self._backend.address())
+        self.table.clear(self._backend.address())
 
 
-class TtlMapState(TableMapState):
-    __slots__ = ("_now", "_policy")
+class TableMapState(_ChangeableEntries, MapState[Any, Any]):
+    """Map state in a table."""
 
-    def __init__(
-        self,
-        backend: Scope,
-        table: MapTable,
-        keys: tuple[Convert | None, Convert | None],
-        convert: Convert | None,
-        policy: TtlPolicy,
-        now: Callable[[], int],
-    ) -> None:
-        super().__init__(backend, table, keys, convert)
-        self._policy = policy
-        self._now = now
+
+class TableBroadcastState(_ChangeableEntries, BroadcastState[Any, Any]):
+    """The map of a subtask for the broadcast stream."""
+
+
+class ReadOnlyBroadcastStateView(_Entries, ReadOnlyBroadcastState[Any, Any]):
+    """The same map for the stream that is not broadcast, which can read but not change it.
+
+    If a subtask could change it because of its own records, the copies of the subtasks would no longer be equal.
+    """
 
     def put(self, key: Any, value: Any) -> None:
-        if self._convert_key is not None:
-            key = self._convert_key(key)
-        if self._convert is not None:
-            value = self._convert(value)
-        self._table.put(self._backend.address(), key, (self._now(), value))
+        self._refuse("put()")
 
-    def _seen(self, address: Address, key: Any, stamped: tuple[int, Any], now: int) -> bool:
-        """Apply the policy to a read of an entry; return whether the entry is visible."""
-        stamp, value = stamped
-        if self._policy.is_expired(stamp, now):
-            self._table.remove(address, key)
-            return not self._policy.hide_expired
-        if self._policy.renew_on_read and stamp != now:
-            self._table.put(address, key, (now, value))
-        return True
+    def put_all(self, dict_value: Any) -> None:
+        self._refuse("put_all()")
 
-    def get(self, key: Any) -> Any:
-        address = self._backend.address()
-        if self._find is not None:
-            key = self._find(key)
-        stamped = self._table.get(address, key)
-        return stamped[1] if stamped is not None and self._seen(address, key, stamped, self._now()) else None
+    def remove(self, key: Any) -> None:
+        self._refuse("remove()")
 
-    def contains(self, key: Any) -> bool:
-        address = self._backend.address()
-        if self._find is not None:
-            key = self._find(key)
-        stamped = self._table.get(address, key)
-        return stamped is not None and self._seen(address, key, stamped, self._now())
+    def clear(self) -> None:
+        self._refuse("clear()")
 
-    def items(self) -> list[tuple[Any, Any]]:
-        address, now = self._backend.address(), self._now()
-        return [(key, stamped[1]) for key, stamped in self._table.entries(address) if self._seen(address, key, stamped, now)]
+    def __setitem__(self, key: Any, value: Any) -> None:
+        self._refuse("assigning an entry")
 
-    def keys(self) -> list[Any]:
-        return [key for key, _ in self.items()]
+    def __delitem__(self, key: Any) -> None:
+        self._refuse("deleting an entry")
 
-    def is_empty(self) -> bool:
-        return not self.items()
+    def _refuse(self, method: str) -> NoReturn:
+        raise StateError(
+            f"{self.what}: {method} is not possible here, where it is read-only",
+            hint="change broadcast state in process_broadcast_element: there every subtask sees the same elements.",
+        )

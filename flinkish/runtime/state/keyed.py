@@ -2,38 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import Any, Literal, Protocol, TypeVar, cast, overload
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Literal, Protocol, cast, overload
 
 from flinkish.common.errors import StateError
 from flinkish.common.typeinfo import TypeInformation
 from flinkish.runtime.keys import original_key
 from flinkish.runtime.state import tables
-from flinkish.runtime.state.backend import Convert, GroupedLists, ListTable, MapTable, PaneTable, Table, TimerTable, ValueTable
-from flinkish.runtime.state.codec import Codec
+from flinkish.runtime.state.backend import Convert, GroupedLists, PaneTable, Table, TimerTable
 from flinkish.runtime.state.handles import (
-    Cell,
-    CellAggregatingState,
-    CellReducingState,
+    Fold,
+    TableAggregatingState,
     TableListState,
     TableMapState,
-    TtlCell,
-    TtlListState,
-    TtlMapState,
-    TtlValueState,
+    TableReducingState,
+    TableValueState,
     conversion,
-    finding,
-    storing,
 )
-from flinkish.runtime.state.tables import (
-    Address,
-    Namespaced,
-    TableMeta,
-    key_of,
-    namespace_of,
-)
-from flinkish.runtime.state.timers import InternalTimerService
-from flinkish.runtime.state.ttl import Sweeper, TtlPolicy
+from flinkish.runtime.state.tables import Address, Grouping, Namespaced, TableMeta, key_of, namespace_of
+from flinkish.runtime.state.ttl import ExpiringLists, ExpiringMaps, ExpiringValues, TtlPolicy
 from flinkish.udf.functions import KeyedStateStore
 from flinkish.udf.state import (
     AggregatingState,
@@ -50,8 +37,6 @@ from flinkish.udf.state import (
     ValueStateDescriptor,
     check_descriptor,
 )
-
-StateT = TypeVar("StateT", bound=State)
 
 
 class NoKey:
@@ -80,9 +65,9 @@ class Tables(Protocol):
 
     uid: str
 
-    def table(self, category: str, name: str, meta: TableMeta, now: Callable[[], int]) -> Table: ...
-
-    def set_sweeper(self, category: str, name: str, sweeper: Sweeper) -> None: ...
+    def table(
+        self, category: str, name: str, meta: TableMeta, now: Callable[[], int], policy: TtlPolicy | None = None
+    ) -> Table: ...
 
 
 class KeyedStateBackend(KeyedStateStore):
@@ -108,7 +93,7 @@ class KeyedStateBackend(KeyedStateStore):
         self._now = processing_time
         self._states: dict[str, tuple[TableMeta, State]] = {}
         self._tables: dict[str, Table] = {}
-        self._timers: InternalTimerService | None = None
+        self._timers: TimerTable | None = None
 
     def address(self) -> Address:
         """Return the address of the current key and namespace."""
@@ -119,60 +104,71 @@ class KeyedStateBackend(KeyedStateStore):
     def get_state(self, descriptor: ValueStateDescriptor) -> ValueState[Any]:
         """Return the value state of a descriptor; the same object each time."""
         check_descriptor(descriptor, ValueStateDescriptor, "get_state")
-
-        def make(table: ValueTable, policy: TtlPolicy | None) -> ValueState[Any]:
-            convert = self._conversion(descriptor, table.codec)
-            if policy is None:
-                return table.value_state(self, convert)
-            return TtlValueState(TtlCell(self, table, policy, self._now), convert)
-
-        return self._get(descriptor, tables.VALUE, (descriptor.type_info,), make)
+        return cast("ValueState[Any]", self.get(descriptor))
 
     def get_list_state(self, descriptor: ListStateDescriptor) -> ListState[Any]:
         """Return the list state of a descriptor; the same object each time."""
         check_descriptor(descriptor, ListStateDescriptor, "get_list_state")
-
-        def make(table: ListTable, policy: TtlPolicy | None) -> ListState[Any]:
-            convert = self._conversion(descriptor, table.codec)
-            if policy is None:
-                return TableListState(self, table, convert)
-            return TtlListState(self, table, convert, policy, self._now)
-
-        return self._get(descriptor, tables.LIST, (descriptor.element_type_info,), make)
+        return cast("ListState[Any]", self.get(descriptor))
 
     def get_map_state(self, descriptor: MapStateDescriptor) -> MapState[Any, Any]:
         """Return the map state of a descriptor; the same object each time."""
         check_descriptor(descriptor, MapStateDescriptor, "get_map_state")
-
-        def make(table: MapTable, policy: TtlPolicy | None) -> MapState[Any, Any]:
-            what = self._what(descriptor)
-            keys = storing(what, table.key_codec), finding(what, table.key_codec)
-            convert = conversion(what, table.codec, nullable=True)
-            if policy is None:
-                return TableMapState(self, table, keys, convert)
-            return TtlMapState(self, table, keys, convert, policy, self._now)
-
-        return self._get(descriptor, tables.MAP, (descriptor.key_type_info, descriptor.value_type_info), make)
+        return cast("MapState[Any, Any]", self.get(descriptor))
 
     def get_reducing_state(self, descriptor: ReducingStateDescriptor) -> ReducingState[Any]:
         """Return the reducing state of a descriptor; the same object each time."""
         check_descriptor(descriptor, ReducingStateDescriptor, "get_reducing_state")
-
-        def make(table: ValueTable, policy: TtlPolicy | None) -> ReducingState[Any]:
-            function, what = descriptor.get_reduce_function(), self._what(descriptor)
-            return CellReducingState(self._cell(table, policy), conversion(what, table.codec), function, what)
-
-        return self._get(descriptor, tables.REDUCING, (descriptor.type_info,), make)
+        return cast("ReducingState[Any]", self.get(descriptor))
 
     def get_aggregating_state(self, descriptor: AggregatingStateDescriptor) -> AggregatingState[Any, Any]:
         """Return the aggregating state of a descriptor; the same object each time."""
         check_descriptor(descriptor, AggregatingStateDescriptor, "get_aggregating_state")
+        return cast("AggregatingState[Any, Any]", self.get(descriptor))
 
-        def make(table: ValueTable, policy: TtlPolicy | None) -> AggregatingState[Any, Any]:
-            function, what = descriptor.get_agg_function(), self._what(descriptor)
-            return CellAggregatingState(self._cell(table, policy), conversion(what, table.codec), function, what)
+    def get(self, descriptor: StateDescriptor) -> Any:
+        """Return the state of a descriptor of any kind."""
+        policy = TtlPolicy.of(getattr(descriptor, "ttl_config", None))
+        meta = self._meta(descriptor, ttl=policy is not None)
+        name = descriptor.get_name()
+        known = self._states.get(name)
+        if known is None:
+            table: Any = self._operator.table("keyed", name, meta, self._now, policy)
+            self._tables[name] = table
+            known = self._states[name] = meta, self._handle(descriptor, table, policy)
+        elif known[0] != meta:
+            raise StateError(
+                f"state {name!r} of operator {self._operator.uid} is asked for as {meta}, but was declared as {known[0]}",
+                hint="give each state of an operator a name of its own.",
+            )
+        return known[1]
 
-        return self._get(descriptor, tables.AGGREGATING, (descriptor.type_info,), make)
+    def _handle(self, descriptor: StateDescriptor, table: Any, policy: TtlPolicy | None) -> State:
+        what, codec = self._what(descriptor), table.codec
+        convert = conversion(what, codec)
+        view = table if policy is None else _EXPIRING[table.meta.kind](table, policy, self._now)
+        match descriptor:
+            case ValueStateDescriptor():
+                return TableValueState(self, view, convert) if policy is not None else table.value_state(self, convert)
+            case ListStateDescriptor():
+                return TableListState(self, view, convert)
+            case ReducingStateDescriptor():
+                return TableReducingState(self, view, Fold(descriptor.get_reduce_function(), what, convert))
+            case AggregatingStateDescriptor():
+                return TableAggregatingState(self, view, Fold(descriptor.get_agg_function(), what, convert))
+            case _:
+                return TableMapState(self, what, view)
+
+    def _meta(self, descriptor: StateDescriptor, *, ttl: bool = False, grouped_by: Grouping = "address") -> TableMeta:
+        kind, types = _kind_and_types(descriptor)
+        return TableMeta(
+            kind=kind,
+            key_type=self._key_type,
+            types=types,
+            ttl=ttl,
+            max_parallelism=self._max_parallelism,
+            grouped_by=grouped_by,
+        )
 
     def table_of(self, descriptor: StateDescriptor) -> tuple[Any, Convert | None]:
         """Return the table of a state and the function that converts values, for operators that fold records themselves.
@@ -181,7 +177,7 @@ class KeyedStateBackend(KeyedStateStore):
         """
         self.get(descriptor)
         table: Any = self._tables[descriptor.get_name()]
-        return table, self._conversion(descriptor, table.codec)
+        return table, conversion(self._what(descriptor), table.codec)
 
     @overload
     def grouped_table_of(
@@ -199,29 +195,21 @@ class KeyedStateBackend(KeyedStateStore):
         grouped_by: Literal["namespace", "key"],
     ) -> tuple[PaneTable | GroupedLists, Convert | None]:
         """Return a grouped table, otherwise like `table_of`; for states without handles and without the void namespace."""
-        if isinstance(descriptor, ListStateDescriptor):
-            kind, type_info = tables.LIST, descriptor.element_type_info
-        else:
-            reducing = isinstance(descriptor, ReducingStateDescriptor)
-            kind, type_info = tables.REDUCING if reducing else tables.AGGREGATING, descriptor.type_info
         name = descriptor.get_name()
-        meta = TableMeta(
-            kind=kind, key_type=self._key_type, types=(type_info,), max_parallelism=self._max_parallelism, grouped_by=grouped_by
-        )
-        table: Any = self._operator.table("keyed", name, meta, self._now)
+        table: Any = self._operator.table("keyed", name, self._meta(descriptor, grouped_by=grouped_by), self._now)
         self._tables[name] = table
-        return table, self._conversion(descriptor, table.codec)
+        return table, conversion(self._what(descriptor), table.codec)
 
     def in_namespace(self) -> NamespacedBackend:
         """Return a view of the same state that has its own current namespace."""
         return NamespacedBackend(self)
 
-    def timer_service(self) -> InternalTimerService:
-        """Return the timers of the operator; the same object each time."""
+    def timers(self) -> TimerTable:
+        """Return the timers of the operator; the same object each time. The address of each is that of its key and namespace."""
         if self._timers is None:
             meta = TableMeta(kind=tables.TIMERS, key_type=self._key_type, types=(), max_parallelism=self._max_parallelism)
             table = self._operator.table(tables.TIMERS, "timers", meta, self._now)
-            self._timers = InternalTimerService(cast(TimerTable, table))
+            self._timers = cast(TimerTable, table)
         return self._timers
 
     def keys_and_namespaces(self, name: str) -> list[tuple[Any, Any]]:
@@ -236,23 +224,8 @@ class KeyedStateBackend(KeyedStateStore):
         for table in self._tables.values():
             table.forget(logged=logged)
         if self._timers is not None:
-            self._timers.forget(logged=logged)
-
-    def get(self, descriptor: StateDescriptor) -> State:
-        """Return the state of a descriptor of any kind."""
-        match descriptor:
-            case ValueStateDescriptor():
-                return self.get_state(descriptor)
-            case ListStateDescriptor():
-                return self.get_list_state(descriptor)
-            case MapStateDescriptor():
-                return self.get_map_state(descriptor)
-            case ReducingStateDescriptor():
-                return self.get_reducing_state(descriptor)
-            case AggregatingStateDescriptor():
-                return self.get_aggregating_state(descriptor)
-            case _:
-                raise StateError(f"expected the descriptor of a state; got {descriptor!r} of type {type(descriptor).__name__}")
+            self._timers.event_time.forget(logged=logged)
+            self._timers.processing_time.forget(logged=logged)
 
     def apply_to_all_keys(self, descriptor: StateDescriptor, function: Callable[[Any, Any], Any]) -> None:
         """Call a function with (key, state) for each key that has something in a state; the current key is the same after it."""
@@ -267,42 +240,34 @@ class KeyedStateBackend(KeyedStateStore):
         finally:
             self.current_key, self.current_namespace = key, namespace
 
-    def _cell(self, table: ValueTable, policy: TtlPolicy | None) -> Cell:
-        return Cell(self, table) if policy is None else TtlCell(self, table, policy, self._now)
-
-    def _get(
-        self,
-        descriptor: StateDescriptor,
-        kind: str,
-        types: tuple[TypeInformation, ...],
-        make: Callable[[Any, TtlPolicy | None], StateT],
-    ) -> StateT:
-        name = descriptor.get_name()
-        policy = TtlPolicy.of(descriptor.ttl_config)
-        meta = TableMeta(
-            kind=kind, key_type=self._key_type, types=types, ttl=policy is not None, max_parallelism=self._max_parallelism
-        )
-        known = self._states.get(name)
-        if known is not None:
-            if known[0] != meta:
-                raise StateError(
-                    f"state {name!r} of operator {self._operator.uid} is asked for as {meta}, but was declared as {known[0]}",
-                    hint="give each state of an operator a name of its own.",
-                )
-            return known[1]  # type: ignore[return-value]
-        table: Any = self._operator.table("keyed", name, meta, self._now)
-        state = make(table, policy)
-        if policy is not None:
-            self._operator.set_sweeper("keyed", name, Sweeper(table, policy, self._now))
-        self._states[name] = meta, state
-        self._tables[name] = table
-        return state
-
-    def _conversion(self, descriptor: StateDescriptor, codec: Codec) -> Convert | None:
-        return conversion(self._what(descriptor), codec)
-
     def _what(self, descriptor: StateDescriptor) -> str:
         return f"state {descriptor.get_name()!r} of operator {self._operator.uid}"
+
+
+#: What stamps and hides the values of a table that has a time-to-live.
+_EXPIRING: Mapping[str, Callable[[Any, TtlPolicy, Callable[[], int]], Any]] = {
+    tables.VALUE: ExpiringValues,
+    tables.REDUCING: ExpiringValues,
+    tables.AGGREGATING: ExpiringValues,
+    tables.LIST: ExpiringLists,
+    tables.MAP: ExpiringMaps,
+}
+
+
+def _kind_and_types(descriptor: StateDescriptor) -> tuple[str, tuple[TypeInformation, ...]]:
+    match descriptor:
+        case ValueStateDescriptor():
+            return tables.VALUE, (descriptor.type_info,)
+        case ListStateDescriptor():
+            return tables.LIST, (descriptor.element_type_info,)
+        case MapStateDescriptor():
+            return tables.MAP, (descriptor.key_type_info, descriptor.value_type_info)
+        case ReducingStateDescriptor():
+            return tables.REDUCING, (descriptor.type_info,)
+        case AggregatingStateDescriptor():
+            return tables.AGGREGATING, (descriptor.type_info,)
+        case _:
+            raise StateError(f"expected the descriptor of a state; got {descriptor!r} of type {type(descriptor).__name__}")
 
 
 class NamespacedBackend(KeyedStateBackend):

@@ -12,14 +12,13 @@ from flinkish.common.ids import AttemptId, Epoch, IdSource, OperatorUid
 from flinkish.common.typeinfo import TypeInformation
 from flinkish.runtime.protocol import Barrier, Restore, StateFile
 from flinkish.runtime.state import rows, tables
-from flinkish.runtime.state.backend import ListTable, MapTable, StateBackend, Table
-from flinkish.runtime.state.broadcast import TableBroadcastState
-from flinkish.runtime.state.handles import TableListState, conversion
+from flinkish.runtime.state.backend import ExpiringTable, ListTable, MapTable, StateBackend, Table
+from flinkish.runtime.state.handles import OneAddress, TableBroadcastState, TableListState, conversion
 from flinkish.runtime.state.keyed import KeyedStateBackend
 from flinkish.runtime.state.log import ChangeLog, Entry, Identity, position_of
 from flinkish.runtime.state.rows import RestoreRequest
 from flinkish.runtime.state.tables import StateAddress, TableMeta, naming
-from flinkish.runtime.state.ttl import Sweeper
+from flinkish.runtime.state.ttl import Sweeper, TtlPolicy
 from flinkish.udf.state import ListState, ListStateDescriptor, MapStateDescriptor
 
 if TYPE_CHECKING:
@@ -39,7 +38,8 @@ class LevelState:
         self._ids = ids
         self._backend = backend
         self._in_change = False
-        self._sweepers: dict[StateAddress, Sweeper] = {}
+        #: They remove the expired values of tables with a time-to-live.
+        self.sweepers: dict[StateAddress, Sweeper] = {}
         #: Rows of a checkpoint whose states have not been requested yet.
         self._restored: dict[StateAddress, RestoredRows] = {}
         #: Whether the next entry must have all state, because restored state is not in the log yet.
@@ -63,8 +63,7 @@ class LevelState:
         Raises EngineError if the bytes belong to another attempt, slot or level, or a file they refer to is missing or damaged.
         """
         identity = Identity(attempt_id=attempt_id, slot=slot, level=level)
-        log = ChangeLog(identity, scratch / "state")
-        log.open(blob)
+        log = ChangeLog(identity, scratch / "state", blob)
         state = cls(identity, log, ids, backend)
         for entry in log.entries():
             state._replay(entry)
@@ -72,16 +71,9 @@ class LevelState:
 
     def _replay(self, entry: Entry) -> None:
         content = pickling.loads(entry.payload)
-        if not entry.full:
-            self._backend.apply(content)
-            return
-        dumped, restored = content
-        self._backend.fill(dumped)
-        self._restored = {}
-        if restored:
-            from flinkish.runtime.state.restore import RestoredRows
-
-            self._restored = {address: RestoredRows.from_bytes(data) for address, data in restored.items()}
+        if entry.full:  # it is the first one
+            content, self._restored = content
+        self._backend.apply(content)
 
     def matches(self, blob: bytes | None) -> bool:
         """Tell whether this heap can continue from these bytes: it is exactly at their end, and not in mid-epoch.
@@ -104,7 +96,7 @@ class LevelState:
         Raises TypeMismatchError or StateError if a value turns out not to be of its declared type or cannot be stored, OSError
         if a file cannot be written.
         """
-        for address, sweeper in self._sweepers.items():
+        for address, sweeper in self.sweepers.items():
             sweeper.sweep_part(self._backend.tables[address].changed())
         changes = self._backend.take_changes()
         log = self._log
@@ -117,15 +109,11 @@ class LevelState:
             full = self._needs_full or log.wants_full(len(payload))
             if full:
                 payload = b""
-                payload = self._dump()
+                payload = pickling.dumps((self._backend.dump(), self._restored))
             log.append(Entry(int(epoch), nonce, full, payload))
             self._needs_full = False
         self._in_change = False
         return log.to_bytes()
-
-    def _dump(self) -> bytes:
-        restored = {address: kept.to_bytes() for address, kept in self._restored.items()}
-        return pickling.dumps((self._backend.dump(), restored))
 
     def restore(self, restore: Restore, requests: Sequence[RestoreRequest]) -> None:
         """Take over state of a checkpoint; it is decoded when it is requested.
@@ -170,10 +158,6 @@ class LevelState:
             self._needs_full = True
         return table
 
-    def set_sweeper(self, address: StateAddress, sweeper: Sweeper) -> None:
-        """Have a table's expired values removed."""
-        self._sweepers[address] = sweeper
-
     def snapshot(self, uids: Sequence[OperatorUid], barrier: Barrier, *, vertex: int, subtask: int) -> tuple[StateFile, ...]:
         """Write the state of operators of one subtask, as of now, into a file of a checkpoint; none if there is no state.
 
@@ -182,8 +166,8 @@ class LevelState:
         held = self._backend.tables
         mine = [address for address in held if address[0] in uids and address[1] != tables.INTERNAL]
         for address in mine:
-            if address in self._sweepers:
-                self._sweepers[address].sweep_all()
+            if address in self.sweepers:
+                self.sweepers[address].sweep_all()
         mine = [address for address in mine if not held[address].is_empty()]
         kept = [address for address in self._restored if address[0] in uids]
         if not mine and not kept:
@@ -199,16 +183,6 @@ class LevelState:
             return writer.finish()
 
 
-class _OneAddress:
-    """The scope of operator state: it belongs to no key."""
-
-    current_key: Any = tables.OPERATOR_ADDRESS
-    current_namespace: Any = None
-
-    def address(self) -> Any:
-        return tables.OPERATOR_ADDRESS
-
-
 class OperatorState:
     """The state of one operator in one subtask."""
 
@@ -219,17 +193,17 @@ class OperatorState:
         self._broadcast: dict[str, TableBroadcastState] = {}
         self._backend: KeyedStateBackend | None = None
 
-    def table(self, category: str, name: str, meta: TableMeta, now: Callable[[], int]) -> Table:
-        """Return a table of this operator."""
-        return self._level.table((self.uid, category, name), meta, now)
+    def table(self, category: str, name: str, meta: TableMeta, now: Callable[[], int], policy: TtlPolicy | None = None) -> Table:
+        """Return a table of this operator; with a policy, its expired values are removed."""
+        address = self.uid, category, name
+        table = self._level.table(address, meta, now)
+        if policy is not None:
+            self._level.sweepers[address] = Sweeper(cast(ExpiringTable, table), policy, now)
+        return table
 
     def unclaimed(self) -> set[str]:
         """Return the names of the keyed states that were restored and not requested yet."""
         return self._level.unclaimed(self.uid)
-
-    def set_sweeper(self, category: str, name: str, sweeper: Sweeper) -> None:
-        """Have a table's expired values removed."""
-        self._level.set_sweeper((self.uid, category, name), sweeper)
 
     def keyed_backend(
         self,
@@ -263,7 +237,7 @@ class OperatorState:
         state = self._broadcast.get(name)
         if state is None:
             what = f"broadcast state {name!r} of operator {self.uid}"
-            state = self._broadcast[name] = TableBroadcastState(what, cast(MapTable, table))
+            state = self._broadcast[name] = TableBroadcastState(OneAddress(), what, cast(MapTable, table))
         return state
 
     def operator_states(self) -> dict[str, str]:
@@ -280,7 +254,7 @@ class OperatorState:
             return known[1]
         meta = TableMeta(kind=kind, key_type=None, types=(descriptor.element_type_info,))
         table = cast(ListTable, self.table("operator", name, meta, lambda: 0))
-        state = TableListState(_OneAddress(), table, conversion(f"state {name!r} of operator {self.uid}", table.codec))
+        state = TableListState(OneAddress(), table, conversion(f"state {name!r} of operator {self.uid}", table.codec))
         self._lists[name] = kind, state
         return state
 

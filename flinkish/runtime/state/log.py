@@ -126,9 +126,12 @@ def position_of(blob: bytes, identity: Identity) -> Position | None:
 
 
 class ChangeLog:
-    """Reads and extends the log of one slot's level. `folder` is where its files are."""
+    """Reads and extends the log of one slot's level, from the end of the given bytes; None = an empty log.
 
-    def __init__(self, identity: Identity, folder: Path) -> None:
+    `folder` is where its files are. Raises EngineError if the bytes belong to another attempt, slot or level.
+    """
+
+    def __init__(self, identity: Identity, folder: Path, blob: bytes | None) -> None:
         self._identity = identity
         self._folder = folder
         self.position: Position | None = None
@@ -139,25 +142,15 @@ class ChangeLog:
         self._full_size = 0
         #: Files that the last appended entry dropped; it is not known yet whether the bytes without them are in force.
         self._dropped: list[str] = []
-
-    def open(self, blob: bytes | None) -> None:
-        """Go to the end of a log; None = an empty log.
-
-        Raises EngineError if it belongs to another attempt, slot or level.
-        """
-        self._files, self._inline, self._inline_size, self._full_size, self._dropped = [], [], 0, 0, []
-        self.position = None
         if not blob:
             return
-        header, start = _parse(blob, self._identity)
-        if header.owner != self._identity:
-            raise EngineError(f"expected the state of {self._identity}; got that of {header.owner}")
+        header, start = _parse(blob, identity)
+        if header.owner != identity:
+            raise EngineError(f"expected the state of {identity}; got that of {header.owner}")
         self.position = header.epoch, header.nonce
-        self._files = header.files
-        self._dropped = header.dropped
-        self._full_size = header.full_size
-        self._inline = [entry.parts() for entry in _read_entries(io.BytesIO(blob[start:]), len(blob) - start)]
+        self._files, self._dropped, self._full_size = header.files, header.dropped, header.full_size
         self._inline_size = len(blob) - start
+        self._inline = [entry.parts() for entry in _read_entries(io.BytesIO(blob[start:]), self._inline_size)]
 
     def entries(self) -> Iterator[Entry]:
         """Return all entries; raises EngineError if a file is missing or damaged."""
@@ -228,7 +221,7 @@ class ChangeLog:
         self._dropped = []
 
     def to_bytes(self) -> bytes:
-        """Return the log as bytes for `open`."""
+        """Return the log as bytes for another object."""
         assert self.position is not None
         epoch, nonce = self.position
         header = _encode_header(

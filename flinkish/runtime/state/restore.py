@@ -26,7 +26,7 @@ from flinkish.runtime.keys import PLAIN, CanonicalKey, as_key, may_be_wrapped, o
 from flinkish.runtime.protocol import Restore, StateFile
 from flinkish.runtime.state import rows, tables
 from flinkish.runtime.state.backend import Table
-from flinkish.runtime.state.codec import Codec, codec_of, decode_plain, decode_untyped, encode_untyped
+from flinkish.runtime.state.codec import Codec, decode_plain, decode_untyped, encode_untyped
 from flinkish.runtime.state.columns import decode_all, freeze_all, in_range, key_groups_of, split_list
 from flinkish.runtime.state.rows import RestoreRequest
 from flinkish.runtime.state.tables import Address, Namespaced, StateAddress, TableMeta
@@ -59,25 +59,20 @@ class RestoredRows:
             for kind, table in self.by_kind.items()
         }
 
-    def to_bytes(self) -> tuple[bytes, dict[str, bytes]]:
-        """Return the rows as plain data for the log."""
+    def __reduce__(self) -> tuple[Any, ...]:
+        # In Arrow's stream format, because Arrow pickles all of the table that rows were taken from.
         streams: dict[str, bytes] = {}
         for kind, table in self.by_kind.items():
             sink = pa.BufferOutputStream()
             with pa.ipc.new_stream(sink, table.schema) as writer:
                 writer.write_table(table)
             streams[kind] = sink.getvalue().to_pybytes()
-        return self.declaration.encode(), streams
+        return _unpickled, (self.declaration.encode(), streams)
 
-    @staticmethod
-    def from_bytes(data: tuple[bytes, dict[str, bytes]]) -> RestoredRows:
-        """Read a result of `to_bytes`."""
-        declaration, streams = data
-        by_kind: dict[str, pa.Table] = {}
-        for kind, stream in streams.items():
-            with pa.ipc.open_stream(stream) as reader:
-                by_kind[kind] = reader.read_all()
-        return RestoredRows(rows.Declaration.decode(declaration), by_kind)
+
+def _unpickled(declaration: bytes, streams: Mapping[str, bytes]) -> RestoredRows:
+    by_kind = {kind: pa.ipc.open_stream(stream).read_all() for kind, stream in streams.items()}
+    return RestoredRows(rows.Declaration.decode(declaration), by_kind)
 
 
 #: The columns that are the same in all rows of a row group, as SnapshotWriter writes them, and the columns that are read.
@@ -385,7 +380,7 @@ class _Reader:
 
     def _addresses(self, table: pa.Table) -> list[Address]:
         assert self._meta.key_type is not None
-        codec = codec_of(self._meta.key_type, trusted=self._trusted)
+        codec = Codec(self._meta.key_type, trusted=self._trusted)
         keys = decode_all(codec, table["key"])
         if may_be_wrapped(self._meta.key_type) and not _all_plain(keys):
             given, keys = keys, list(map(as_key, keys))
@@ -420,9 +415,9 @@ class _Reader:
         """Convert values stored with or without time-to-live to the present declaration; check untrusted ones."""
         if self._stored_ttl == codec.ttl:
             if codec.pickles and not self._trusted:
-                decode_all(codec_of(codec.type_info, ttl=codec.ttl, trusted=False), column)
+                decode_all(Codec(codec.type_info, ttl=codec.ttl, trusted=False), column)
             return column
-        stored = codec_of(codec.type_info, ttl=self._stored_ttl, trusted=self._trusted)
+        stored = Codec(codec.type_info, ttl=self._stored_ttl, trusted=self._trusted)
         values = decode_all(stored, column)
         now = self._now()
         encoded = [codec.encode((now, value) if codec.ttl else value[1]) for value in values]
@@ -465,13 +460,13 @@ class _Reader:
 
     @property
     def _value_codec(self) -> Codec:
-        return codec_of(self._meta.types[-1], ttl=self._meta.ttl)
+        return Codec(self._meta.types[-1], ttl=self._meta.ttl)
 
     def _values(self) -> list[Any]:
         return self._frozen(self._value_codec, self._rows["value"])
 
     def _user_keys(self) -> list[Any]:
-        return decode_all(codec_of(self._meta.types[0], trusted=self._trusted), self._rows["user_key"])
+        return decode_all(Codec(self._meta.types[0], trusted=self._trusted), self._rows["user_key"])
 
     def _lists(self) -> list[list[Any]]:
         lists = [self._split(data) for data in self._rows["value"].to_pylist()]

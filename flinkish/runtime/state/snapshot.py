@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache, partial
 from itertools import islice
-from typing import Any, NamedTuple, cast
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -24,9 +23,10 @@ from flinkish.common.typeinfo import Types
 from flinkish.runtime.keys import may_be_wrapped, original_key
 from flinkish.runtime.protocol import Barrier, StateFile
 from flinkish.runtime.state import rows, tables
-from flinkish.runtime.state.backend import GroupedLists, ListTable, MapTable, PaneTable, Table, TimerQueue, TimerTable, ValueTable
-from flinkish.runtime.state.codec import Codec, codec_of, encode_untyped
+from flinkish.runtime.state.backend import MapTable, Table
+from flinkish.runtime.state.codec import Codec, encode_untyped
 from flinkish.runtime.state.columns import (
+    JSON_LIMIT,
     binary_column,
     encode_all,
     join_list,
@@ -35,7 +35,7 @@ from flinkish.runtime.state.columns import (
     key_groups_of,
 )
 from flinkish.runtime.state.restore import RestoredRows
-from flinkish.runtime.state.tables import Address, Namespaced, TableMeta, key_of
+from flinkish.runtime.state.tables import Address, Namespaced, TableMeta, key_of, namespace_of
 
 #: Maximum of rows, and approximate maximum of bytes, in a Parquet row group and the Arrow batch for it; they limit the memory of
 #: a snapshot. Arrow columns of bytes have 32-bit offsets, so that Spark and Delta can read them.
@@ -45,42 +45,11 @@ _BATCH_BYTES = 128 << 20
 _FIRST_ROWS = 1 << 10
 #: Maximum bytes of a value in a row: a Parquet page contains at least one value, and is smaller than 2 GiB.
 _LARGEST_VALUE = 1 << 30
-_UNTYPED = codec_of(Types.PICKLED_BYTE_ARRAY())
+_UNTYPED = Codec(Types.PICKLED_BYTE_ARRAY())
 
 
-class Column(NamedTuple):
-    """Encodings, and their readable forms if there are any."""
-
-    encoded: pa.Array
-    json: pa.Array | None = None
-
-    def slice(self, start: int, count: int) -> Column:
-        """Return some of the rows."""
-        return Column(_cut(self.encoded, start, count), None if self.json is None else _cut(self.json, start, count))
-
-
-@dataclass(slots=True)
-class Rows:
-    """Rows of one state, without the columns that are the same in all of them."""
-
-    kind: str
-    key_groups: pa.Array
-    keys: Column | None
-    namespaces: Column | None
-    user_keys: Column | None
-    values: Column
-
-    def columns(self) -> list[pa.Array]:
-        """Return the columns of different lengths."""
-        columns = (self.keys, self.namespaces, self.user_keys, self.values)
-        return [array for column in columns if column is not None for array in column if array is not None]
-
-    def slice(self, start: int, count: int) -> Rows:
-        """Return some of the rows."""
-        parts = (self.keys, self.namespaces, self.user_keys, self.values)
-        keys, namespaces, user_keys, values = (None if column is None else column.slice(start, count) for column in parts)
-        assert values is not None
-        return Rows(self.kind, self.key_groups.slice(start, count), keys, namespaces, user_keys, values)
+#: Columns of a batch of rows of one state, by name, without those that are the same in all rows or empty.
+Columns = dict[str, pa.Array]
 
 
 class _HashingFile:
@@ -171,53 +140,55 @@ class SnapshotWriter:
             store_schema=False,
         )
 
-    def write(self, uid: str, name: str, batch: Rows) -> None:
+    def write(self, uid: str, name: str, kind: str, columns: Columns) -> None:
         """Add rows of one state. Raises StateError for a value that is too large for a row."""
-        for part in _bounded(batch):
-            self._write_group(uid, name, part)
+        for part in _bounded(columns):
+            self._write_group(uid, name, kind, part)
 
-    def _write_group(self, uid: str, name: str, batch: Rows) -> None:
-        count = len(batch.key_groups)
+    def _write_group(self, uid: str, name: str, kind: str, columns: Columns) -> None:
         if self._file is None:
             self._open()
-        columns = [
-            _repeat(uid, count),
-            _repeat(name, count),
-            _repeat(batch.kind, count),
-            batch.key_groups,
-            *_both(batch.keys, count),
-            *_both(batch.namespaces, count),
-            *_both(batch.user_keys, count),
-            *_both(batch.values, count),
-            pa.repeat(pa.scalar(int(self._barrier.checkpoint_id), pa.int64()), count),
-        ]
-        self._parquet.write_table(pa.Table.from_arrays(columns, schema=rows.state_schema()), row_group_size=_BATCH_ROWS)
-        self._rows += count
+        groups = columns["key_group"]
+        same = {"operator_uid": uid, "state_name": name, "state_kind": kind, "checkpoint_id": int(self._barrier.checkpoint_id)}
+
+        def column(field: pa.Field) -> pa.Array:
+            if field.name in columns:
+                return columns[field.name].cast(field.type)
+            return pa.repeat(pa.scalar(same.get(field.name), field.type), len(groups))
+
+        whole = list(map(column, rows.state_schema()))
+        self._parquet.write_table(pa.Table.from_arrays(whole, schema=rows.state_schema()), row_group_size=_BATCH_ROWS)
+        self._rows += len(groups)
         self._uids[uid] = None
-        if batch.kind != rows.SCHEMA:
-            limits = pc.min_max(batch.key_groups).as_py()
+        if kind != rows.SCHEMA:
+            limits = pc.min_max(groups).as_py()
             self._groups.update((limits["min"], limits["max"]))
 
     def declare(self, uid: str, name: str, declaration: rows.Declaration) -> None:
         """Add the schema row of a state."""
+        json = pa.array([declaration.to_json()], pa.large_string())
         self.write(
-            uid,
-            name,
-            Rows(
-                rows.SCHEMA,
-                pa.array([rows.NO_KEY_GROUP], pa.int32()),
-                None,
-                None,
-                None,
-                Column(binary_column([declaration.encode()]), pa.array([declaration.to_json()], pa.large_string())),
-            ),
+            uid, name, rows.SCHEMA, {**_without_key(1), "value": binary_column([declaration.encode()]), "value_json": json}
         )
 
     def write_table(self, uid: str, name: str, table: Table) -> None:
         """Add the rows of a table, with its schema row."""
-        self.declare(uid, name, declaration_of(table.meta))
-        for batch in rows_of(table, self._subtask):
-            self.write(uid, name, batch)
+        meta = table.meta
+        self.declare(
+            uid,
+            name,
+            rows.Declaration(
+                format=rows.FORMAT,
+                kind=meta.kind,
+                structure=meta.structure(),
+                description=str(meta),
+                ttl=meta.ttl,
+                max_parallelism=meta.max_parallelism,
+                fields=meta.fields(),
+            ),
+        )
+        for kind, columns in _rows_of(table, self._subtask):
+            self.write(uid, name, kind, columns)
 
     def write_restored(self, uid: str, name: str, restored: RestoredRows) -> None:
         """Copy rows of an earlier checkpoint that were not requested in this attempt, including whether they are trusted."""
@@ -228,15 +199,13 @@ class SnapshotWriter:
         for row_kind, table in restored.by_kind.items():
             start = 0
             for part in table.to_batches(max_chunksize=_BATCH_ROWS):
-                columns = dict(zip(part.schema.names, part.columns, strict=True))
-                groups = columns.pop("key_group")
+                columns = {each: part[each] for each in ("key_group", "key", "namespace", "user_key", "value")}
                 if kind in (tables.OPERATOR_LIST, tables.OPERATOR_UNION):
                     positions = range(start, start + len(part))
                     columns["user_key"] = binary_column([encode_untyped([self._subtask, position]) for position in positions])
                 elif kind == tables.OPERATOR_BROADCAST:
                     columns["namespace"] = binary_column([encode_untyped(self._subtask)] * len(part))
-                passed_on = (Column(columns[each]) for each in ("key", "namespace", "user_key", "value"))
-                self.write(uid, name, Rows(row_kind, groups, *passed_on))
+                self.write(uid, name, row_kind, columns)
                 start += len(part)
 
     def finish(self) -> tuple[StateFile, ...]:
@@ -265,76 +234,73 @@ def _cut(column: pa.Array, start: int, count: int) -> pa.Array:
     return pa.concat_arrays([part, part.slice(0, 0)])
 
 
-def _bounded(batch: Rows) -> Iterator[Rows]:
+def _size(columns: Columns) -> int:
+    return sum(column.nbytes for column in columns.values())
+
+
+def _bounded(columns: Columns) -> Iterator[Columns]:
     """Cut a batch into parts of at most about _BATCH_BYTES each, or of one row."""
-    count = len(batch.key_groups)
-    columns = batch.columns()
-    if count == 0 or sum(column.nbytes for column in columns) <= _BATCH_BYTES:
+    count = len(columns["key_group"])
+    if count == 0 or _size(columns) <= _BATCH_BYTES:
         if count:
-            yield batch
+            yield columns
         return
     sizes = np.zeros(count, dtype=np.int64)
-    for column in columns:
-        lengths = pc.fill_null(pc.binary_length(column), 0).to_numpy(zero_copy_only=False)
-        if lengths.max() > _LARGEST_VALUE:
-            raise StateError(
-                f"a value, or the list of one key, takes {lengths.max():,} bytes; a checkpoint holds at most {_LARGEST_VALUE:,}",
-                hint="keep large things in several values, such as the entries of a map state.",
-            )
-        sizes += lengths
+    for name, column in columns.items():
+        if name != "key_group":
+            lengths = pc.fill_null(pc.binary_length(column), 0).to_numpy(zero_copy_only=False)
+            if lengths.max() > _LARGEST_VALUE:
+                raise StateError(
+                    f"a value, or the list of one key, takes {lengths.max():,} bytes; "
+                    f"a checkpoint holds at most {_LARGEST_VALUE:,}",
+                    hint="keep large things in several values, such as the entries of a map state.",
+                )
+            sizes += lengths
     ends = np.cumsum(sizes)
     start = 0
     while start < count:
         before = ends[start - 1] if start else 0
         end = max(start + 1, int(np.searchsorted(ends, before + _BATCH_BYTES, side="right")))
-        yield batch.slice(start, end - start)
+        yield {name: _cut(column, start, end - start) for name, column in columns.items()}
         start = end
 
 
-def _both(column: Column | None, count: int) -> tuple[pa.Array, pa.Array]:
-    encoded, json = (None, None) if column is None else column
-    return (
-        pa.nulls(count, pa.binary()) if encoded is None else encoded.cast(pa.binary()),
-        pa.nulls(count, pa.string()) if json is None else json.cast(pa.string()),
-    )
+# -- the rows of tables ------------------------------------------------------------------------------------------------------
 
 
-def _repeat(text: str, count: int) -> pa.Array:
-    return pa.repeat(pa.scalar(text, pa.string()), count)
-
-
-def declaration_of(meta: TableMeta) -> rows.Declaration:
-    """Return the declaration of a state for a checkpoint."""
-    return rows.Declaration(
-        format=rows.FORMAT,
-        kind=meta.kind,
-        structure=meta.structure(),
-        description=str(meta),
-        ttl=meta.ttl,
-        max_parallelism=meta.max_parallelism,
-        fields=meta.fields(),
-    )
-
-
-def rows_of(table: Table, subtask: int) -> Iterator[Rows]:
-    """Return all rows of a table, in batches. `subtask` is recorded with elements of operator state."""
-    match table.meta.kind:
+def _rows_of(table: Any, subtask: int) -> Iterator[tuple[str, Columns]]:
+    """Return all rows of a table, in batches, with their kind. `subtask` is recorded with operator state."""
+    meta = table.meta
+    items: Iterable[Any] = table.rows() if meta.kind != tables.TIMERS else ()
+    match meta.kind:
         case tables.VALUE | tables.REDUCING | tables.AGGREGATING:
-            yield from _value_rows(cast(ValueTable | PaneTable, table))
-        case tables.OPERATOR_LIST | tables.OPERATOR_UNION:
-            yield from _operator_list_rows(cast(ListTable, table), subtask)
+            make = partial(_value_columns, _Keys(meta), table.codec)
         case tables.LIST:
-            yield from _list_rows(cast(ListTable | GroupedLists, table))
-        case tables.OPERATOR_BROADCAST:
-            yield from _broadcast_rows(cast(MapTable, table), subtask)
+            make = partial(_list_columns, _Keys(meta), table.codec)
         case tables.MAP:
-            yield from _map_rows(cast(MapTable, table))
+            make = partial(_map_columns, _Keys(meta), table)
+        case tables.OPERATOR_LIST | tables.OPERATOR_UNION:
+            items = enumerate(dict(items).get(tables.OPERATOR_ADDRESS, ()))
+            make = partial(_element_columns, table.codec, subtask)
+        case tables.OPERATOR_BROADCAST:
+            make = partial(_broadcast_columns, table, subtask)
         case tables.TIMERS:
-            timers = cast(TimerTable, table)
-            yield from _timer_rows(timers.meta, timers.event_time, rows.TIMER_EVENT)
-            yield from _timer_rows(timers.meta, timers.processing_time, rows.TIMER_PROCESSING)
+            make = partial(_value_columns, _Keys(meta), tables.LONG_CODEC)
+            for kind, queue in ((rows.TIMER_EVENT, table.event_time), (rows.TIMER_PROCESSING, table.processing_time)):
+                by_address = ((address, timestamp) for timestamp, address in queue)
+                yield from ((kind, columns) for columns in _batches(by_address, make))
         case _:
-            raise AssertionError(f"state of kind {table.meta.kind!r} is in no checkpoint")
+            raise AssertionError(f"state of kind {meta.kind!r} is in no checkpoint")
+    yield from ((meta.kind, columns) for columns in _batches(items, make))
+
+
+def _batches(items: Iterable[Any], make: Callable[[list[Any]], Columns]) -> Iterator[Columns]:
+    """Make columns of the items of a state in batches; the size of each depends on the bytes of the one before."""
+    items, count = iter(items), _FIRST_ROWS
+    while batch := list(islice(items, count)):
+        columns = make(batch)
+        yield columns
+        count = max(1, min(_BATCH_ROWS, len(batch) * _BATCH_BYTES // max(1, _size(columns))))
 
 
 class _Keys:
@@ -342,124 +308,74 @@ class _Keys:
 
     def __init__(self, meta: TableMeta) -> None:
         assert meta.key_type is not None
-        self._codec = key_codec(meta)
+        self._codec = Codec(meta.key_type)
         self._wrapped = may_be_wrapped(meta.key_type)
         self._max_parallelism = meta.max_parallelism
 
-    def columns(self, addresses: Sequence[Address]) -> tuple[pa.Array, Column, Column | None]:
-        namespaces: Column | None = None
+    def columns(self, addresses: Sequence[Address]) -> Columns:
+        namespaces: Columns = {}
         keys: Sequence[Any] = addresses
         if Namespaced in set(map(type, addresses)):
-            keys = [key_of(address) for address in addresses]
-            namespaces = _namespaces([a.namespace if a.__class__ is Namespaced else None for a in addresses])
+            keys = list(map(key_of, addresses))
+            namespaces = _namespaces(list(map(namespace_of, addresses)))
         groups = key_groups_of(keys, self._max_parallelism)
         if self._wrapped:
             keys = list(map(original_key, keys))
-        return groups, _column(self._codec, keys, frozen=False), namespaces
+        return {"key_group": groups, **_encoded("key", self._codec, keys, frozen=False), **namespaces}
 
 
-def _column(codec: Codec, values: Sequence[Any], *, frozen: bool) -> Column:
+def _without_key(count: int) -> Columns:
+    return {"key_group": pa.repeat(pa.scalar(rows.NO_KEY_GROUP, pa.int32()), count)}
+
+
+def _encoded(name: str, codec: Codec, values: Sequence[Any], *, frozen: bool = True) -> Columns:
     encoded = encode_all(codec, values, frozen=frozen)
-    return Column(encoded, json_column(codec, values, encoded))
+    return {name: encoded, f"{name}_json": json_column(codec, values, encoded)}
 
 
-def _namespaces(namespaces: Sequence[Any]) -> Column:
+def _namespaces(namespaces: Sequence[Any]) -> Columns:
     encode = cache(encode_untyped)  # cached, because many keys have the same windows
     encodings = [None if namespace is None else encode(namespace) for namespace in namespaces]
     json = cache(partial(json_of, _UNTYPED))
     texts = [None if encoding is None else json(encoding) for encoding in encodings]
-    return Column(binary_column(encodings), pa.array(texts, pa.large_string()))
+    return {"namespace": binary_column(encodings), "namespace_json": pa.array(texts, pa.large_string())}
 
 
-def key_codec(meta: TableMeta) -> Codec:
-    """Return the codec of a state's keys."""
-    assert meta.key_type is not None
-    return codec_of(meta.key_type)
+def _value_columns(keys: _Keys, codec: Codec, batch: list[Any]) -> Columns:
+    addresses, values = zip(*batch, strict=True)
+    return {**keys.columns(addresses), **_encoded("value", codec, values)}
 
 
-class _Batches:
-    """Cuts the items of a state into batches; the size of each depends on the bytes of the one before."""
-
-    def __init__(self, items: Iterable[Any]) -> None:
-        self._items = iter(items)
-        self._rows = _FIRST_ROWS
-
-    def __iter__(self) -> Iterator[list[Any]]:
-        while batch := list(islice(self._items, self._rows)):
-            yield batch
-
-    def made(self, batch: Rows) -> Rows:
-        """Adapt the size of the next batch to the bytes of this one, and return it."""
-        size = max(1, sum(column.nbytes for column in batch.columns()))
-        self._rows = max(1, min(_BATCH_ROWS, len(batch.key_groups) * _BATCH_BYTES // size))
-        return batch
-
-
-def _value_rows(table: ValueTable | PaneTable) -> Iterator[Rows]:
-    keys, batches = _Keys(table.meta), _Batches(table.rows())
-    for batch in batches:
-        addresses, values = zip(*batch, strict=True)
-        column = _column(table.codec, values, frozen=True)
-        yield batches.made(Rows(table.meta.kind, *keys.columns(addresses), None, column))
-
-
-def _list_rows(table: ListTable | GroupedLists) -> Iterator[Rows]:
-    keys, encode, batches = _Keys(table.meta), table.codec.encode_frozen, _Batches(table.rows())
-    for batch in batches:
-        addresses, lists = zip(*batch, strict=True)
-        encodings = [[encode(element) for element in elements] for elements in lists]
-        joined = binary_column([join_list(elements) for elements in encodings])
-        json = pa.array([_json_list(table.codec, elements) for elements in encodings], pa.large_string())
-        yield batches.made(Rows(table.meta.kind, *keys.columns(addresses), None, Column(joined, json)))
+def _list_columns(keys: _Keys, codec: Codec, batch: list[Any]) -> Columns:
+    addresses, lists = zip(*batch, strict=True)
+    encodings = [list(map(codec.encode_frozen, elements)) for elements in lists]
+    joined = binary_column([join_list(elements) for elements in encodings])
+    json = pa.array([_json_list(codec, elements) for elements in encodings], pa.large_string())
+    return {**keys.columns(addresses), "value": joined, "value_json": json}
 
 
 def _json_list(codec: Codec, encodings: list[bytes]) -> str | None:
-    if sum(map(len, encodings)) > 4_096:
+    if sum(map(len, encodings)) > JSON_LIMIT:
         return None
     return "[" + ",".join(json_of(codec, encoding) or "null" for encoding in encodings) + "]"
 
 
-def _operator_list_rows(table: ListTable, subtask: int) -> Iterator[Rows]:
-    batches, start = _Batches(dict(table.rows()).get(tables.OPERATOR_ADDRESS, [])), 0
-    for batch in batches:
-        positions = _position_column(subtask, start, len(batch))
-        groups = pa.repeat(pa.scalar(rows.NO_KEY_GROUP, pa.int32()), len(batch))
-        column = _column(table.codec, batch, frozen=True)
-        yield batches.made(Rows(table.meta.kind, groups, None, None, positions, column))
-        start += len(batch)
+def _map_columns(keys: _Keys, table: MapTable, batch: list[Any]) -> Columns:
+    addresses, user_keys, values = zip(*batch, strict=True)
+    user_key_columns = _encoded("user_key", table.key_codec, user_keys, frozen=False)
+    return {**keys.columns(addresses), **user_key_columns, **_encoded("value", table.codec, values)}
 
 
-def _position_column(subtask: int, start: int, count: int) -> Column:
-    encodings = [encode_untyped([subtask, start + index]) for index in range(count)]
-    return Column(binary_column(encodings), pa.array([json_of(_UNTYPED, encoding) for encoding in encodings], pa.large_string()))
+def _element_columns(codec: Codec, subtask: int, batch: list[Any]) -> Columns:
+    positions, values = zip(*batch, strict=True)
+    encodings = [encode_untyped([subtask, position]) for position in positions]
+    json = pa.array([json_of(_UNTYPED, encoding) for encoding in encodings], pa.large_string())
+    user_keys = {"user_key": binary_column(encodings), "user_key_json": json}
+    return {**_without_key(len(batch)), **user_keys, **_encoded("value", codec, values)}
 
 
-def _map_rows(table: MapTable) -> Iterator[Rows]:
-    keys, batches = _Keys(table.meta), _Batches(table.rows())
-    for batch in batches:
-        addresses, user_keys, values = zip(*batch, strict=True)
-        user_key_column = _column(table.key_codec, user_keys, frozen=False)
-        column = _column(table.codec, values, frozen=True)
-        yield batches.made(Rows(table.meta.kind, *keys.columns(addresses), user_key_column, column))
-
-
-def _broadcast_rows(table: MapTable, subtask: int) -> Iterator[Rows]:
-    batches = _Batches(table.rows())
-    for batch in batches:
-        _, user_keys, values = zip(*batch, strict=True)
-        made = Rows(
-            table.meta.kind,
-            pa.repeat(pa.scalar(rows.NO_KEY_GROUP, pa.int32()), len(batch)),
-            None,
-            _namespaces([subtask] * len(batch)),
-            _column(table.key_codec, user_keys, frozen=False),
-            _column(table.codec, values, frozen=True),
-        )
-        yield batches.made(made)
-
-
-def _timer_rows(meta: TableMeta, queue: TimerQueue, kind: str) -> Iterator[Rows]:
-    keys, batches = _Keys(meta), _Batches(queue)
-    for batch in batches:
-        timestamps, addresses = zip(*batch, strict=True)
-        yield batches.made(Rows(kind, *keys.columns(addresses), None, _column(tables.LONG_CODEC, timestamps, frozen=True)))
+def _broadcast_columns(table: MapTable, subtask: int, batch: list[Any]) -> Columns:
+    _, user_keys, values = zip(*batch, strict=True)
+    user_key_columns = _encoded("user_key", table.key_codec, user_keys, frozen=False)
+    namespaces = _namespaces([subtask] * len(batch))
+    return {**_without_key(len(batch)), **namespaces, **user_key_columns, **_encoded("value", table.codec, values)}

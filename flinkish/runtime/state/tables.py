@@ -13,7 +13,7 @@ from typing import Any, Literal, NamedTuple
 
 from flinkish.common.errors import FlinkishError, StateError, TypeMismatchError
 from flinkish.common.typeinfo import TypeInformation, Types
-from flinkish.runtime.state.codec import codec_of, row_fields, structure_of
+from flinkish.runtime.state.codec import Codec, row_fields, structure_of
 
 Address = Any
 #: A value as it is stored between epochs: the value itself if it is immutable, otherwise its encoding.
@@ -25,7 +25,7 @@ StateAddress = tuple[str, str, str]
 
 #: The address of operator state in its table.
 OPERATOR_ADDRESS = None
-LONG_CODEC = codec_of(Types.LONG())
+LONG_CODEC = Codec(Types.LONG())
 
 
 class Namespaced(NamedTuple):

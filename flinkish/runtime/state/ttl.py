@@ -14,11 +14,11 @@ from typing import Any
 
 import msgspec
 
-from flinkish.runtime.state.backend import ExpiringTable
+from flinkish.runtime.state.backend import ExpiringTable, MapTable
+from flinkish.runtime.state.tables import Address
 from flinkish.udf.state import StateTtlConfig
 
-#: Entries looked at by each epoch's sweep, beside a few for each that the epoch changed: bounds what it adds to an epoch (0.3
-#: ms).
+#: Entries that the sweep of an epoch checks, in addition to a few for each that the epoch changed; they take 0.3 ms.
 _SWEEP_LEAST = 1_000
 _SWEEP_PER_CHANGE = 5
 
@@ -49,6 +49,107 @@ class TtlPolicy:
     def is_expired(self, stamp: int, now: int) -> bool:
         """Return whether a value that was last used at `stamp` is expired."""
         return stamp + self.milliseconds <= now
+
+
+class _View:
+    """A table whose values are stamped when they are put, and hidden or removed when they are expired."""
+
+    def __init__(self, table: Any, policy: TtlPolicy, now: Callable[[], int]) -> None:
+        self._table = table
+        self._policy = policy
+        self._now = now
+
+
+class ExpiringValues(_View):
+    """See ValueTable."""
+
+    def get(self, address: Address) -> Any:
+        stamped = self._table.get(address)
+        if stamped is None:
+            return None
+        (stamp, value), now = stamped, self._now()
+        if self._policy.is_expired(stamp, now):
+            self._table.remove(address)
+            return None if self._policy.hide_expired else value
+        if self._policy.renew_on_read and stamp != now:
+            self._table.put(address, (now, value))
+        return value
+
+    def put(self, address: Address, value: Any) -> None:
+        self._table.put(address, (self._now(), value))
+
+    def remove(self, address: Address) -> None:
+        self._table.remove(address)
+
+
+class ExpiringLists(_View):
+    """See ListTable; each element has a time stamp."""
+
+    def get(self, address: Address) -> list[Any]:
+        now, policy = self._now(), self._policy
+        stamped = self._table.get(address)
+        alive = [(stamp, value) for stamp, value in stamped if not policy.is_expired(stamp, now)]
+        if policy.renew_on_read and any(stamp != now for stamp, _ in alive):
+            self._table.replace(address, [(now, value) for _, value in alive])
+        elif len(alive) < len(stamped):
+            self._table.replace(address, alive)
+        return [value for _, value in (alive if policy.hide_expired else stamped)]
+
+    def append(self, address: Address, value: Any) -> None:
+        self._table.append(address, (self._now(), value))
+
+    def replace(self, address: Address, values: Iterable[Any]) -> None:
+        now = self._now()
+        self._table.replace(address, [(now, value) for value in values])
+
+    def remove(self, address: Address) -> None:
+        self._table.remove(address)
+
+
+class ExpiringMaps(_View):
+    """See MapTable; each entry has a time stamp."""
+
+    def __init__(self, table: MapTable, policy: TtlPolicy, now: Callable[[], int]) -> None:
+        super().__init__(table, policy, now)
+        self.codec, self.key_codec = table.codec, table.key_codec
+
+    def _visible(self, address: Address, key: Any, stamped: tuple[int, Any] | None, now: int) -> bool:
+        """Apply the policy to a read of an entry; return whether there is one that may be seen."""
+        if stamped is None:
+            return False
+        stamp, value = stamped
+        if self._policy.is_expired(stamp, now):
+            self._table.remove(address, key)
+            return not self._policy.hide_expired
+        if self._policy.renew_on_read and stamp != now:
+            self._table.put(address, key, (now, value))
+        return True
+
+    def get(self, address: Address, key: Any) -> Any:
+        stamped = self._table.get(address, key)
+        return stamped[1] if self._visible(address, key, stamped, self._now()) else None
+
+    def contains(self, address: Address, key: Any) -> bool:
+        return self._visible(address, key, self._table.get(address, key), self._now())
+
+    def put(self, address: Address, key: Any, value: Any) -> None:
+        self._table.put(address, key, (self._now(), value))
+
+    def remove(self, address: Address, key: Any) -> None:
+        self._table.remove(address, key)
+
+    def entries(self, address: Address) -> list[tuple[Any, Any]]:
+        now = self._now()
+        return [(key, stamped[1]) for key, stamped in self._table.entries(address) if self._visible(address, key, stamped, now)]
+
+    def members(self, address: Address) -> list[Any]:
+        return [key for key, _ in self.entries(address)]
+
+    def has(self, address: Address) -> bool:
+        return bool(self.entries(address))
+
+    def clear(self, address: Address) -> None:
+        self._table.clear(address)
 
 
 class Sweeper:

@@ -18,7 +18,7 @@ from flinkish.runtime import spilling
 from flinkish.runtime.elements import Records
 from flinkish.runtime.keys import as_key, sort_key
 from flinkish.runtime.protocol import MIN_WATERMARK
-from flinkish.runtime.spilling import QueuedRecords, SortedRecords, SpillSettings
+from flinkish.runtime.spilling import QueuedRecords, SortedRecords
 from flinkish.runtime.state.heap.tables import HeapInternalTable
 
 #: Key, time, input.
@@ -67,7 +67,7 @@ def test_sorted_records_come_key_by_key_in_time_whatever_went_to_disk(
 ) -> None:
     folder = tmp_path_factory.mktemp("spilling")
     table = HeapInternalTable()
-    records = SortedRecords(table, SpillSettings(folder=folder, memory=memory))
+    records = SortedRecords(table, folder, memory)
     expected = model(fill(records, runs))
     assert bool(records) == bool(expected)
     pieces = list(records.pieces())
@@ -79,7 +79,7 @@ def test_sorted_records_come_key_by_key_in_time_whatever_went_to_disk(
 
     # A process that is lost goes on where the state says.
     records.released = min(lost, len(pieces))
-    rebuilt = SortedRecords(copy.deepcopy(table), SpillSettings(folder=folder, memory=memory))
+    rebuilt = SortedRecords(copy.deepcopy(table), folder, memory)
     assert list(rebuilt.pieces()) == pieces[records.released :]
     rebuilt.clear()
     assert not rebuilt
@@ -94,7 +94,7 @@ def _tails(items: list[Any]) -> list[list[Any]]:
 def test_queued_records_come_in_their_order_while_others_are_added(
     tmp_path_factory: pytest.TempPathFactory, runs: Any, takes: list[int], memory: int
 ) -> None:
-    limits = SpillSettings(folder=tmp_path_factory.mktemp("spilling"), memory=memory)
+    limits = tmp_path_factory.mktemp("spilling"), memory
     table = HeapInternalTable()
     records = QueuedRecords(table, limits)
     taken: list[tuple[int, Records]] = []
@@ -115,14 +115,14 @@ def test_queued_records_come_in_their_order_while_others_are_added(
 
 
 def test_without_a_folder_all_stays_in_memory() -> None:
-    records = SortedRecords(HeapInternalTable(), SpillSettings(folder=None, memory=1))
+    records = SortedRecords(HeapInternalTable(), None, 1)
     expected = model(fill(records, [(0, [("b", 1), ("a", 2)])]))
     assert (flat(records.pieces()), records.files) == (expected, ())
 
 
 def test_a_disk_that_takes_nothing_is_named_with_what_to_do(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    records = SortedRecords(HeapInternalTable(), SpillSettings(folder=tmp_path / "file", memory=1))
+    records = SortedRecords(HeapInternalTable(), tmp_path / "file", 1)
     with pytest.raises(EngineError, match=r"(?s)execution.sorted-inputs.memory.*file.*set io.tmp.dirs"):
         fill(records, [(0, [("a", 1)])])
 
@@ -130,7 +130,7 @@ def test_a_disk_that_takes_nothing_is_named_with_what_to_do(tmp_path: Path) -> N
 def test_a_large_input_needs_little_memory(tmp_path: Path) -> None:
     def peak(memory: int) -> int:
         tracemalloc.start()
-        records = SortedRecords(HeapInternalTable(), SpillSettings(folder=tmp_path, memory=memory))
+        records = SortedRecords(HeapInternalTable(), tmp_path, memory)
         for start in range(0, 60_000, 1_000):
             values = [(f"text of record {number}", number) for number in range(start, start + 1_000)]
             records.add(0, Records(values, [value[1] for value in values], [value[1] % 20_011 for value in values]))

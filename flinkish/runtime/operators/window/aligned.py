@@ -8,7 +8,7 @@ fired, so there are no timers.
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable
+from collections.abc import Iterable, MutableMapping
 from operator import itemgetter
 from typing import Any
 
@@ -19,7 +19,7 @@ from flinkish.common.typeinfo import Types
 from flinkish.runtime.elements import Records
 from flinkish.runtime.operators.base import OperatorContext
 from flinkish.runtime.operators.timestamps import after_all_time
-from flinkish.runtime.operators.window.contents import Fold
+from flinkish.runtime.operators.window.contents import copying, fold_state
 from flinkish.runtime.operators.window.operator import BaseWindowOperator
 from flinkish.runtime.operators.window.restored import (
     CONTENTS,
@@ -31,6 +31,7 @@ from flinkish.runtime.operators.window.restored import (
 )
 from flinkish.runtime.protocol import MAX_WATERMARK, MIN_WATERMARK, Barrier
 from flinkish.runtime.state.backend import GroupedLists, PaneTable
+from flinkish.runtime.state.handles import Fold
 from flinkish.udf.functions import ReduceFunction
 from flinkish.udf.state import ListStateDescriptor
 from flinkish.udf.window.windows import TimeWindow
@@ -46,7 +47,7 @@ Span = tuple[int, int]
 class _Stretch:
     """A stretch of time whose records belong to the same windows, and the status of these while a run is processed."""
 
-    __slots__ = ("fired", "spans")
+    __slots__ = ("fired", "keys", "panes", "spans")
 
     def __init__(self, spans: list[Span], fired: list[Span]) -> None:
         #: Namespaces for its records: each window that still exists, the last one first, or the pane that they share. Empty if
@@ -54,6 +55,9 @@ class _Stretch:
         self.spans = spans
         #: The windows that have fired but still take late records, the last one first.
         self.fired = fired
+        #: The spans, each with the two mappings of its pane, if there are several the keys that have changed in all of them.
+        self.panes: list[tuple[Span, MutableMapping[Any, Any], MutableMapping[Any, bool]]] = []
+        self.keys: MutableMapping[Any, bool] = {}
 
 
 class AlignedWindowOperator(BaseWindowOperator):
@@ -229,7 +233,7 @@ def _by_end(window: Span) -> Span:
 
 
 class FoldedWindowsOperator(AlignedWindowOperator):
-    """Tumbling windows with reduce or aggregate: each record is folded once. Base class of the other folded windows."""
+    """Windows with reduce or aggregate: each one folds all its records in the order of arrival, as in Flink."""
 
     _table: PaneTable
 
@@ -237,14 +241,16 @@ class FoldedWindowsOperator(AlignedWindowOperator):
         config = self.config
         assert config.fold is not None
         assert config.fold_type is not None
-        self._fold = Fold(config.fold, config.fold_type, self.node.name, self.state_name)
-        self._table, self._convert = self.backend.grouped_table_of(self._fold.descriptor, "namespace")
+        descriptor = fold_state(config.fold, config.fold_type, self.state_name)
+        self._table, convert = self.backend.grouped_table_of(descriptor, "namespace")
+        codec = self._table.codec
+        # A record must not become the accumulator of several windows.
+        copy = copying(codec) if self._slide < self._size and not self._shared else None
+        self._fold = Fold(config.fold, repr(self.node.name), convert, exact=codec.exact, copy=copy)
         super().open()
 
     def process_records(self, input_index: int, records: Records) -> None:
-        table, backend, convert = self._table, self.backend, self._convert
-        immutable, exact = table.codec.immutable, table.codec.exact
-        add, first = self._fold.add, self._fold.first
+        table, backend, into, immutable = self._table, self.backend, self._fold.into, self._table.codec.immutable
         stretches: dict[int, _Stretch] = {}
         offset, length = self._offset, self._length
         start = end = 0
@@ -256,41 +262,26 @@ class FoldedWindowsOperator(AlignedWindowOperator):
                 stretch = stretches.get(start)
                 if stretch is None:
                     stretch = stretches[start] = self._stretch_at(start)
-                late, fired = not stretch.spans, stretch.fired
-                if not late:
-                    (span,) = stretch.spans
-                    live, dirty = table.pane(span)
-            if late:
+                    stretch.panes = [(span, *table.pane(span)) for span in stretch.spans]
+                panes, keys, fired = stretch.panes, stretch.keys, stretch.fired
+                if len(panes) == 1:
+                    keys = panes[0][2]
+            if not panes:
                 self.late(value, time)
                 continue
             backend.current_key = key
-            accumulator = live.get(key)
-            if immutable:
-                accumulator = first(value) if accumulator is None else add(value, accumulator)
-                if accumulator is None:
-                    self._fold.refuse_nothing(value)
-                if convert is not None and accumulator.__class__ is not exact:
-                    accumulator = convert(accumulator)
-                live[key] = accumulator
-                dirty[key] = False
-            elif accumulator is not None:
-                accumulator = add(value, accumulator)
-                if accumulator is None:
-                    self._fold.refuse_nothing(value)
-                live[key] = accumulator if convert is None else convert(accumulator)
-            else:
-                self._fold_into(span, key, value)
+            keys[key] = False
+            for span, live, _ in panes:
+                accumulator = live.get(key)
+                if immutable or accumulator is not None:
+                    live[key] = into(accumulator, value)
+                else:
+                    table.put(span, key, into(table.get(span, key), value))
             for window in fired:
                 self._fire_again(window, key, time)
-
-    def _fold_into(self, span: Span, key: Any, value: Any) -> None:
-        """Fold a record into the accumulator of its key, if there is one, or begin one."""
-        table, fold, convert = self._table, self._fold, self._convert
-        accumulator = table.get(span, key)
-        accumulator = fold.first(value) if accumulator is None else fold.add(value, accumulator)
-        if accumulator is None:
-            fold.refuse_nothing(value)
-        table.put(span, key, accumulator if convert is None else convert(accumulator))
+        for stretch in stretches.values():
+            for _, _, changed in stretch.panes:
+                changed.update(stretch.keys)
 
     def _fire(self, window: Span, spans: list[Span]) -> None:
         shown, timestamp = TimeWindow(*window), window[1] - 1
@@ -319,59 +310,6 @@ class FoldedWindowsOperator(AlignedWindowOperator):
 
     def _accumulator(self, window: Span, key: Any) -> Any:
         return self._table.copy(window, key)
-
-
-class OverlappingWindowsOperator(FoldedWindowsOperator):
-    """Sliding windows, each of which folds all its records in the order of arrival, as in Flink."""
-
-    def open(self) -> None:
-        super().open()
-        self._fold.copy_first(self._table.codec)
-
-    def process_records(self, input_index: int, records: Records) -> None:
-        table, backend, convert = self._table, self.backend, self._convert
-        immutable, exact = table.codec.immutable, table.codec.exact
-        add, first = self._fold.add, self._fold.first
-        stretches: dict[int, _Stretch] = {}
-        #: For each stretch, the keys of its records, which have changed in each of its windows.
-        changed: dict[int, dict[Any, bool]] = {}
-        offset, length = self._offset, self._length
-        start = end = 0
-        assert records.keys is not None
-        for value, time, key in zip(records.values, self._times(records), records.keys, strict=True):
-            if not start <= time < end:
-                start = time - (time - offset) % length
-                end = start + length
-                stretch = stretches.get(start)
-                if stretch is None:
-                    stretch = stretches[start] = self._stretch_at(start)
-                spans, fired = stretch.spans, stretch.fired
-                slow = bool(fired) or not immutable
-                if not slow:
-                    contents = [table.pane(span)[0] for span in spans]
-                    keys = changed.setdefault(start, {})
-            if not spans:
-                self.late(value, time)
-                continue
-            backend.current_key = key
-            if slow:
-                for span in spans:
-                    self._fold_into(span, key, value)
-                    if span in fired:
-                        self._fire_again(span, key, time)
-                continue
-            keys[key] = False
-            for live in contents:
-                accumulator = live.get(key)
-                accumulator = first(value) if accumulator is None else add(value, accumulator)
-                if accumulator is None:
-                    self._fold.refuse_nothing(value)
-                if convert is not None and accumulator.__class__ is not exact:
-                    accumulator = convert(accumulator)
-                live[key] = accumulator
-        for start, keys in changed.items():
-            for span in stretches[start].spans:
-                table.pane(span)[1].update(keys)
 
 
 class SharedPanesOperator(FoldedWindowsOperator):

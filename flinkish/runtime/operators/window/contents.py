@@ -14,13 +14,15 @@ from flinkish.common.types import Row
 from flinkish.program.operators import WindowConfig
 from flinkish.runtime.operators.window.namespaces import Namespace
 from flinkish.runtime.operators.window.restored import CONTENTS, TIMESTAMPED_CONTENTS
-from flinkish.runtime.state.backend import Convert, ListTable, ValueTable
+from flinkish.runtime.state.backend import ListTable, ValueTable
 from flinkish.runtime.state.codec import Codec
-from flinkish.runtime.state.handles import refuse_nothing
+from flinkish.runtime.state.handles import Fold
 from flinkish.runtime.state.keyed import KeyedStateBackend, NamespacedBackend
 from flinkish.udf.evictors import TimestampedValue
 from flinkish.udf.functions import AggregateFunction, ReduceFunction
 from flinkish.udf.state import AggregatingStateDescriptor, ListStateDescriptor, ReducingStateDescriptor
+
+FoldDescriptor = ReducingStateDescriptor | AggregatingStateDescriptor
 
 
 class Contents(ABC):
@@ -48,48 +50,17 @@ class Contents(ABC):
         self.scope.merge(self._state, target, sources)
 
 
-class Fold:
-    """How records are folded into an accumulator: a ReduceFunction or an AggregateFunction.
-
-    `first` value -> accumulator; `add` (value, accumulator) -> accumulator; `merge` (accumulator, accumulator) -> accumulator;
-    `result` of an accumulator. `name` is that of the operator.
-    """
-
-    def __init__(
-        self, function: ReduceFunction | AggregateFunction, fold_type: TypeInformation, name: str, state_name: str = CONTENTS
-    ) -> None:
-        self.function = function
-        self._name = name
-        if isinstance(function, ReduceFunction):
-            reduce = function.reduce
-            self.descriptor: ReducingStateDescriptor | AggregatingStateDescriptor = ReducingStateDescriptor(
-                state_name, function, fold_type
-            )
-            self.first: Callable[[Any], Any] = itself
-            self.add: Callable[[Any, Any], Any] = lambda value, accumulator: reduce(accumulator, value)
-            self.merge: Callable[[Any, Any], Any] = reduce
-            self.result: Callable[[Any], Any] = itself
-        else:
-            create, add = function.create_accumulator, function.add
-            self.descriptor = AggregatingStateDescriptor(state_name, function, fold_type)
-            self.first = lambda value: add(value, create())
-            self.add = add
-            self.merge = function.merge
-            self.result = function.get_result
-
-    def refuse_nothing(self, value: Any, method: str = "add") -> None:
-        """Raise an error if the function must not have returned None when it added a record, or merged an accumulator."""
-        refuse_nothing(repr(self._name), self.function, value, method)
-
-    def copy_first(self, codec: Codec) -> None:
-        """Copy the first record if it becomes the accumulator, because the function may change the accumulator."""
-        if self.first is itself and not codec.immutable:
-            freeze, thaw = codec.freeze, codec.thaw
-            self.first = lambda value: thaw(freeze(value))
+def fold_state(function: ReduceFunction | AggregateFunction, fold_type: TypeInformation, name: str = CONTENTS) -> FoldDescriptor:
+    """Return the descriptor of the state that holds the accumulators of a function."""
+    if isinstance(function, ReduceFunction):
+        return ReducingStateDescriptor(name, function, fold_type)
+    return AggregatingStateDescriptor(name, function, fold_type)
 
 
-def itself(value: Any) -> Any:
-    return value
+def copying(codec: Codec) -> Callable[[Any], Any] | None:
+    """Return a function that copies records before they become accumulators, which may be changed; None if they are immutable."""
+    freeze, thaw = codec.freeze, codec.thaw
+    return None if codec.immutable else lambda value: thaw(freeze(value))
 
 
 class FoldedContents(Contents):
@@ -97,28 +68,23 @@ class FoldedContents(Contents):
 
     name = CONTENTS
 
-    def __init__(self, backend: KeyedStateBackend, fold: Fold) -> None:
+    def __init__(self, backend: KeyedStateBackend, config: WindowConfig, what: str) -> None:
+        assert config.fold is not None
+        assert config.fold_type is not None
         self.scope = backend.in_namespace()
-        self.fold = fold
-        self._state = self.scope.get(fold.descriptor)
+        descriptor = fold_state(config.fold, config.fold_type)
+        self._state = self.scope.get(descriptor)
         self.table: ValueTable
-        self.convert: Convert | None
-        self.table, self.convert = self.scope.table_of(fold.descriptor)
-        fold.copy_first(self.table.codec)
+        self.table, convert = self.scope.table_of(descriptor)
+        self._fold = Fold(config.fold, what, convert, copy=copying(self.table.codec))
 
     def add(self, value: Any, timestamp: int | None) -> None:
         address = self.scope.address()
-        accumulator = self.table.get(address)
-        accumulator = self.fold.first(value) if accumulator is None else self.fold.add(value, accumulator)
-        if accumulator is None:
-            self.fold.refuse_nothing(value)
-        self.table.put(address, accumulator if self.convert is None else self.convert(accumulator))
+        self.table.put(address, self._fold.into(self.table.get(address), value))
 
     def elements(self) -> list[Any] | None:
         accumulator = self.table.get(self.scope.address())
-        if accumulator is None:
-            return None
-        result = self.fold.result(accumulator)
+        result = None if accumulator is None else self._fold.result(accumulator)
         return None if result is None else [result]
 
     def clear(self) -> None:
@@ -170,11 +136,10 @@ class TimestampedContents(Contents):
         self._state.update([Row(element.timestamp, element.value) for element in elements])
 
 
-def contents_of(config: WindowConfig, backend: KeyedStateBackend, name: str) -> Contents:
-    """Create the contents class for the windows of an operator, whose name appears in errors."""
+def contents_of(config: WindowConfig, backend: KeyedStateBackend, what: str) -> Contents:
+    """Create the contents class for the windows of an operator; `what` is its name in errors."""
     if config.evictor is not None:
         return TimestampedContents(backend, config.input_type)
     if config.fold is not None:
-        assert config.fold_type is not None
-        return FoldedContents(backend, Fold(config.fold, config.fold_type, name))
+        return FoldedContents(backend, config, what)
     return ListedContents(backend, config.input_type)

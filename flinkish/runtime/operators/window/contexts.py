@@ -13,7 +13,6 @@ from flinkish.runtime.operators.runtime_context import TaskRuntimeContext
 from flinkish.runtime.operators.timestamps import after_all_time
 from flinkish.runtime.operators.window.namespaces import Namespace
 from flinkish.runtime.state.keyed import KeyedStateBackend
-from flinkish.runtime.state.timers import InternalTimerService
 from flinkish.udf.evictors import Evictor
 from flinkish.udf.functions import KeyedStateStore, ProcessAllWindowFunction, ProcessWindowFunction, RuntimeContext
 from flinkish.udf.state import (
@@ -66,10 +65,9 @@ class _Times:
 class TriggerContext(_Times, Trigger.OnMergeContext):
     """State and timers of the current window, which the operator sets by `enter`."""
 
-    def __init__(self, operator: Operator, backend: KeyedStateBackend, timers: InternalTimerService) -> None:
+    def __init__(self, operator: Operator, backend: KeyedStateBackend) -> None:
         super().__init__(operator)
-        self._backend = backend
-        self._timers = timers
+        self._timers = backend.timers()
         self._scope = backend.in_namespace()
         self._states = _States(self._scope)
         #: Windows that were merged into the current one.
@@ -81,19 +79,19 @@ class TriggerContext(_Times, Trigger.OnMergeContext):
 
     def register_processing_time_timer(self, time: int) -> None:
         if not self._operator.quiesced:
-            self._timers.register_processing_time_timer(self._backend.current_key, self._scope.current_namespace, int(time))
+            self._timers.processing_time.register(int(time), self._scope.address())
 
     def register_event_time_timer(self, time: int) -> None:
         if time > LONG_MAX:
             raise after_all_time(self._operator.node.name, time)
         if not self._operator.quiesced:
-            self._timers.register_event_time_timer(self._backend.current_key, self._scope.current_namespace, int(time))
+            self._timers.event_time.register(int(time), self._scope.address())
 
     def delete_processing_time_timer(self, time: int) -> None:
-        self._timers.delete_processing_time_timer(self._backend.current_key, self._scope.current_namespace, int(time))
+        self._timers.processing_time.delete(int(time), self._scope.address())
 
     def delete_event_time_timer(self, time: int) -> None:
-        self._timers.delete_event_time_timer(self._backend.current_key, self._scope.current_namespace, int(time))
+        self._timers.event_time.delete(int(time), self._scope.address())
 
     def get_partitioned_state(self, state_descriptor: StateDescriptor) -> State:
         state: State = self._states.of(state_descriptor)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
@@ -10,24 +11,25 @@ from flinkish.program.operators import WindowConfig
 from flinkish.runtime.elements import Emit, Records
 from flinkish.runtime.keys import original_key
 from flinkish.runtime.operators.base import LATE_RECORDS, OperatorContext, converting
-from flinkish.runtime.operators.results import results_emitter
 from flinkish.runtime.operators.runtime_context import TaskRuntimeContext
 from flinkish.runtime.operators.timed import TimedOperator
-from flinkish.runtime.operators.window.contents import Fold, FoldedContents, TimestampedContents, contents_of
+from flinkish.runtime.operators.window.contents import FoldedContents, TimestampedContents, contents_of
 from flinkish.runtime.operators.window.contexts import AssignerContext, EvictorContext, TriggerContext, WindowFunctionContext
-from flinkish.runtime.operators.window.merging import MergingWindows
-from flinkish.runtime.operators.window.namespaces import Namespace, WindowNamespaces
+from flinkish.runtime.operators.window.namespaces import MergingWindows, Namespace, WindowNamespaces
 from flinkish.runtime.operators.window.restored import (
     CONTENTS,
     MERGING_SET,
     SESSIONS,
     drop_timers,
+    namespace_kinds,
     refuse_other_kind,
     refuse_other_windows,
     refuse_timers,
     take_sessions,
 )
 from flinkish.runtime.protocol import MAX_WATERMARK, MIN_WATERMARK
+from flinkish.runtime.state.handles import Fold
+from flinkish.runtime.state.tables import Namespaced
 from flinkish.udf.functions import (
     AllWindowFunction,
     Function,
@@ -60,6 +62,8 @@ class BaseWindowOperator(TimedOperator[WindowConfig]):
         config = self.config
         self.assigner: Any = config.assigner
         self.event_time: bool = self.assigner.is_event_time()
+        #: The timers of the assigner's time domain.
+        self.own_timers = self.timers.event_time if self.event_time else self.timers.processing_time
         self.lateness = config.allowed_lateness if self.event_time else 0
         self.namespaces = WindowNamespaces(self.assigner)
         self.late_records = context.metrics.counter(LATE_RECORDS)
@@ -68,7 +72,6 @@ class BaseWindowOperator(TimedOperator[WindowConfig]):
         config = self.config
         merging = isinstance(self.assigner, MergingWindowAssigner)
         self.function_context = WindowFunctionContext(self, self.backend, merging=merging)
-        self._emit_results = results_emitter(self)
         self._late_output = self._make_late_output()
         if config.fold is not None:
             config.fold.open(TaskRuntimeContext(self.context, self.backend))
@@ -126,7 +129,7 @@ class BaseWindowOperator(TimedOperator[WindowConfig]):
                 f"{type(self.function).__name__} of {self.node.name} must return an iterable of results; got None",
                 hint="use `yield value`, or return a list; an empty one for no results.",
             )
-        self._emit_results(results, timestamp)
+        self.emit_results(results, timestamp)
 
     def clear_window_function(self, window: Any, namespace: Namespace) -> None:
         """Let the user's function clear its state of a window that is removed."""
@@ -141,18 +144,10 @@ class WindowOperator(BaseWindowOperator):
     def open(self) -> None:
         super().open()
         self.trigger = self.config.trigger
-        self.contents = contents_of(self.config, self.backend, self.node.name)
-        self.trigger_context = TriggerContext(self, self.backend, self.timers)
+        self.contents = contents_of(self.config, self.backend, repr(self.node.name))
+        self.trigger_context = TriggerContext(self, self.backend)
         self._assigner_context = AssignerContext(self, self.backend)
-        self._evicting: _Evicting | None = None
-        if isinstance(self.contents, TimestampedContents):
-            self._evicting = _Evicting(self, self.contents)
-        timers = self.timers
-        self._set_timer, self._delete_timer = (
-            (timers.register_event_time_timer, timers.delete_event_time_timer)
-            if self.event_time
-            else (timers.register_processing_time_timer, timers.delete_processing_time_timer)
-        )
+        self._evictor_context = EvictorContext(self)
         self._merging: MergingWindows | None = None
         if isinstance(self.assigner, MergingWindowAssigner):
             self._merging = MergingWindows(self.assigner, self.backend, self.namespaces, self._on_merge)
@@ -169,7 +164,7 @@ class WindowOperator(BaseWindowOperator):
         kind = self.namespaces.kind()
         if kind is not None:
             kinds = {type(namespace) for _, namespace in contents}
-            if (kinds | self.timers.namespace_kinds()) - {kind, type(None)}:
+            if (kinds | namespace_kinds(self.timers)) - {kind, type(None)}:
                 refuse_other_kind(uid, self.assigner)
         if self._merging is not None:
             if contents and not backend.keys_and_namespaces(MERGING_SET):
@@ -179,7 +174,7 @@ class WindowOperator(BaseWindowOperator):
                 drop_timers(self.timers)
                 take_sessions(backend, config.fold_type, self._take_session)
             return
-        if not self.timers.num_event_time_timers() and not self.timers.num_processing_time_timers():
+        if self.timers.is_empty():
             for key, namespace in contents:
                 backend.current_key = key
                 self._set_default_timers(namespace)
@@ -241,14 +236,33 @@ class WindowOperator(BaseWindowOperator):
 
     def _act(self, result: TriggerResult, window: Any, namespace: Namespace, timestamp: int | None) -> None:
         if result.is_fire():
-            if self._evicting is not None:
-                self._evicting.fire(window, namespace, timestamp)
+            if isinstance(self.contents, TimestampedContents):
+                self._evict_and_fire(self.contents, window, namespace, timestamp)
             else:
                 elements = self.contents.elements()
                 if elements is not None:
                     self.emit_window(window, namespace, elements, timestamp)
         if result.is_purge():
             self.contents.clear()
+
+    def _evict_and_fire(self, contents: TimestampedContents, window: Any, namespace: Namespace, timestamp: int | None) -> None:
+        evictor, fold, context = self.config.evictor, self.config.fold, self._evictor_context
+        assert evictor is not None
+        contents_namespace = contents.scope.current_namespace
+        elements = contents.timestamped()
+        if not elements:
+            return
+        evictor.evict_before(elements, len(elements), window, context)
+        values = [element.value for element in elements]
+        if fold is not None and values:
+            folding = Fold(fold, repr(self.node.name))
+            result = folding.result(functools.reduce(folding.into, values, None))
+            values = [] if result is None else [result]
+        if values or fold is None:
+            self.emit_window(window, namespace, values, timestamp)
+        evictor.evict_after(elements, len(elements), window, context)
+        contents.scope.current_namespace = contents_namespace
+        contents.replace(elements)
 
     # -- time ----------------------------------------------------------------------------------------------------------------
 
@@ -288,7 +302,7 @@ class WindowOperator(BaseWindowOperator):
 
     def _register_cleanup(self, namespace: Namespace, time: int) -> None:
         if time != MAX_WATERMARK:
-            self._set_timer(self.backend.current_key, namespace, time)
+            self.own_timers.register(time, Namespaced(self.backend.current_key, namespace))
 
     # -- merging -------------------------------------------------------------------------------------------------------------
 
@@ -312,54 +326,9 @@ class WindowOperator(BaseWindowOperator):
             context.enter(source)
             source_window = self.namespaces.window(source)
             self.trigger.clear(source_window, context)
-            self._delete_timer(self.backend.current_key, source, self._cleanup_time(source_window))
+            self.own_timers.delete(self._cleanup_time(source_window), Namespaced(self.backend.current_key, source))
         if state_windows:
             self.contents.merge(state_window, state_windows)
-
-
-class _Evicting:
-    """Fires windows whose records an evictor removes."""
-
-    def __init__(self, operator: WindowOperator, contents: TimestampedContents) -> None:
-        config = operator.config
-        self._operator = operator
-        self._contents = contents
-        self._evictor = config.evictor
-        self._fold: Fold | None = None
-        if config.fold is not None:
-            assert config.fold_type is not None
-            self._fold = Fold(config.fold, config.fold_type, operator.node.name)
-        self._context = EvictorContext(operator)
-
-    def fire(self, window: Any, namespace: Namespace, timestamp: int | None) -> None:
-        assert self._evictor is not None
-        contents = self._contents
-        scope_namespace = contents.scope.current_namespace
-        elements = contents.timestamped()
-        if not elements:
-            return
-        self._evictor.evict_before(elements, len(elements), window, self._context)
-        values: list[Any] | None = [element.value for element in elements]
-        if self._fold is not None:
-            values = self._folded(values or [])
-        if values is not None:
-            self._operator.emit_window(window, namespace, values, timestamp)
-        self._evictor.evict_after(elements, len(elements), window, self._context)
-        contents.scope.current_namespace = scope_namespace
-        contents.replace(elements)
-
-    def _folded(self, values: list[Any]) -> list[Any] | None:
-        assert self._fold is not None
-        fold = self._fold
-        if not values:
-            return None
-        accumulator = None
-        for index, value in enumerate(values):
-            accumulator = fold.add(value, accumulator) if index else fold.first(value)
-            if accumulator is None:
-                fold.refuse_nothing(value)
-        result = fold.result(accumulator)
-        return None if result is None else [result]
 
 
 def calling(function: Any) -> tuple[CallFunction, bool]:

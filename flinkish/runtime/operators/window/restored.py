@@ -12,10 +12,9 @@ from typing import Any, NoReturn
 from flinkish.common import options
 from flinkish.common.errors import ForeignCheckpointError
 from flinkish.common.typeinfo import TypeInformation, Types
-from flinkish.runtime.protocol import MAX_WATERMARK
+from flinkish.runtime.state.backend import TimerTable
 from flinkish.runtime.state.keyed import KeyedStateBackend
-from flinkish.runtime.state.tables import Namespaced
-from flinkish.runtime.state.timers import InternalTimerService
+from flinkish.runtime.state.tables import Namespaced, namespace_of
 from flinkish.udf.state import AggregatingStateDescriptor, MapStateDescriptor, ReducingStateDescriptor
 
 #: Accumulators or lists of records.
@@ -70,13 +69,13 @@ def refuse_other_windows(uid: str, unclaimed: set[str], own: str) -> None:
             )
 
 
-def refuse_windows(uid: str, unclaimed: set[str], timers: InternalTimerService) -> None:
+def refuse_windows(uid: str, unclaimed: set[str], timers: TimerTable) -> None:
     """Refuse a checkpoint with windows, for an operator that has none: it would take their timers for those of its function.
 
     Raises ForeignCheckpointError.
     """
     kept = next(filter(None, map(_kept, sorted(unclaimed))), None)
-    if kept is not None or timers.namespace_kinds() - _VOID:
+    if kept is not None or namespace_kinds(timers) - _VOID:
         raise ForeignCheckpointError(
             f"operator {uid} cannot go on from the checkpoint, which has open windows or the like of an operator with this uid"
             f"{f', {kept}' if kept else ''}; they would be lost",
@@ -84,12 +83,12 @@ def refuse_windows(uid: str, unclaimed: set[str], timers: InternalTimerService) 
         )
 
 
-def refuse_timers(uid: str, unclaimed: set[str], timers: InternalTimerService) -> None:
+def refuse_timers(uid: str, unclaimed: set[str], timers: TimerTable) -> None:
     """Refuse a checkpoint with timers that belong to no window; raises ForeignCheckpointError.
 
     The sessions of sessions.py have such timers, too: one for each key.
     """
-    if SESSIONS not in unclaimed and not _VOID.isdisjoint(timers.namespace_kinds()):
+    if SESSIONS not in unclaimed and not _VOID.isdisjoint(namespace_kinds(timers)):
         raise ForeignCheckpointError(
             f"operator {uid} cannot go on from the checkpoint, which has timers that an operator with this uid set for keys; a "
             "window operator has timers of windows only, so they would be lost",
@@ -105,14 +104,15 @@ def refuse_other_kind(uid: str, assigner: Any) -> NoReturn:
     )
 
 
-def drop_timers(timers: InternalTimerService) -> None:
+def drop_timers(timers: TimerTable) -> None:
     """Drop the timers of windows that are stored in another form from now on."""
-    timers.advance_watermark(MAX_WATERMARK, _ignore)
-    timers.advance_processing_time(MAX_WATERMARK, _ignore)
+    timers.event_time.forget(logged=True)
+    timers.processing_time.forget(logged=True)
 
 
-def _ignore(timestamp: int, key: Any, namespace: Any) -> None:
-    pass
+def namespace_kinds(timers: TimerTable) -> set[type]:
+    """Return the classes of the namespaces of all timers; that of None for the void namespace."""
+    return {type(namespace_of(address)) for queue in (timers.event_time, timers.processing_time) for _, address in queue}
 
 
 def merging_set() -> MapStateDescriptor:

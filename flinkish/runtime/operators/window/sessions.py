@@ -9,7 +9,7 @@ from typing import Any
 from flinkish.common.limits import LONG_MAX
 from flinkish.runtime.elements import Records
 from flinkish.runtime.operators.timestamps import after_all_time
-from flinkish.runtime.operators.window.contents import Fold, itself
+from flinkish.runtime.operators.window.contents import fold_state
 from flinkish.runtime.operators.window.operator import BaseWindowOperator
 from flinkish.runtime.operators.window.restored import (
     MERGING_SET,
@@ -21,8 +21,8 @@ from flinkish.runtime.operators.window.restored import (
     take_merged_windows,
 )
 from flinkish.runtime.state.backend import MapTable
-from flinkish.runtime.state.codec import codec_of
-from flinkish.runtime.state.handles import conversion
+from flinkish.runtime.state.codec import Codec
+from flinkish.runtime.state.handles import Fold, conversion
 from flinkish.udf.time_domain import TimeDomain
 from flinkish.udf.window.windows import TimeWindow
 
@@ -38,29 +38,28 @@ class SessionWindowsOperator(BaseWindowOperator):
         config, timers, assigner = self.config, self.timers, self.assigner
         assert config.fold is not None
         assert config.fold_type is not None
-        self._fold = Fold(config.fold, config.fold_type, self.node.name)
+        convert = conversion(f"the accumulator of {self.node.name!r}", Codec(config.fold_type))
+        self._fold = Fold(config.fold, repr(self.node.name), convert)
         if self.context.restored_checkpoint is not None:
             refuse_timers(self.context.state.uid, self.context.state.unclaimed(), timers)
         self._table: MapTable = self.backend.table_of(sessions(config.fold_type))[0]
-        self._convert = conversion(f"the accumulator of {self.node.name!r}", codec_of(config.fold_type)) or itself
-        self._set_timer = timers.register_event_time_timer if self.event_time else timers.register_processing_time_timer
         #: The gap in milliseconds; None = it depends on the record.
         self._gap: int | None = getattr(assigner, "_session_gap", None)
         super().open()
         if self.context.restored_checkpoint is not None and MERGING_SET in self.context.state.unclaimed():
             drop_timers(timers)
-            take_merged_windows(self.backend, self._fold.descriptor, self._take_session)
+            take_merged_windows(self.backend, fold_state(config.fold, config.fold_type), self._take_session)
         refuse_other_windows(self.context.state.uid, self.context.state.unclaimed(), SESSIONS)
 
     def _take_session(self, key: Any, start: int, end: int, accumulator: Any) -> None:
         """Take over a session that operator.py stored, unless it has fired and was kept for late records only."""
         if not self.event_time or end - 1 > self.current_watermark:
             self._table.put(key, start, (end, accumulator))
-            self._set_timer(key, None, end - 1)
+            self.own_timers.register(end - 1, key)
 
     def process_records(self, input_index: int, records: Records) -> None:
         backend, entries, put = self.backend, self._table.entries, self._table.put
-        add, convert, gap = self._fold.add, self._convert, self._gap
+        into, gap = self._fold.into, self._gap
         times = self.times_of(records, self.context.time.now())
         assert records.keys is not None
         for value, time, key in zip(records.values, times, records.keys, strict=True):
@@ -70,17 +69,14 @@ class SessionWindowsOperator(BaseWindowOperator):
             if len(there) == 1:
                 start, (last, accumulator) = there[0]
                 if start <= time <= last:
-                    accumulator = add(value, accumulator)
-                    if accumulator is None:
-                        self._fold.refuse_nothing(value)
-                    put(key, start, (max(last, end), convert(accumulator)))
+                    put(key, start, (max(last, end), into(accumulator, value)))
                     continue
             self._add(key, value, time, end, there)
 
     def _set_timer_at(self, key: Any, last: int) -> None:
         if last > LONG_MAX:
             raise after_all_time(self.node.name, last)
-        self._set_timer(key, None, last)
+        self.own_timers.register(last, key)
 
     def _add(self, key: Any, value: Any, time: int, end: int, there: list[tuple[int, tuple[int, Any]]]) -> None:
         """Add a record to the sessions that it touches, which are merged into one, or begin a session."""
@@ -90,10 +86,7 @@ class SessionWindowsOperator(BaseWindowOperator):
             if self.event_time and end - 1 <= self.current_watermark:
                 self.late(value, time)
                 return
-            accumulator = fold.first(value)
-            if accumulator is None:
-                fold.refuse_nothing(value)
-            self._table.put(key, time, (end, self._convert(accumulator)))
+            self._table.put(key, time, (end, fold.into(None, value)))
             self._set_timer_at(key, end - 1)
             return
         accumulator = functools.reduce(fold.merge, [session[1][1] for session in touched])
@@ -102,10 +95,7 @@ class SessionWindowsOperator(BaseWindowOperator):
         for start, (last, _) in touched:
             end = max(end, last)
             self._table.remove(key, start)
-        accumulator = fold.add(value, accumulator)
-        if accumulator is None:
-            fold.refuse_nothing(value)
-        self._table.put(key, min(time, touched[0][0]), (end, self._convert(accumulator)))
+        self._table.put(key, min(time, touched[0][0]), (end, fold.into(accumulator, value)))
 
     def fire(self, timestamp: int, key: Any, namespace: Any, domain: TimeDomain) -> None:
         self.backend.current_key = key

@@ -69,11 +69,5 @@ class HeapBackend:
             if changed is not None:
                 self._tables[address].apply(changed)
 
-    def dump(self) -> list[tuple[StateAddress, TableMeta, Any]]:
+    def dump(self) -> list[tuple[StateAddress, TableMeta | None, Any]]:
         return [(address, table.meta, table.dump()) for address, table in self._tables.items()]
-
-    def fill(self, dumped: list[tuple[StateAddress, TableMeta, Any]]) -> None:
-        self._tables = {}
-        for address, meta, dump in dumped:
-            table = self._tables[address] = make_table(meta)
-            table.fill(dump)

@@ -12,28 +12,27 @@ from typing import Any
 
 from flinkish.common.typeinfo import TypeInformation
 from flinkish.runtime.state.backend import GroupedLists, GroupedTable, MapTable, PaneTable
-from flinkish.runtime.state.codec import KEPT_AS_THEY_ARE, Codec, codec_of
+from flinkish.runtime.state.codec import KEPT_AS_THEY_ARE, Codec
 from flinkish.runtime.state.heap.packing import pack, pack_addresses, unpack, unpack_addresses
 from flinkish.runtime.state.heap.tables import MISSING, HeapTable
 from flinkish.runtime.state.tables import Address, Frozen, Namespaced, TableMeta
 
-
-class _Pending:
-    def __repr__(self) -> str:
-        return "PENDING"
-
-
 #: Placeholder for the frozen form of an object that has not been frozen yet.
-PENDING: Any = _Pending()
+PENDING: Any = object()
 
 
 class _HeapGroups(HeapTable):
     """The parts that all of these tables have in common."""
 
+    #: Entry in `dirty` for a member that was removed.
+    _REMOVED: Any
+
     def __init__(self, meta: TableMeta, value_type: TypeInformation) -> None:
         super().__init__(meta)
-        self.codec: Codec = codec_of(value_type, ttl=meta.ttl)
+        self.codec: Codec = Codec(value_type, ttl=meta.ttl)
         self.data: dict[Any, dict[Any, Any]] = {}
+        #: Members that were put or removed in this epoch; new ones are in the order of the heap.
+        self.dirty: dict[Any, dict[Any, Any]] = {}
         #: Groups that were cleared in this epoch; what is dirty of them came later.
         self.cleared: set[Any] = set()
         self._check = self.codec.check_all
@@ -47,17 +46,42 @@ class _HeapGroups(HeapTable):
     def is_empty(self) -> bool:
         return not self.data
 
+    def changed(self) -> int:
+        return len(self.dirty)
+
+    def remove(self, group: Any, member: Any) -> None:
+        members = self.data.get(group)
+        if members is None or members.pop(member, MISSING) is MISSING:
+            return
+        dirty = self.dirty.get(group)
+        if dirty is None:
+            self.dirty[group] = {member: self._REMOVED}
+        else:
+            dirty[member] = self._REMOVED
+        if not members:
+            del self.data[group]
+
+    def clear(self, group: Any) -> None:
+        if self.data.pop(group, None) is not None:
+            self.dirty[group] = {}
+            self.cleared.add(group)
+
+    def forget(self, *, logged: bool = False) -> None:
+        self.cleared = {*self.data, *self.dirty} if logged else set()
+        self.dirty = {group: {} for group in self.cleared}
+        self.data.clear()
+
 
 class HeapGroupedTable(_HeapGroups, GroupedTable):
     """See GroupedTable. Logged member by member."""
+
+    #: It was removed, and perhaps put again, at the end; all others are False.
+    _REMOVED = True
 
     def __init__(self, meta: TableMeta, value_type: TypeInformation) -> None:
         super().__init__(meta, value_type)
         #: Objects that were touched in this epoch; used only if values can change.
         self.hot: dict[Any, dict[Any, Any]] = {}
-        #: Members that were put or removed in this epoch; new ones are in the order of the heap. True = it was removed, and
-        #: perhaps put again, at the end.
-        self.dirty: dict[Any, dict[Any, bool]] = {}
 
     def get(self, group: Any, member: Any) -> Any:
         members = self.data.get(group)
@@ -105,30 +129,17 @@ class HeapGroupedTable(_HeapGroups, GroupedTable):
                 hot[member] = value
 
     def remove(self, group: Any, member: Any) -> None:
-        members = self.data.get(group)
-        if members is None or members.pop(member, MISSING) is MISSING:
-            return
-        dirty = self.dirty.get(group)
-        if dirty is None:
-            self.dirty[group] = {member: True}
-        else:
-            dirty[member] = True
+        super().remove(group, member)
         if self.hot:
             hot = self.hot.get(group)
             if hot is not None:
                 hot.pop(member, None)
-        if not members:
-            del self.data[group]
-            self.hot.pop(group, None)
+                if group not in self.data:
+                    del self.hot[group]
 
     def clear(self, group: Any) -> None:
         self.hot.pop(group, None)
-        if self.data.pop(group, None) is not None:
-            self.dirty[group] = {}
-            self.cleared.add(group)
-
-    def changed(self) -> int:
-        return len(self.dirty)
+        super().clear(group)
 
     def contains(self, group: Any, member: Any) -> bool:
         members = self.data.get(group)
@@ -164,9 +175,7 @@ class HeapGroupedTable(_HeapGroups, GroupedTable):
         self.hot.clear()
 
     def forget(self, *, logged: bool = False) -> None:
-        self.cleared = {*self.data, *self.dirty} if logged else set()
-        self.dirty = {group: {} for group in (*self.data, *self.dirty)} if logged else {}
-        self.data.clear()
+        super().forget(logged=logged)
         self.hot.clear()
 
     def take_changes(self) -> Any:
@@ -216,10 +225,7 @@ class HeapGroupedTable(_HeapGroups, GroupedTable):
 
     def dump(self) -> Any:
         self.freeze()
-        return _pack_groups([(group, list(members), list(members.values())) for group, members in self.data.items()])
-
-    def fill(self, dumped: Any) -> None:
-        self.data.update(_unpack_groups(dumped))
+        return [], _pack_groups([(group, list(members), list(members.values())) for group, members in self.data.items()])
 
     def addresses(self) -> list[Any]:
         return list(self.data)
@@ -251,7 +257,7 @@ class HeapMapTable(HeapGroupedTable, MapTable):
 
     def __init__(self, meta: TableMeta) -> None:
         super().__init__(meta, meta.types[1])
-        self.key_codec: Codec = codec_of(meta.types[0])
+        self.key_codec: Codec = Codec(meta.types[0])
 
     def drop_expired(self, addresses: Iterable[Address], expired: Callable[[Frozen], bool]) -> None:
         for address in addresses:
@@ -310,12 +316,12 @@ class HeapPaneTable(HeapGroupedTable, PaneTable):
 
 
 class HeapGroupedLists(_HeapGroups, GroupedLists):
-    """See GroupedLists."""
+    """See GroupedLists. Dirty is how many elements at the front of a list are as they were at the start of the epoch."""
+
+    _REMOVED = 0
 
     def __init__(self, meta: TableMeta) -> None:
         super().__init__(meta, meta.types[0])
-        #: How many elements from the front of each list are as they were at the start of the epoch.
-        self.dirty: dict[Any, dict[Any, int]] = {}
         self._by_namespace = meta.grouped_by == "namespace"
 
     def append(self, group: Any, member: Any, frozen: Frozen) -> None:
@@ -338,34 +344,9 @@ class HeapGroupedLists(_HeapGroups, GroupedLists):
         elements = self.data[group][member]
         return list(elements) if self.codec.immutable else list(map(self.codec.thaw, elements))
 
-    def remove(self, group: Any, member: Any) -> None:
-        members = self.data.get(group)
-        if members is None or members.pop(member, None) is None:
-            return
-        dirty = self.dirty.get(group)
-        if dirty is None:
-            self.dirty[group] = {member: 0}
-        else:
-            dirty[member] = 0
-        if not members:
-            del self.data[group]
-
-    def clear(self, group: Any) -> None:
-        if self.data.pop(group, None) is not None:
-            self.dirty[group] = {}
-            self.cleared.add(group)
-
-    def changed(self) -> int:
-        return len(self.dirty)
-
-    def forget(self, *, logged: bool = False) -> None:
-        self.cleared = {*self.data, *self.dirty} if logged else set()
-        self.dirty = {}
-        self.data.clear()
-
     def take_changes(self) -> Any:
         """Return cleared groups, and changed lists: the number of unchanged elements of each, and the elements after them."""
-        if not self.dirty and not self.cleared:
+        if not self.dirty:
             return None
         kept: list[_Group] = []
         added: list[list[Frozen]] = []
@@ -397,16 +378,9 @@ class HeapGroupedLists(_HeapGroups, GroupedLists):
                 del self.data[group]
 
     def dump(self) -> Any:
-        counts = [(group, list(members), list(map(len, members.values()))) for group, members in self.data.items()]
-        return _pack_groups(counts), pack(
-            [e for members in self.data.values() for elements in members.values() for e in elements]
-        )
-
-    def fill(self, dumped: Any) -> None:
-        counts, flat = dumped
-        elements = iter(unpack(flat))
-        for group, sizes in _unpack_groups(counts):
-            self.data[group] = {member: list(islice(elements, size)) for member, size in sizes.items()}
+        kept = [(group, list(members), [0] * len(members)) for group, members in self.data.items()]
+        lists = [elements for members in self.data.values() for elements in members.values()]
+        return [], _pack_groups(kept), pack(list(map(len, lists))), pack(list(chain.from_iterable(lists)))
 
     def addresses(self) -> list[Address]:
         return [address for address, _ in self.rows()]

@@ -1,4 +1,4 @@
-"""Tables on the heap: values, lists and the runtime's own data, with the changes of the current epoch.
+"""Tables on the heap: values with their handles, lists and the runtime's own data, with the changes of the current epoch.
 
 The rule of all tables: between epochs, the heap is exactly the result of a replay of the change log. Immutable values are stored
 directly. All others are objects only within an epoch, from their first use; at its end they are *frozen* to their encoded bytes
@@ -14,19 +14,13 @@ from itertools import chain, islice
 from typing import Any
 
 from flinkish.runtime.state.backend import Convert, ListTable, Scope, ValueTable
-from flinkish.runtime.state.codec import KEPT_AS_THEY_ARE, Codec, codec_of
-from flinkish.runtime.state.heap.handles import FastValueState, ObjectValueState
+from flinkish.runtime.state.codec import KEPT_AS_THEY_ARE, Codec
 from flinkish.runtime.state.heap.packing import pack, pack_addresses, unpack, unpack_addresses
 from flinkish.runtime.state.tables import INTERNAL_META, Address, Frozen, TableMeta
 from flinkish.udf.state import ValueState
 
-
-class _Missing:
-    def __repr__(self) -> str:
-        return "MISSING"
-
-
-MISSING: Any = _Missing()
+#: The value of an address that has none.
+MISSING: Any = object()
 
 
 class HeapTable(ABC):
@@ -45,18 +39,11 @@ class HeapTable(ABC):
 
     @abstractmethod
     def dump(self) -> Any:
-        """Return the whole content, for `fill`; the caller must not change it."""
-
-    @abstractmethod
-    def fill(self, dumped: Any) -> None:
-        """Fill an empty table with a result of `dump`."""
+        """Return the whole content as changes of an empty table; the caller must not change it."""
 
     @abstractmethod
     def is_empty(self) -> bool:
         """See Table."""
-
-    def freeze(self) -> None:  # noqa: B027 - most tables have nothing to do here
-        """Replace objects that were used by their encodings."""
 
     def forget(self, *, logged: bool) -> None:
         """See Table."""
@@ -76,7 +63,7 @@ class HeapValueTable(HeapTable, ValueTable):
 
     def __init__(self, meta: TableMeta) -> None:
         super().__init__(meta)
-        self.codec: Codec = codec_of(meta.types[0], ttl=meta.ttl)
+        self.codec: Codec = Codec(meta.types[0], ttl=meta.ttl)
         self.data: dict[Address, Frozen] = {}
         #: Objects that were touched in this epoch; used only if values can change.
         self.hot: dict[Address, Any] = {}
@@ -166,34 +153,100 @@ class HeapValueTable(HeapTable, ValueTable):
 
     def apply(self, changes: tuple[Any, Any, Any]) -> None:
         updated, values, removed = changes
-        self.fill((updated, values))
+        self.load(unpack_addresses(updated), unpack(values))
         for address in unpack_addresses(removed):
             self.data.pop(address, None)
 
-    def entries(self) -> dict[Address, Frozen]:
-        """Return all values, frozen; not to be changed."""
+    def dump(self) -> tuple[Any, Any, Any]:
         self.freeze()
-        return self.data
-
-    def dump(self) -> tuple[Any, Any]:
-        data = self.entries()
-        return pack_addresses(list(data)), pack(list(data.values()))
-
-    def fill(self, dumped: tuple[Any, Any]) -> None:
-        addresses, values = dumped
-        self.data.update(zip(unpack_addresses(addresses), unpack(values), strict=True))
+        return pack_addresses(list(self.data)), pack(list(self.data.values())), []
 
     def rows(self) -> Iterator[tuple[Address, Frozen]]:
-        return iter(self.entries().items())
+        self.freeze()
+        return iter(self.data.items())
 
     def load(self, addresses: Iterable[Address], values: Iterable[Frozen]) -> None:
         self.data.update(zip(addresses, values, strict=True))
 
     def addresses(self) -> list[Address]:
-        return list(self.entries())
+        self.freeze()
+        return list(self.data)
 
     def is_empty(self) -> bool:
         return not self.data and not self.hot
+
+
+class FastValueState(ValueState[Any]):
+    """Value state of immutable values, without time-to-live."""
+
+    __slots__ = ("_backend", "_convert", "_data", "_dirty", "_exact", "_table")
+
+    def __init__(self, backend: Scope, table: HeapValueTable, convert: Convert | None) -> None:
+        self._backend = backend
+        self._table = table
+        self._data = table.data
+        self._dirty = table.dirty
+        self._exact = table.codec.exact
+        self._convert: Convert = convert or (lambda value: value)
+
+    def value(self) -> Any:
+        backend = self._backend
+        return self._data.get(backend.current_key if backend.current_namespace is None else backend.address())
+
+    def update(self, value: Any) -> None:
+        if value.__class__ is not self._exact:
+            value = self._convert(value)
+        backend = self._backend
+        address = backend.current_key if backend.current_namespace is None else backend.address()
+        self._data[address] = value
+        self._dirty[address] = None
+
+    def clear(self) -> None:
+        self._table.remove(self._backend.address())
+
+
+class ObjectValueState(ValueState[Any]):
+    """Value state of mutable or untyped values, without time-to-live; see ValueTable.get and put."""
+
+    __slots__ = ("_backend", "_convert", "_data", "_dirty", "_hot", "_table", "_untyped")
+
+    def __init__(self, backend: Scope, table: HeapValueTable, convert: Convert | None) -> None:
+        self._backend = backend
+        self._table = table
+        self._data = table.data
+        self._dirty = table.dirty
+        self._hot = table.hot
+        self._untyped = table.codec.untyped
+        self._convert = convert
+
+    def value(self) -> Any:
+        backend = self._backend
+        address = backend.current_key if backend.current_namespace is None else backend.address()
+        if self._hot:
+            value = self._hot.get(address)
+            if value is not None:
+                return value
+        frozen = self._data.get(address)
+        return frozen if frozen.__class__ is not bytes else self._table.get(address)
+
+    def update(self, value: Any) -> None:
+        if self._convert is not None:
+            value = self._convert(value)
+        if value is None:  # an untyped state reads as None either way
+            self.clear()
+            return
+        backend = self._backend
+        address = backend.current_key if backend.current_namespace is None else backend.address()
+        if self._untyped and value.__class__ in KEPT_AS_THEY_ARE:
+            if self._hot:
+                self._hot.pop(address, None)
+            self._data[address] = value
+            self._dirty[address] = None
+        else:
+            self._hot[address] = value
+
+    def clear(self) -> None:
+        self._table.remove(self._backend.address())
 
 
 class HeapListTable(HeapTable, ListTable):
@@ -201,7 +254,7 @@ class HeapListTable(HeapTable, ListTable):
 
     def __init__(self, meta: TableMeta) -> None:
         super().__init__(meta)
-        self.codec: Codec = codec_of(meta.types[0], ttl=meta.ttl)
+        self.codec: Codec = Codec(meta.types[0], ttl=meta.ttl)
         self.data: dict[Address, list[Frozen]] = {}
         #: Number of elements at the front that have not changed since the start of the epoch.
         self.dirty: dict[Address, int] = {}
@@ -274,15 +327,10 @@ class HeapListTable(HeapTable, ListTable):
             if not stored:
                 del self.data[address]
 
-    def dump(self) -> tuple[Any, Any, Any]:
+    def dump(self) -> tuple[Any, Any, Any, Any]:
         lists = self.data.values()
-        return pack_addresses(list(self.data)), pack(list(map(len, lists))), pack(list(chain.from_iterable(lists)))
-
-    def fill(self, dumped: tuple[Any, Any, Any]) -> None:
-        addresses, counts, flat = dumped
-        elements = iter(unpack(flat))
-        for address, count in zip(unpack_addresses(addresses), unpack(counts), strict=True):
-            self.data[address] = list(islice(elements, count))
+        kept = pack([0] * len(lists))
+        return pack_addresses(list(self.data)), kept, pack(list(map(len, lists))), pack(list(chain.from_iterable(lists)))
 
     def rows(self) -> Iterator[tuple[Address, list[Frozen]]]:
         return iter(self.data.items())
@@ -336,11 +384,8 @@ class HeapInternalTable(HeapTable, MutableMapping[Any, Any]):
         for key in removed:
             self._data.pop(key, None)
 
-    def dump(self) -> dict[Any, Any]:
-        return self._data
-
-    def fill(self, dumped: dict[Any, Any]) -> None:
-        self._data.update(dumped)
+    def dump(self) -> tuple[dict[Any, Any], list[Any]]:
+        return self._data, []
 
     def is_empty(self) -> bool:
         return not self._data

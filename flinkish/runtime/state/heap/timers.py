@@ -15,13 +15,18 @@ _LOOK = 1_000
 
 #: One change: registered or not, timestamp, address.
 _Change = tuple[bool, int, Address]
+#: The timers of an empty queue, and changes after them.
+_Timers = tuple[dict[int, list[Address]], list[_Change]]
+
+
+def _go_on(fired: int) -> None:
+    pass
 
 
 class HeapTimerQueue(TimerQueue):
     """See TimerQueue: a set of addresses for each timestamp, and a heap of the timestamps.
 
-    A timestamp whose timers were all deleted stays in
-    the heap until it comes up, or the heap is twice as large as it need be.
+    A timestamp whose timers were all deleted stays in the heap until it comes up, or the heap is twice as large as it need be.
     """
 
     __slots__ = ("_changes", "_heap", "by_time", "size")
@@ -64,7 +69,7 @@ class HeapTimerQueue(TimerQueue):
             heapq.heappop(heap)
         return heap[0] if heap else None
 
-    def advance(self, timestamp: int, fire: Fire, look: Look) -> None:
+    def advance(self, timestamp: int, fire: Fire, look: Look = _go_on) -> None:
         fired = looked = 0
         while (due := self.next()) is not None and due <= timestamp:
             fired += self._fire_all(due, fire)
@@ -86,7 +91,7 @@ class HeapTimerQueue(TimerQueue):
                     break
         return fired
 
-    def advance_clock(self, now: int, fire: Fire, look: Look) -> None:
+    def advance_clock(self, now: int, fire: Fire, look: Look = _go_on) -> None:
         present = list(self.by_time.get(now, ()))
         self.advance(now - 1, fire, look)
         timers = self.by_time.get(now, {})
@@ -132,7 +137,8 @@ class HeapTimerQueue(TimerQueue):
             before = len(timers)
             timers.update(dict.fromkeys(addresses))
             self.size += len(timers) - before
-        self._heap = sorted(self.by_time)
+        if by_time:
+            self._heap = sorted(self.by_time)
 
 
 class HeapTimerTable(HeapTable):
@@ -140,27 +146,19 @@ class HeapTimerTable(HeapTable):
 
     def __init__(self, meta: TableMeta) -> None:
         super().__init__(meta)
-        self.event_time = HeapTimerQueue()
-        self.processing_time = HeapTimerQueue()
+        self._queues = self.event_time, self.processing_time = HeapTimerQueue(), HeapTimerQueue()
 
-    def take_changes(self) -> tuple[list[_Change], list[_Change]] | None:
-        event_time, processing_time = self.event_time.take_changes(), self.processing_time.take_changes()
-        return (event_time, processing_time) if event_time or processing_time else None
+    def take_changes(self) -> list[_Timers] | None:
+        changes: list[_Timers] = [({}, queue.take_changes()) for queue in self._queues]
+        return changes if any(changed for _, changed in changes) else None
 
-    def apply(self, changes: tuple[list[_Change], list[_Change]]) -> None:
-        self.event_time.apply(changes[0])
-        self.processing_time.apply(changes[1])
+    def apply(self, changes: list[_Timers]) -> None:
+        for queue, (by_time, changed) in zip(self._queues, changes, strict=True):
+            queue.load(by_time)
+            queue.apply(changed)
 
-    def dump(self) -> tuple[dict[int, list[Address]], dict[int, list[Address]]]:
-        return _dump(self.event_time), _dump(self.processing_time)
-
-    def fill(self, dumped: tuple[dict[int, list[Address]], dict[int, list[Address]]]) -> None:
-        self.event_time.load(dumped[0])
-        self.processing_time.load(dumped[1])
+    def dump(self) -> list[_Timers]:
+        return [({timestamp: list(timers) for timestamp, timers in queue.by_time.items()}, []) for queue in self._queues]
 
     def is_empty(self) -> bool:
-        return not self.event_time.size and not self.processing_time.size
-
-
-def _dump(queue: HeapTimerQueue) -> dict[int, list[Address]]:
-    return {timestamp: list(timers) for timestamp, timers in queue.by_time.items()}
+        return not any(queue.size for queue in self._queues)

@@ -10,9 +10,7 @@ import pytest
 from hypothesis import given
 
 from flinkish.common.typeinfo import TypeInformation
-from flinkish.runtime.state.codec import (
-    codec_of,
-)
+from flinkish.runtime.state.codec import Codec
 from flinkish.runtime.state.columns import decode_all, encode_all, freeze_all, json_column
 from tests.unit.runtime.state.test_codec import TYPES, same
 
@@ -21,7 +19,7 @@ from tests.unit.runtime.state.test_codec import TYPES, same
 def test_typed_values_come_back_as_they_were(type_info: TypeInformation, values: st.SearchStrategy[Any]) -> None:
     @given(st.lists(values, max_size=12), st.booleans())
     def check(batch: list[Any], ttl: bool) -> None:
-        codec = codec_of(type_info, ttl=ttl)
+        codec = Codec(type_info, ttl=ttl)
         if ttl:
             batch = [(number, value) for number, value in enumerate(batch)]
         assert all(same(codec.decode(codec.encode(value)), value) for value in batch)

@@ -242,7 +242,7 @@ class StateMachine(RuleBasedStateMachine):
     def register_timer(self, data: st.DataObject, ahead: int) -> None:
         slot, key = self.touch(data)
         timestamp = self.watermark + ahead
-        slot.backend.timer_service().register_event_time_timer(slot.backend.current_key, None, timestamp)
+        slot.backend.timers().event_time.register(timestamp, slot.backend.current_key)
         if (timestamp, key) not in self.timers:
             self.timers.append((timestamp, key))
 
@@ -250,7 +250,7 @@ class StateMachine(RuleBasedStateMachine):
     def delete_timer(self, data: st.DataObject, ahead: int) -> None:
         slot, key = self.touch(data)
         timestamp = self.watermark + ahead
-        slot.backend.timer_service().delete_event_time_timer(slot.backend.current_key, None, timestamp)
+        slot.backend.timers().event_time.delete(timestamp, slot.backend.current_key)
         if (timestamp, key) in self.timers:
             self.timers.remove((timestamp, key))
 
@@ -266,7 +266,7 @@ class StateMachine(RuleBasedStateMachine):
                 here.append(timestamp)
                 fired.append((timestamp, frozen(original_key(key))))
 
-            slot.backend.timer_service().advance_watermark(self.watermark, fire)
+            slot.backend.timers().event_time.advance(self.watermark, fire)
             assert here == sorted(here)
         assert sorted(fired) == sorted(timer for timer in self.timers if timer[0] <= self.watermark)
         self.timers = [timer for timer in self.timers if timer[0] > self.watermark]

@@ -137,8 +137,7 @@ def by_changes(backend: StateBackend, log: list[bytes]) -> StateBackend:
 
 def by_dump(backend: StateBackend, log: list[bytes]) -> StateBackend:
     copy = make()
-    begun(copy)  # is replaced
-    copy.fill(pickling.loads(pickling.dumps(backend.dump())))
+    copy.apply(pickling.loads(pickling.dumps(backend.dump())))
     return copy
 
 

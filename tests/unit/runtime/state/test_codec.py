@@ -19,7 +19,7 @@ from flinkish.common.time import Instant
 from flinkish.common.typeinfo import ExternalTypeInfo, LocalTimeTypeInfo, TypeInformation, Types
 from flinkish.common.types import Row, RowKind
 from flinkish.runtime.state.codec import (
-    codec_of,
+    Codec,
     decode_plain,
     decode_untyped,
     encode_untyped,
@@ -129,7 +129,7 @@ def test_plain_untyped_values_come_back_as_they_were_and_are_not_pickled(value: 
     assert not is_pickled(encoded)
     assert same(decode_plain(encoded), value)
     assert same(decode_untyped(encoded), value)
-    codec = codec_of(Types.PICKLED_BYTE_ARRAY())
+    codec = Codec(Types.PICKLED_BYTE_ARRAY())
     assert same(codec.thaw(codec.freeze(value)), value)
     assert codec.encode_frozen(codec.freeze(value)) == encoded
     (frozen,) = freeze_all(codec, pa.chunked_array([pa.array([encoded], pa.binary())]))
@@ -162,10 +162,10 @@ def test_other_untyped_values_are_pickled_and_come_back_only_if_that_is_allowed(
         (Types.MAP(Types.STRING(), Types.PICKLED_BYTE_ARRAY()), {"a": value}),
         (Types.ROW([Types.PICKLED_BYTE_ARRAY()]), Row(f0=value)),
     ):
-        stored = codec_of(type_info).encode(typed)
-        assert same(codec_of(type_info).decode(stored), typed)
+        stored = Codec(type_info).encode(typed)
+        assert same(Codec(type_info).decode(stored), typed)
         with pytest.raises(CorruptCheckpointError, match="must not be unpickled"):
-            codec_of(type_info, trusted=False).decode(stored)
+            Codec(type_info, trusted=False).decode(stored)
 
 
 class _Trap:
@@ -195,7 +195,7 @@ def test_damaged_bytes_raise_errors_of_ours_in_batches(data: bytes) -> None:
     column = pa.chunked_array([pa.array([data], pa.binary())])
     for type_info, _ in TYPES:
         try:
-            decode_all(codec_of(type_info, trusted=False), column)
+            decode_all(Codec(type_info, trusted=False), column)
         except CorruptCheckpointError:
             continue
 
@@ -224,7 +224,7 @@ def test_checkpoints_have_these_structures(type_info: TypeInformation, structure
 
 
 def test_integers_that_are_too_large_for_a_long_are_named() -> None:
-    check = codec_of(Types.LONG()).check_all
+    check = Codec(Types.LONG()).check_all
     assert check is not None
     check([1, -(2**63)])
     with pytest.raises(TypeMismatchError, match=str(2**63)):
@@ -248,7 +248,7 @@ def test_integers_that_are_too_large_for_a_long_are_named() -> None:
     ],
 )
 def test_values_have_a_readable_form_where_there_is_one(type_info: TypeInformation, value: Any, json: str | None) -> None:
-    codec = codec_of(type_info)
+    codec = Codec(type_info)
     assert encoded_to_json(codec, codec.encode(value)) == json
 
 

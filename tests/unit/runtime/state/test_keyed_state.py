@@ -70,7 +70,7 @@ def test_state_is_apart_for_each_namespace(slot: Slot, value_descriptor: ValueSt
 def test_the_same_descriptor_gives_the_same_object(slot: Slot) -> None:
     backend = slot.backend
     assert backend.get_state(LONG_VALUE) is backend.get_state(ValueStateDescriptor("value", Types.LONG()))
-    assert backend.timer_service() is backend.timer_service()
+    assert backend.timers() is backend.timers()
 
 
 def test_a_name_cannot_be_used_for_two_states(slot: Slot) -> None:
@@ -91,7 +91,7 @@ def test_state_without_a_key_is_refused(slot: Slot) -> None:
         lambda: slot.backend.get_state(LONG_VALUE).update(1),
         lambda: slot.backend.get_list_state(ListStateDescriptor("list", UNTYPED)).add(1),
         lambda: slot.backend.get_map_state(MapStateDescriptor("map", UNTYPED, UNTYPED)).get(1),
-        lambda: slot.backend.timer_service().register_event_time_timer(slot.backend.current_key, None, 1),
+        lambda: slot.backend.timers().event_time.register(1, slot.backend.current_key),
     ):
         with pytest.raises(StateError, match="no record is processed"):
             use()

@@ -32,7 +32,7 @@ def files(slot: Slot) -> set[str]:
 
 
 def content(slot: Slot) -> dict[Any, Any]:
-    return dict(slot.backend._tables["value"].entries())  # type: ignore[attr-defined]
+    return dict(slot.backend._tables["value"].rows())  # type: ignore[attr-defined]
 
 
 @pytest.fixture(autouse=True)

@@ -32,6 +32,7 @@ from flinkish.datastream.state import (
 from flinkish.runtime.key_groups import key_group, subtask_of_group
 from flinkish.runtime.protocol import StateFile
 from flinkish.runtime.state.rows import state_schema
+from flinkish.runtime.state.tables import Namespaced
 from tests.unit.runtime.state import harness
 from tests.unit.runtime.state.harness import MAX_PARALLELISM, UID, Slot
 
@@ -59,7 +60,7 @@ def test_rows_are_readable_by_anyone(slot: Slot) -> None:
     slot.backend.get_state(LONG).update(300)
     slot.backend.get_map_state(MapStateDescriptor("map", Types.STRING(), Types.LONG())).put("a", 1)
     slot.backend.get_list_state(ListStateDescriptor("list", UNTYPED)).add_all([1, "b"])
-    slot.backend.timer_service().register_event_time_timer(7, (0, 5), 99)
+    slot.backend.timers().event_time.register(99, Namespaced(7, (0, 5)))
     slot.operator.list_state(ListStateDescriptor("buffer", Types.STRING())).add("x")
     files = slot.snapshot(5)
     rows = table_rows(slot, files)
@@ -125,7 +126,7 @@ def test_a_table_that_was_deleted_is_not_made_anew(slot: Slot) -> None:
 def test_no_state_makes_no_file(slot: Slot) -> None:
     slot.begin()
     slot.backend.get_state(LONG)
-    slot.backend.timer_service()
+    slot.backend.timers()
     assert slot.snapshot() == ()
 
 
@@ -186,7 +187,7 @@ def test_a_snapshot_changes_nothing_and_sees_objects_changed_in_place(slot: Slot
 @pytest.mark.parametrize("parallelism", [1, 2, 3, 16])
 def test_keys_go_to_the_subtasks_of_their_groups(slot: Slot, make_slot: MakeSlot, parallelism: int) -> None:
     put_longs(slot, 500)
-    slot.backend.timer_service().register_processing_time_timer(3, None, 10)
+    slot.backend.timers().processing_time.register(10, 3)
     files = slot.snapshot()
     seen: dict[int, int] = {}
     for subtask in range(parallelism):
@@ -198,7 +199,7 @@ def test_keys_go_to_the_subtasks_of_their_groups(slot: Slot, make_slot: MakeSlot
             restored.key(key)
             seen[key] = state.value()
         mine = subtask == subtask_of_group(key_group(3, MAX_PARALLELISM), MAX_PARALLELISM, parallelism)
-        assert restored.backend.timer_service().next_processing_time() == (10 if mine else None)
+        assert restored.backend.timers().processing_time.next() == (10 if mine else None)
     assert seen == {key: key * 3 for key in range(500)}
 
 
@@ -224,8 +225,8 @@ def test_what_was_restored_survives_a_lost_heap_decoded_or_not(slot: Slot, make_
 
 def test_state_that_is_not_asked_for_is_passed_on_to_the_next_checkpoint(slot: Slot, make_slot: MakeSlot) -> None:
     put_longs(slot, 10)
-    slot.backend.timer_service().register_event_time_timer(3, None, 10)
-    slot.backend.timer_service().register_processing_time_timer(4, (0, 1), 11)
+    slot.backend.timers().event_time.register(10, 3)
+    slot.backend.timers().processing_time.register(11, Namespaced(4, (0, 1)))
     slot.operator.list_state(ListStateDescriptor("list", Types.STRING())).add_all(["a", "b", "c"])
     slot.operator.union_list_state(ListStateDescriptor("union", Types.STRING())).add_all(["u", "v"])
     files = slot.snapshot(1)
@@ -245,8 +246,8 @@ def test_state_that_is_not_asked_for_is_passed_on_to_the_next_checkpoint(slot: S
         last.key(key)
         assert state.value() == key * 3
     fired: list[Any] = []
-    last.backend.timer_service().advance_watermark(10, lambda *timer: fired.append(timer))
-    last.backend.timer_service().advance_processing_time(11, lambda *timer: fired.append(timer))
+    last.backend.timers().event_time.advance(10, lambda *timer: fired.append(timer))
+    last.backend.timers().processing_time.advance_clock(11, lambda *timer: fired.append(timer))
     assert fired == [(10, 3, None), (11, 4, (0, 1))]
     assert sorted(last.operator.list_state(ListStateDescriptor("list", Types.STRING()))) == ["a", "b", "c"]
     assert list(last.operator.union_list_state(ListStateDescriptor("union", Types.STRING()))) == ["u", "v"]
@@ -572,7 +573,7 @@ def test_snapshots_span_several_batches(slot: Slot, make_slot: MakeSlot, monkeyp
     slot.backend.get_map_state(MapStateDescriptor("map", Types.LONG(), UNTYPED)).put_all({n: [n] for n in range(20)})
     slot.operator.list_state(ListStateDescriptor("list", Types.LONG())).add_all(list(range(30)))
     for timestamp in range(20):
-        slot.backend.timer_service().register_event_time_timer(1, None, timestamp)
+        slot.backend.timers().event_time.register(timestamp, 1)
     restored = make_slot(attempt="second")
     restored.restore(slot.snapshot())
     restored.key(1)
@@ -580,7 +581,7 @@ def test_snapshots_span_several_batches(slot: Slot, make_slot: MakeSlot, monkeyp
         n: [n] for n in range(20)
     }
     assert list(restored.operator.list_state(ListStateDescriptor("list", Types.LONG()))) == list(range(30))
-    assert restored.backend.timer_service().num_event_time_timers() == 20
+    assert restored.backend.timers().event_time.size == 20
     restored.backend.get_state(LONG)
     assert len(restored.keys("long")) == 50
 

@@ -74,8 +74,8 @@ ATTACKS: dict[str, tuple[State, Callable[[Any, Any], Any], Callable[[Any], Any]]
     ),
     "namespace": (_keyed("get_state", ValueStateDescriptor("s", LONG)), _put_as_namespace, lambda s: None),
     "namespace of a timer": (
-        lambda slot: slot.backend.timer_service(),
-        lambda s, m: s.register_event_time_timer(1, m, 10),
+        lambda slot: slot.backend.timers(),
+        lambda s, m: s.event_time.register(10, Namespaced(1, m)),
         lambda s: None,
     ),
 }

@@ -47,9 +47,7 @@ def replayed(table: HeapTable, changes: list[Any]) -> HeapTable:
     for full, change in changes:
         if full:
             copy = make_table(table.meta)
-            copy.fill(pickling.loads(change))
-        else:
-            copy.apply(pickling.loads(change))
+        copy.apply(pickling.loads(change))
     return copy
 
 
