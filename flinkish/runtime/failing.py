@@ -46,6 +46,7 @@ _EDGES = ("flinkish.runtime.channels", "flinkish.runtime.partitioners")
 _HELPERS = {
     **dict.fromkeys(_EDGES, ("emit", "emit_run", "_emit_each", "_emit_keyed", "_indexes", "emit_slowly")),
     "flinkish.runtime.operators.source": ("collect",),
+    "flinkish.runtime.state.heap.grouped": ("fold",),
 }
 
 

@@ -25,9 +25,10 @@ class _TwoInputOperator(FunctionOperator[ConfigT]):
     _inputs: tuple[ProcessInput, ProcessInput]
 
     def process_records(self, input_index: int, records: Records) -> None:
-        scope, process = self.scope, self._inputs[input_index]
+        process, backend = self._inputs[input_index], self.backend
         for value, timestamp, key in keyed(records):
-            scope.current_key = key
+            if backend is not None:
+                backend.current_key = key
             process(value, timestamp)
 
 

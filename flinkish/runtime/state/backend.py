@@ -9,7 +9,7 @@ A checkpoint does not depend on the backend: it is written from the frozen rows 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 from flinkish.runtime.state.codec import Codec
@@ -31,6 +31,16 @@ class Scope(Protocol):
     current_namespace: Any
 
     def address(self) -> Address: ...
+
+
+class Folding(Protocol):
+    """How records are folded into accumulators; see Fold in handles.py."""
+
+    add: Callable[[Any, Any], Any]
+    into: Callable[[Any, Any], Any]
+    convert: Convert | None
+
+    def refuse_nothing(self, value: Any) -> None: ...
 
 
 class Table(Protocol):
@@ -166,13 +176,10 @@ class MapTable(GroupedTable, ExpiringTable, Protocol):
 class PaneTable(GroupedTable, ValueRows, Protocol):
     """Values by namespace and then by key, for windows that begin and end for all keys together."""
 
-    def pane(self, namespace: Any) -> tuple[MutableMapping[Any, Any], MutableMapping[Any, bool]]:
-        """Return two mappings for folding a run of records: the values of a namespace by key, and the record of changed keys.
+    def fold(self, namespaces: Iterable[Any], keys: Sequence[Any], values: Sequence[Any], fold: Folding, scope: Scope) -> None:
+        """Fold a run of records into the accumulators of their keys in each namespace.
 
-        Both are valid until the end of the run, and must be requested only if a value will be set. If values are immutable
-        (`codec.immutable`), a key that is not in the first mapping has no value; code that sets a value there must set the key to
-        False in the second. Otherwise the first mapping has the objects that were used in this epoch; other keys must be read by
-        `get` and set by `put`, and the second mapping is not used.
+        Each key becomes the current one of the scope before it is used.
         """
 
     def copies(self, namespace: Any) -> Iterable[tuple[Any, Any]]:

@@ -72,9 +72,10 @@ def storing(what: str, key_codec: Codec) -> Convert | None:
 class Fold:
     """How records are folded into an accumulator: by a ReduceFunction or an AggregateFunction.
 
-    `into` (accumulator or None, record) -> accumulator, checked; `merge` (accumulator, accumulator) -> accumulator, not checked;
-    `result` of an accumulator. `convert` checks accumulators on their way into state, except instances of exactly the class
-    `exact`. `copy` copies a first record that becomes the accumulator. `what` is the name of the fold in errors.
+    `into` (accumulator or None, record) -> accumulator, checked; `add` (record, accumulator) -> accumulator and `merge`
+    (accumulator, accumulator) -> accumulator, not checked; `result` of an accumulator. `convert` checks accumulators on their way
+    into state, except instances of exactly the class `exact`. `copy` copies a first record that becomes the accumulator. `what`
+    is the name of the fold in errors.
     """
 
     def __init__(
@@ -88,12 +89,14 @@ class Fold:
     ) -> None:
         self.function = function
         self._what = what
-        self._convert = convert
+        self.convert = convert
         refuse_nothing = self.refuse_nothing
+        self.add: Callable[[Any, Any], Any]
         self.merge: Callable[[Any, Any], Any]
         self.result: Callable[[Any], Any]
         if isinstance(function, ReduceFunction):
             reduce = self.merge = function.reduce
+            self.add = lambda value, accumulator: reduce(accumulator, value)
             self.result, first = _itself, copy or _itself
 
             def into(accumulator: Any, value: Any) -> Any:
@@ -104,6 +107,7 @@ class Fold:
 
         else:
             create, add = function.create_accumulator, function.add
+            self.add = add
             self.merge, self.result = function.merge, function.get_result
 
             def into(accumulator: Any, value: Any) -> Any:
@@ -119,7 +123,7 @@ class Fold:
         result = other if accumulator is None else self.merge(accumulator, other)
         if result is None:
             self.refuse_nothing(other, "merge")
-        return result if self._convert is None else self._convert(result)
+        return result if self.convert is None else self.convert(result)
 
     def refuse_nothing(self, value: Any, method: str = "add") -> None:
         """Raise an error because the function has combined an accumulator and a record to None: all records before would be lost.
@@ -180,6 +184,7 @@ class _FoldingState(State):
     """Reducing and aggregating state; the value is an accumulator."""
 
     __slots__ = ("_backend", "_fold", "_into", "_table")
+    _none_clears: bool
 
     def __init__(self, backend: Scope, table: ValueTable | ExpiringValues, fold: Fold) -> None:
         self._backend = backend
@@ -192,6 +197,9 @@ class _FoldingState(State):
         return None if accumulator is None else self._fold.result(accumulator)
 
     def add(self, value: Any) -> None:
+        if value is None and self._none_clears:
+            self.clear()
+            return
         backend, table = self._backend, self._table
         address = backend.current_key if backend.current_namespace is None else backend.address()
         table.put(address, self._into(table.get(address), value))
@@ -215,16 +223,15 @@ class _FoldingState(State):
 
 class TableReducingState(_FoldingState, ReducingState[Any]):
     __slots__ = ()
+    _none_clears = False
+
+    def get(self) -> Any:
+        return self._table.get(self._backend.address())
 
 
 class TableAggregatingState(_FoldingState, AggregatingState[Any, Any]):
     __slots__ = ()
-
-    def add(self, value: Any) -> None:
-        if value is None:
-            self.clear()
-        else:
-            super().add(value)
+    _none_clears = True
 
 
 class TableListState(ListState[Any]):

@@ -153,9 +153,9 @@ class KeyedStateBackend(KeyedStateStore):
             case ListStateDescriptor():
                 return TableListState(self, view, convert)
             case ReducingStateDescriptor():
-                return TableReducingState(self, view, Fold(descriptor.get_reduce_function(), what, convert))
+                return TableReducingState(self, view, Fold(descriptor.get_reduce_function(), what, convert, exact=codec.exact))
             case AggregatingStateDescriptor():
-                return TableAggregatingState(self, view, Fold(descriptor.get_agg_function(), what, convert))
+                return TableAggregatingState(self, view, Fold(descriptor.get_agg_function(), what, convert, exact=codec.exact))
             case _:
                 return TableMapState(self, what, view)
 

@@ -8,7 +8,7 @@ fired, so there are no timers.
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, MutableMapping
+from collections.abc import Iterable
 from operator import itemgetter
 from typing import Any
 
@@ -47,7 +47,7 @@ Span = tuple[int, int]
 class _Stretch:
     """A stretch of time whose records belong to the same windows, and the status of these while a run is processed."""
 
-    __slots__ = ("fired", "keys", "panes", "spans")
+    __slots__ = ("fired", "keys", "spans", "values")
 
     def __init__(self, spans: list[Span], fired: list[Span]) -> None:
         #: Namespaces for its records: each window that still exists, the last one first, or the pane that they share. Empty if
@@ -55,9 +55,9 @@ class _Stretch:
         self.spans = spans
         #: The windows that have fired but still take late records, the last one first.
         self.fired = fired
-        #: The spans, each with the two mappings of its pane, if there are several the keys that have changed in all of them.
-        self.panes: list[tuple[Span, MutableMapping[Any, Any], MutableMapping[Any, bool]]] = []
-        self.keys: MutableMapping[Any, bool] = {}
+        #: The keys and values of its records, which are folded together.
+        self.keys: list[Any] = []
+        self.values: list[Any] = []
 
 
 class AlignedWindowOperator(BaseWindowOperator):
@@ -250,38 +250,37 @@ class FoldedWindowsOperator(AlignedWindowOperator):
         super().open()
 
     def process_records(self, input_index: int, records: Records) -> None:
-        table, backend, into, immutable = self._table, self.backend, self._fold.into, self._table.codec.immutable
-        stretches: dict[int, _Stretch] = {}
+        fold, fold_run, scope = self._fold, self._table.fold, self.backend
         offset, length = self._offset, self._length
-        start = end = 0
+        times = self._times(records)
         assert records.keys is not None
-        for value, time, key in zip(records.values, self._times(records), records.keys, strict=True):
+        start = min(times)
+        start -= (start - offset) % length
+        stretches = {start: self._stretch_at(start)}
+        if max(times) < start + length and stretches[start].spans and not stretches[start].fired:
+            fold_run(stretches[start].spans, records.keys, records.values, fold, scope)
+            return
+        start = end = 0
+        for value, time, key in zip(records.values, times, records.keys, strict=True):
             if not start <= time < end:
                 start = time - (time - offset) % length
                 end = start + length
                 stretch = stretches.get(start)
                 if stretch is None:
                     stretch = stretches[start] = self._stretch_at(start)
-                    stretch.panes = [(span, *table.pane(span)) for span in stretch.spans]
-                panes, keys, fired = stretch.panes, stretch.keys, stretch.fired
-                if len(panes) == 1:
-                    keys = panes[0][2]
-            if not panes:
+                spans, fired, add_key, add_value = stretch.spans, stretch.fired, stretch.keys.append, stretch.values.append
+            if not spans:
                 self.late(value, time)
-                continue
-            backend.current_key = key
-            keys[key] = False
-            for span, live, _ in panes:
-                accumulator = live.get(key)
-                if immutable or accumulator is not None:
-                    live[key] = into(accumulator, value)
-                else:
-                    table.put(span, key, into(table.get(span, key), value))
-            for window in fired:
-                self._fire_again(window, key, time)
+            elif not fired:
+                add_key(key)
+                add_value(value)
+            else:
+                fold_run(spans, [key], [value], fold, scope)
+                for window in fired:
+                    self._fire_again(window, key, time)
         for stretch in stretches.values():
-            for _, _, changed in stretch.panes:
-                changed.update(stretch.keys)
+            if stretch.keys:
+                fold_run(stretch.spans, stretch.keys, stretch.values, fold, scope)
 
     def _fire(self, window: Span, spans: list[Span]) -> None:
         shown, timestamp = TimeWindow(*window), window[1] - 1

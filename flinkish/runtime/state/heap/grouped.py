@@ -6,12 +6,12 @@ Members keep their order of insertion, also when the log is replayed, because us
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain, islice
 from typing import Any
 
 from flinkish.common.typeinfo import TypeInformation
-from flinkish.runtime.state.backend import GroupedLists, GroupedTable, MapTable, PaneTable
+from flinkish.runtime.state.backend import Folding, GroupedLists, GroupedTable, MapTable, PaneTable, Scope
 from flinkish.runtime.state.codec import KEPT_AS_THEY_ARE, Codec
 from flinkish.runtime.state.heap.packing import pack, pack_addresses, unpack, unpack_addresses
 from flinkish.runtime.state.heap.tables import MISSING, HeapTable
@@ -282,11 +282,28 @@ class HeapPaneTable(HeapGroupedTable, PaneTable):
     def __init__(self, meta: TableMeta) -> None:
         super().__init__(meta, meta.types[0])
 
-    def pane(self, namespace: Any) -> tuple[dict[Any, Any], dict[Any, bool]]:
-        values = self.data.setdefault(namespace, {})
-        if self.codec.immutable:
-            return values, self.dirty.setdefault(namespace, {})
-        return self.hot.setdefault(namespace, {}), {}
+    def fold(self, namespaces: Iterable[Any], keys: Sequence[Any], values: Sequence[Any], fold: Folding, scope: Scope) -> None:
+        add, into, convert, exact, immutable = fold.add, fold.into, fold.convert, self.codec.exact, self.codec.immutable
+        touched = dict.fromkeys(keys, False)
+        for namespace in namespaces:
+            live = (self.data if immutable else self.hot).setdefault(namespace, {})
+            for key, value in zip(keys, values, strict=True):
+                scope.current_key = key
+                accumulator = live.get(key)
+                if accumulator is not None:
+                    # As `into`, without a call.
+                    accumulator = add(value, accumulator)
+                    if accumulator is None:
+                        fold.refuse_nothing(value)
+                    if convert is not None and accumulator.__class__ is not exact:
+                        accumulator = convert(accumulator)
+                    live[key] = accumulator
+                elif immutable:
+                    live[key] = into(None, value)
+                else:
+                    self.put(namespace, key, into(self.get(namespace, key), value))
+            if immutable:
+                self.dirty.setdefault(namespace, {}).update(touched)
 
     def addresses(self) -> list[Address]:
         return [Namespaced(key, namespace) for namespace, values in self.data.items() for key in values]

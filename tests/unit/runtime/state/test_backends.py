@@ -11,9 +11,11 @@ from flinkish.common import options, pickling
 from flinkish.common.configuration import Configuration
 from flinkish.common.errors import StateError
 from flinkish.common.typeinfo import Types
+from flinkish.datastream.functions import ReduceFunction
 from flinkish.runtime.state import tables
 from flinkish.runtime.state.backend import StateBackend
 from flinkish.runtime.state.backends import make_backend
+from flinkish.runtime.state.handles import Fold, OneAddress
 from flinkish.runtime.state.tables import OPERATOR_ADDRESS, Grouping, Namespaced, TableMeta
 
 LISTS = Types.LIST(Types.LONG())
@@ -40,6 +42,11 @@ METAS = {
 }
 
 
+class Add(ReduceFunction):
+    def reduce(self, value1: Any, value2: Any) -> Any:
+        return value1 + value2
+
+
 def address(name: str) -> tuple[str, str, str]:
     return "op", "test", name
 
@@ -60,10 +67,9 @@ def fill(found: dict[str, Any]) -> None:
     found["lists"].append(1, "b")
     found["map"].put(1, "x", [1])
     found["map"].put(1, "y", [2])
-    values, changed = found["panes"].pane(WINDOW)
-    values[1], changed[1] = 5, False
-    values[2], changed[2] = 6, False
-    found["object panes"].put(WINDOW, 1, [7])
+    fold = Fold(Add(), "test")
+    found["panes"].fold([WINDOW], [1, 2, 1], [3, 6, 2], fold, OneAddress())
+    found["object panes"].fold([WINDOW], [1], [[7]], fold, OneAddress())
     found["joined"].append(1, 1_000, 8)
     found["joined"].append(1, 2_000, 9)
     found["timers"].event_time.register(30, 1)
@@ -81,9 +87,7 @@ def change(found: dict[str, Any]) -> None:
     found["map"].remove(1, "x")
     found["map"].put(2, "z", [])
     found["panes"].clear(WINDOW)
-    values, _ = found["object panes"].pane(WINDOW)
-    found["object panes"].get(WINDOW, 1).append(8)
-    assert 1 in values
+    found["object panes"].fold([WINDOW], [1], [[8]], Fold(Add(), "test"), OneAddress())
     found["joined"].remove(1, 1_000)
     found["timers"].event_time.delete(30, 1)
     found["operator list"].replace(OPERATOR_ADDRESS, [5, 6])
