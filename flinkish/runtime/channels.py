@@ -21,8 +21,9 @@ from flinkish.runtime.elements import (
     Records,
     Watermark,
     WatermarkStatus,
+    cut_body,
+    encode_body,
 )
-from flinkish.runtime.frames import cut_body, encode_body
 from flinkish.runtime.isolation import SCALARS, isolate
 from flinkish.runtime.protocol import Barrier, Frame
 from flinkish.udf.function_wrappers import function_behind

@@ -15,8 +15,8 @@ from flinkish.runtime.elements import (
     Records,
     Watermark,
     WatermarkStatus,
+    decode_body,
 )
-from flinkish.runtime.frames import decode_body
 from flinkish.runtime.protocol import MIN_WATERMARK, Barrier
 from flinkish.runtime.watermarks import combine
 

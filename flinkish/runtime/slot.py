@@ -9,6 +9,7 @@ import os
 import platform
 import socket
 import threading
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -23,9 +24,8 @@ from flinkish.common.ids import CheckpointId, IdSource, OperatorUid, random_id
 from flinkish.common.process_usage import measure
 from flinkish.graph.job_graph import JobVertex
 from flinkish.runtime import faults
-from flinkish.runtime.elements import Element
+from flinkish.runtime.elements import Element, in_order
 from flinkish.runtime.failing import failing
-from flinkish.runtime.frames import in_order
 from flinkish.runtime.operators.base import EpochTime, Operator
 from flinkish.runtime.protocol import (
     EpochCommand,
@@ -123,21 +123,20 @@ class _LevelTask:
         self._time.processing_time = command.processing_time
         self._time.steady = command.steady_time
         self._time.epoch = command.epoch
-        by_channel: dict[tuple[int, int], list[Frame]] = {}
+        by_channel: defaultdict[tuple[int, int], list[Frame]] = defaultdict(list)
+        sizes: defaultdict[int, int] = defaultdict(int)
         out: list[Frame] = []
         for frame in frames:
-            by_channel.setdefault((frame.edge, frame.channel), []).append(frame)
+            by_channel[frame.edge, frame.channel].append(frame)
+            sizes[frame.edge] += len(frame.body)
         inputs: dict[tuple[int, int], Sequence[Element | bytes]] = {
             address: in_order(channel_frames) for address, channel_frames in sorted(by_channel.items())
         }
         self.state.begin_epoch()
-        sizes: dict[int, int] = {}
-        for frame in frames:
-            sizes[frame.edge] = sizes.get(frame.edge, 0) + len(frame.body)
         for task in self.tasks:
             edges = {native_edge(task.vertex.id), *(edge.id for edge in self._plan.job_graph.inputs(task.vertex.id))}
             task.run(command, {address: elements for address, elements in inputs.items() if address[0] in edges}, notify=notify)
-            task.bytes_in = sum(sizes.get(edge, 0) for edge in edges)
+            task.bytes_in = sum(sizes[edge] for edge in edges)
             sizes.update(task.local_bytes)
             inputs.update(task.local_elements())
             out.extend(task.frames())

@@ -458,21 +458,22 @@ class VertexTask:
 
     def next_timer(self) -> int | None:
         """Return when the earliest processing-time timer of the chain is due."""
-        due = [timer for operator in self.operators if (timer := operator.next_timer()) is not None]
-        return min(due, default=None)
+        return min((timer for operator in self.operators if (timer := operator.next_timer()) is not None), default=None)
 
 
 def _emits(targets: list[Operator | EdgeWriter]) -> list[tuple[Emit, EmitRun]]:
-    """Return the functions that pass records to each target; with several targets, records are copied to isolate them."""
-    return [_emits_of(target, shared=len(targets) > 1) for target in targets]
+    """Return the functions that pass records to each target; with several targets, records are copied to isolate them.
 
-
-def _emits_of(target: Operator | EdgeWriter, *, shared: bool) -> tuple[Emit, EmitRun]:
-    if isinstance(target, EdgeWriter):
-        return target.emit, target.emit_run
-    if shared and not isinstance(target, SinkOperator):  # edges and sinks copy by themselves
-        return _copying(target.process), target.process_run  # runs have one target only
-    return target.process, target.process_run
+    Edges and sinks copy by themselves. A run has one target only.
+    """
+    emits = [
+        (target.emit, target.emit_run) if isinstance(target, EdgeWriter) else (target.process, target.process_run)
+        for target in targets
+    ]
+    return [
+        (emit if len(targets) == 1 or isinstance(target, EdgeWriter | SinkOperator) else _copying(emit), emit_run)
+        for target, (emit, emit_run) in zip(targets, emits, strict=True)
+    ]
 
 
 def _copying(process: Emit) -> Emit:

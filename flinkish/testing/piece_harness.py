@@ -27,8 +27,7 @@ from flinkish.datastream.data_stream import DataStream
 from flinkish.datastream.output_tag import OutputTag
 from flinkish.engine.slots.in_process import run_levels
 from flinkish.graph.job_graph import EdgeId
-from flinkish.runtime.elements import CheckpointBarrier, Records
-from flinkish.runtime.frames import decode
+from flinkish.runtime.elements import CheckpointBarrier, Records, decode
 from flinkish.runtime.partitioners import edge_writer
 from flinkish.runtime.protocol import Barrier, EpochCommand, EpochReport, Frame, TaskFailure, TaskProgram
 from flinkish.runtime.slot import SlotTask

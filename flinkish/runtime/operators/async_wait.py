@@ -225,14 +225,7 @@ class AsyncWaitOperator(ResultsOperator[AsyncWaitConfig]):
         else:
             control()
 
-    def before_barrier(self) -> None:
-        self._drain()
-
-    def prepare_snapshot(self) -> None:
-        self._drain()
-
-    def finish(self) -> None:
-        self._drain()
+    before_barrier = prepare_snapshot = finish = _drain
 
     def close(self) -> None:
         try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -24,7 +25,6 @@ from flinkish.program.sources import (
     Source,
     SourceReader,
     SourceReaderContext,
-    SourceSplit,
 )
 from flinkish.runtime.operators.base import Operator, OperatorContext, Output
 from flinkish.runtime.operators.timestamps import extracting, whole_milliseconds
@@ -243,14 +243,14 @@ class SourceOperator(Operator):
         finished = status is InputStatus.END_OF_INPUT
         watermark = None
         if finished:
-            self._end()
+            self.drain()
         elif self.combined is not None:
             drained = not splits and status is InputStatus.NOTHING_AVAILABLE
             self.combined.end_epoch(
                 self.context.time.steady, held_back=self._held_back, paused=self._paused.keys(), drained=drained
             )
             self.send_watermark()
-            splits = self._with_generators(splits)
+            splits = tuple(replace(state, generator=self.combined.state_of(state.split_id)) for state in splits)
             watermark = None if self.combined.idle or self.current_watermark == MIN_WATERMARK else self.current_watermark
         wants_split = not splits and not command.no_more_splits and status is not InputStatus.MORE_AVAILABLE
         return ReaderReport(
@@ -309,9 +309,6 @@ class SourceOperator(Operator):
 
     def drain(self) -> None:
         """End now, as if the input had ended."""
-        self._end()
-
-    def _end(self) -> None:
         self.current_watermark = MAX_WATERMARK
         self.output.watermark(MAX_WATERMARK)
         self.output.end_of_input()
@@ -409,15 +406,8 @@ class SourceOperator(Operator):
             for state in new:
                 self.combined.split(state.split_id, self.context.time.steady, state.generator)
         if new:
-            self._reader.add_splits([decode_split(source, state) for state in new])
+            self._reader.add_splits([msgspec.msgpack.decode(state.split, type=source.split_type) for state in new])
         return self._reader
-
-    def _with_generators(self, splits: Sequence[SplitState]) -> tuple[SplitState, ...]:
-        assert self.combined is not None
-        return tuple(
-            SplitState(split_id=state.split_id, split=state.split, generator=self.combined.state_of(state.split_id))
-            for state in splits
-        )
 
     def send_watermark(self) -> None:
         """Emit the combined watermark of the generators; for a native source, send it to the driver instead."""
@@ -433,9 +423,3 @@ class SourceOperator(Operator):
 
     def closes(self) -> bool:
         return self._reader is not None and type(self._reader).close is not SourceReader.close
-
-
-def decode_split(source: Source[Any, Any, Any], state: SplitState) -> SourceSplit:
-    """Return the split in a split state."""
-    split: SourceSplit = msgspec.msgpack.decode(state.split, type=source.split_type)
-    return split

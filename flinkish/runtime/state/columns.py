@@ -42,8 +42,11 @@ def join_list(encodings: Sequence[bytes]) -> bytes:
 
 
 def split_list(data: bytes) -> list[bytes]:
-    """Return the encodings of the elements of a list."""
-    return [bytes(part) for part in _decode_raw(data)]
+    """Return the encodings of the elements of a list; raises CorruptCheckpointError if it is none."""
+    try:
+        return list(map(bytes, _decode_raw(data)))
+    except msgspec.MsgspecError as error:
+        raise CorruptCheckpointError(f"a list of a state file cannot be read: {error}") from error
 
 
 def binary_column(encodings: Sequence[bytes | None]) -> pa.Array:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from functools import partialmethod
 from typing import Any, NoReturn
 
 from flinkish.common.errors import InvalidArgumentError, StateError, TypeMismatchError
@@ -340,26 +341,17 @@ class ReadOnlyBroadcastStateView(_Entries, ReadOnlyBroadcastState[Any, Any]):
     If a subtask could change it because of its own records, the copies of the subtasks would no longer be equal.
     """
 
-    def put(self, key: Any, value: Any) -> None:
-        self._refuse("put()")
-
-    def put_all(self, dict_value: Any) -> None:
-        self._refuse("put_all()")
-
-    def remove(self, key: Any) -> None:
-        self._refuse("remove()")
-
     def clear(self) -> None:
         self._refuse("clear()")
 
-    def __setitem__(self, key: Any, value: Any) -> None:
-        self._refuse("assigning an entry")
-
-    def __delitem__(self, key: Any) -> None:
-        self._refuse("deleting an entry")
-
-    def _refuse(self, method: str) -> NoReturn:
+    def _refuse(self, method: str, *_: Any) -> NoReturn:
         raise StateError(
             f"{self.what}: {method} is not possible here, where it is read-only",
             hint="change broadcast state in process_broadcast_element: there every subtask sees the same elements.",
         )
+
+    put = partialmethod(_refuse, "put()")
+    put_all = partialmethod(_refuse, "put_all()")
+    remove = partialmethod(_refuse, "remove()")
+    __setitem__ = partialmethod(_refuse, "assigning an entry")
+    __delitem__ = partialmethod(_refuse, "deleting an entry")

@@ -33,6 +33,7 @@ from flinkish.udf.state import (
     ReducingStateDescriptor,
     State,
     StateDescriptor,
+    StateTtlConfig,
     ValueState,
     ValueStateDescriptor,
     check_descriptor,
@@ -58,6 +59,10 @@ NO_KEY: Any = NoKey(
     "keyed state or a timer was used while no record is processed, so there is no key",
     "use state in process_element and on_timer; in open() only get the handles.",
 )
+
+
+#: Maximum number of descriptors that are remembered, because a function may make a new one for each record.
+_RECENT = 100
 
 
 class Tables(Protocol):
@@ -92,6 +97,8 @@ class KeyedStateBackend(KeyedStateStore):
         self._max_parallelism = max_parallelism
         self._now = processing_time
         self._states: dict[str, tuple[TableMeta, State]] = {}
+        #: The states of recent descriptors, by the ids of these, because triggers request states for every record.
+        self._recent: dict[int, tuple[StateDescriptor, StateTtlConfig | None, State]] = {}
         self._tables: dict[str, Table] = {}
         self._timers: TimerTable | None = None
 
@@ -128,6 +135,9 @@ class KeyedStateBackend(KeyedStateStore):
 
     def get(self, descriptor: StateDescriptor) -> Any:
         """Return the state of a descriptor of any kind."""
+        recent = self._recent.get(id(descriptor))
+        if recent is not None and recent[1] is descriptor.ttl_config:
+            return recent[2]
         policy = TtlPolicy.of(getattr(descriptor, "ttl_config", None))
         meta = self._meta(descriptor, ttl=policy is not None)
         name = descriptor.get_name()
@@ -141,6 +151,9 @@ class KeyedStateBackend(KeyedStateStore):
                 f"state {name!r} of operator {self._operator.uid} is asked for as {meta}, but was declared as {known[0]}",
                 hint="give each state of an operator a name of its own.",
             )
+        if len(self._recent) >= _RECENT:
+            self._recent.clear()
+        self._recent[id(descriptor)] = descriptor, descriptor.ttl_config, known[1]
         return known[1]
 
     def _handle(self, descriptor: StateDescriptor, table: Any, policy: TtlPolicy | None) -> State:

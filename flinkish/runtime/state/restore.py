@@ -13,7 +13,6 @@ from functools import cache
 from itertools import chain, islice
 from typing import Any
 
-import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -27,7 +26,7 @@ from flinkish.runtime.protocol import Restore, StateFile
 from flinkish.runtime.state import rows, tables
 from flinkish.runtime.state.backend import Table
 from flinkish.runtime.state.codec import Codec, decode_plain, decode_untyped, encode_untyped
-from flinkish.runtime.state.columns import decode_all, freeze_all, in_range, key_groups_of, split_list
+from flinkish.runtime.state.columns import binary_column, decode_all, freeze_all, in_range, key_groups_of, split_list
 from flinkish.runtime.state.rows import RestoreRequest
 from flinkish.runtime.state.tables import Address, Namespaced, StateAddress, TableMeta
 
@@ -370,6 +369,7 @@ class _Reader:
         self._trusted = trusted
         self._stored_ttl = stored_ttl
         self._now = now
+        self._codec = Codec(meta.types[-1], ttl=meta.ttl) if meta.types else tables.LONG_CODEC
         #: Whether there are CanonicalKeys among the keys read last.
         self._wrapped = False
 
@@ -411,20 +411,16 @@ class _Reader:
                 hint="start this operator without its state, under another uid.",
             )
 
-    def _converted(self, codec: Codec, column: pa.ChunkedArray) -> pa.ChunkedArray:
-        """Convert values stored with or without time-to-live to the present declaration; check untrusted ones."""
-        if self._stored_ttl == codec.ttl:
-            if codec.pickles and not self._trusted:
-                decode_all(Codec(codec.type_info, ttl=codec.ttl, trusted=False), column)
-            return column
-        stored = Codec(codec.type_info, ttl=self._stored_ttl, trusted=self._trusted)
-        values = decode_all(stored, column)
-        now = self._now()
-        encoded = [codec.encode((now, value) if codec.ttl else value[1]) for value in values]
-        return pa.chunked_array([pa.array(encoded, pa.large_binary())])
-
-    def _frozen(self, codec: Codec, column: pa.ChunkedArray) -> list[Any]:
-        return freeze_all(codec, self._converted(codec, column))
+    def _frozen(self, column: pa.ChunkedArray) -> list[Any]:
+        """Return values in their frozen form, with or without time-to-live as declared now; check untrusted ones."""
+        codec = self._codec
+        if self._stored_ttl != codec.ttl:
+            now = self._now()
+            values = decode_all(Codec(codec.type_info, ttl=self._stored_ttl, trusted=self._trusted), column)
+            column = _binary([codec.encode((now, value) if codec.ttl else value[1]) for value in values])
+        elif codec.pickles and not self._trusted:
+            decode_all(Codec(codec.type_info, ttl=codec.ttl, trusted=False), column)
+        return freeze_all(codec, column)
 
     def _distinct(self, table: pa.Table) -> list[Address]:
         """Return the addresses of rows; raises an error if an address occurs twice."""
@@ -458,28 +454,16 @@ class _Reader:
             case _:
                 raise AssertionError(f"state of kind {self._meta.kind!r} is in no checkpoint")
 
-    @property
-    def _value_codec(self) -> Codec:
-        return Codec(self._meta.types[-1], ttl=self._meta.ttl)
-
     def _values(self) -> list[Any]:
-        return self._frozen(self._value_codec, self._rows["value"])
+        return self._frozen(self._rows["value"])
 
     def _user_keys(self) -> list[Any]:
         return decode_all(Codec(self._meta.types[0], trusted=self._trusted), self._rows["user_key"])
 
     def _lists(self) -> list[list[Any]]:
-        lists = [self._split(data) for data in self._rows["value"].to_pylist()]
-        flat = [element for elements in lists for element in elements]
-        frozen = iter(self._frozen(self._value_codec, pa.chunked_array([pa.array(flat, pa.large_binary())])))
+        lists = list(map(split_list, self._rows["value"].to_pylist()))
+        frozen = iter(self._frozen(_binary(list(chain.from_iterable(lists)))))
         return [list(islice(frozen, len(elements))) for elements in lists]
-
-    @staticmethod
-    def _split(data: bytes) -> list[bytes]:
-        try:
-            return split_list(data)
-        except msgspec.MsgspecError as error:
-            raise CorruptCheckpointError(f"a list of a state file cannot be read: {error}") from error
 
     def _timers(self, kind: str) -> dict[int, list[Address]]:
         timers: dict[int, list[Address]] = {}
@@ -489,3 +473,7 @@ class _Reader:
             for timestamp, address in zip(timestamps, self._addresses(chosen), strict=True):
                 timers.setdefault(timestamp, []).append(address)
         return timers
+
+
+def _binary(encodings: list[bytes]) -> pa.ChunkedArray:
+    return pa.chunked_array([binary_column(encodings)])

@@ -20,8 +20,7 @@ from flinkish.graph.stream_graph import NodeId, StreamNode
 from flinkish.program.operators import OperatorConfig
 from flinkish.program.transformations import ChainingStrategy, Partitioner, Partitioning
 from flinkish.runtime.channels import EdgeWriter, senders_of, targets_of
-from flinkish.runtime.elements import EndOfInput, Records, Watermark
-from flinkish.runtime.frames import decode
+from flinkish.runtime.elements import EndOfInput, Records, Watermark, decode
 from flinkish.runtime.key_groups import key_group, subtask_of_group
 from flinkish.runtime.keys import as_key
 from flinkish.runtime.partitioners import edge_writer
@@ -483,7 +482,7 @@ def _content(made: EdgeWriter) -> list[list[tuple[Any, Any]]]:
 
 @pytest.mark.parametrize("size", [900, 1_000, 1_001, 5_000])
 def test_a_large_record_goes_in_several_frames_and_comes_as_one(monkeypatch: pytest.MonkeyPatch, size: int) -> None:
-    monkeypatch.setattr("flinkish.runtime.frames._PIECE_BYTES", 1_000)
+    monkeypatch.setattr("flinkish.runtime.elements._PIECE_BYTES", 1_000)
     edge, execution_plan = plan(Partitioner(partitioning=Partitioning.GLOBAL), 1, 1)
     writer = edge_writer(edge, execution_plan, 0)
     writer.begin_epoch(0)

@@ -21,28 +21,8 @@ from flinkish.udf.state import (
     ReducingStateDescriptor,
     State,
     StateDescriptor,
-    ValueState,
-    ValueStateDescriptor,
 )
 from flinkish.udf.window import Trigger, WindowAssigner
-
-
-class _States:
-    """A cache of states by descriptor object, because triggers and assigners request them for every record."""
-
-    def __init__(self, backend: KeyedStateBackend) -> None:
-        self._backend = backend
-        # The descriptor is kept so that no other object gets its id.
-        self._known: dict[int, tuple[StateDescriptor, Any]] = {}
-
-    def of(self, descriptor: StateDescriptor) -> Any:
-        known = self._known.get(id(descriptor))
-        if known is None:
-            known = self._known[id(descriptor)] = (descriptor, self._backend.get(descriptor))
-            if len(self._known) > 100:
-                # A trigger that creates a new descriptor each time must not fill the memory.
-                self._known.clear()
-        return known[1]
 
 
 class _Times:
@@ -69,7 +49,6 @@ class TriggerContext(_Times, Trigger.OnMergeContext):
         super().__init__(operator)
         self._timers = backend.timers()
         self._scope = backend.in_namespace()
-        self._states = _States(self._scope)
         #: Windows that were merged into the current one.
         self.merged: Sequence[Namespace] = ()
 
@@ -94,7 +73,7 @@ class TriggerContext(_Times, Trigger.OnMergeContext):
         self._timers.event_time.delete(int(time), self._scope.address())
 
     def get_partitioned_state(self, state_descriptor: StateDescriptor) -> State:
-        state: State = self._states.of(state_descriptor)
+        state: State = self._scope.get(state_descriptor)
         return state
 
     def merge_partitioned_state(self, state_descriptor: StateDescriptor) -> None:
@@ -105,7 +84,7 @@ class TriggerContext(_Times, Trigger.OnMergeContext):
                 hint="use list, reducing or aggregating state in a trigger for windows that are merged.",
             )
         scope = self._scope
-        scope.merge(self._states.of(state_descriptor), scope.current_namespace, self.merged)
+        scope.merge(scope.get(state_descriptor), scope.current_namespace, self.merged)
 
 
 class AssignerContext(_Times, WindowAssigner.WindowAssignerContext):
@@ -113,20 +92,10 @@ class AssignerContext(_Times, WindowAssigner.WindowAssignerContext):
 
     def __init__(self, operator: Operator, backend: KeyedStateBackend) -> None:
         super().__init__(operator)
-        self._runtime_context = _AssignerRuntimeContext(operator, backend)
+        self._runtime_context = TaskRuntimeContext(operator.context, backend)
 
     def get_runtime_context(self) -> RuntimeContext:
         return self._runtime_context
-
-
-class _AssignerRuntimeContext(TaskRuntimeContext):
-    def __init__(self, operator: Operator, backend: KeyedStateBackend) -> None:
-        super().__init__(operator.context, backend)
-        self._states = _States(backend)
-
-    def get_state(self, state_descriptor: ValueStateDescriptor) -> ValueState[Any]:
-        state: ValueState[Any] = self._states.of(state_descriptor)
-        return state
 
 
 class EvictorContext(_Times, Evictor.EvictorContext):
