@@ -94,13 +94,17 @@ class Channel:
 
     def end_run(self) -> None:
         """Close the open run of records, if there is one."""
-        values, timestamps = self.values, self.timestamps
+        values = self.values
         if values:
-            self.pad()
-            self.records += len(values)
-            stamped = timestamps if timestamps.count(None) != len(timestamps) else None
-            self._elements.append(Records(values, stamped, self.keys))
+            self._elements.append(Records(values, self._stamps(), self.keys))
             self._start_run()
+
+    def _stamps(self) -> list[int | None] | None:
+        """Count the records of the run that ends, and return their timestamps; None if no record has one."""
+        self.pad()
+        timestamps = self.timestamps
+        self.records += len(timestamps)
+        return timestamps if timestamps.count(None) != len(timestamps) else None
 
     def held(self) -> int:
         """Return the number of records in the open run."""
@@ -147,11 +151,7 @@ class RowChannel(Channel):
 
     def end_run(self) -> None:
         if self.keys:
-            self.pad()
-            timestamps = self.timestamps
-            self.records += len(timestamps)
-            stamped = timestamps if timestamps.count(None) != len(timestamps) else None
-            self._elements.append(PackedRows(self.fields, self.columns, stamped, self.keys))
+            self._elements.append(PackedRows(self.fields, self.columns, self._stamps(), self.keys))
             self._start_run()
 
     def add(self, value: Row | None, timestamp: int | None, key: Any) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 
 from flinkish.common.conversion import COMPILED
 from flinkish.common.types import Row
-from flinkish.runtime.operators.async_queue import Call
+from flinkish.runtime.operators.async_wait import Call
 from flinkish.runtime.operators.base import Operator
 
 #: Maximum number of characters shown of a record.

@@ -10,7 +10,7 @@ import platform
 import socket
 import threading
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -22,7 +22,6 @@ from flinkish.common.clock import Clock, SystemClock
 from flinkish.common.closing import Unwinding, close_all, raised_by
 from flinkish.common.ids import CheckpointId, IdSource, OperatorUid, random_id
 from flinkish.common.process_usage import measure
-from flinkish.graph.job_graph import JobVertex
 from flinkish.runtime import faults
 from flinkish.runtime.elements import Element, in_order
 from flinkish.runtime.failing import failing
@@ -97,7 +96,18 @@ class _LevelTask:
         restored: CheckpointId | None = None
         if command.restore is not None and blob is None:
             restored = command.restore.checkpoint_id
-            self.state.restore(command.restore, _restore_requests(members))
+            requests = [
+                RestoreRequest(
+                    uid=node.uid,
+                    subtask=subtask,
+                    parallelism=vertex.parallelism,
+                    max_parallelism=vertex.max_parallelism,
+                    keyed=node.key_type is not None,
+                )
+                for vertex, subtask in members
+                for node in vertex.operators
+            ]
+            self.state.restore(command.restore, requests)
         self.tasks: list[VertexTask] = []
         self.operators: list[Operator] = []
         for vertex, subtask in members:
@@ -144,21 +154,6 @@ class _LevelTask:
 
     def close(self) -> None:
         close_all(self.tasks)
-
-
-def _restore_requests(members: Iterable[tuple[JobVertex, int]]) -> list[RestoreRequest]:
-    """Return what the operators of some subtasks need of a checkpoint."""
-    return [
-        RestoreRequest(
-            uid=node.uid,
-            subtask=subtask,
-            parallelism=vertex.parallelism,
-            max_parallelism=vertex.max_parallelism,
-            keyed=node.key_type is not None,
-        )
-        for vertex, subtask in members
-        for node in vertex.operators
-    ]
 
 
 class SlotTask:

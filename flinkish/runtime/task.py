@@ -23,7 +23,6 @@ from flinkish.runtime.elements import Element, Emit, EmitRun, Records
 from flinkish.runtime.event_loop import EventLoop
 from flinkish.runtime.gate import InputChannel, InputGate
 from flinkish.runtime.isolation import SCALARS, isolate
-from flinkish.runtime.key_groups import key_group_range
 from flinkish.runtime.operators.base import LATE_RECORDS, EpochTime, Operator, OperatorContext, Output
 from flinkish.runtime.operators.batch import input_of
 from flinkish.runtime.operators.factory import make_operator
@@ -130,26 +129,18 @@ class VertexTask:
         group: MetricGroup = self._metrics.root
         for name in program.plan.job_graph.metric_scope(node):
             group = group.add_group(name)
-        parameters = program.configuration.get(options.GLOBAL_JOB_PARAMETERS)
         edges: list[ChainEdge | JobEdge] = [*vertex.chain_edges, *(writer.edge for writer in self._edges)]
         tags = {edge.side_output.tag_id: edge.side_output for edge in edges if edge.source == node.id and edge.side_output}
         return OperatorContext(
+            program=program,
+            vertex=vertex,
             node=node,
-            task_name=vertex.name,
             subtask_index=self.subtask,
-            parallelism=vertex.parallelism,
-            max_parallelism=vertex.max_parallelism,
-            key_groups=key_group_range(self.subtask, vertex.max_parallelism, vertex.parallelism),
             attempt_number=attempt_number,
-            attempt_id=str(program.attempt_id),
-            job_id=program.job_id,
-            lineage=program.lineage,
-            configuration=program.configuration,
             state=self._state.operator(node.uid),
             time=self._time,
             metrics=group,
             side_outputs=tuple(tags.values()),
-            job_parameters=parameters or {},
             to_driver=self._to_driver,
             dead_letters=self._dead_letters.of(node, group),
             outflow=self._outflow,
@@ -157,7 +148,6 @@ class VertexTask:
             restored_checkpoint=None if self._restored is None else int(self._restored),
             rebuilt=self._rebuilt,
             batch=self._batch,
-            spill=program.spill,
         )
 
     def _to_driver(self, uid: OperatorUid, destination: str, values: list[Any], watermark: int | None) -> None:
@@ -360,13 +350,14 @@ class VertexTask:
     def _finish(self) -> None:
         self._finished = True
         if not self._checkpointing:
-            for operator in self.operators:
-                committables = operator.prepare_commit()
-                if committables:
-                    self.report.final_committables.append((operator.node.uid, self.subtask, committables))
-            committables = self._dead_letters.prepare_commit(end_of_input=True)
-            if committables:
-                self.report.final_committables.append((DEAD_LETTERS_UID, self.subtask, committables))
+            final = self._committables(end_of_input=True)
+            self.report.final_committables += [(uid, self.subtask, committables) for uid, committables in final.items()]
+
+    def _committables(self, *, end_of_input: bool) -> dict[OperatorUid, tuple[bytes, ...]]:
+        """Return what sinks and dead letters are to commit."""
+        prepared = {operator.node.uid: operator.prepare_commit() for operator in self.operators}
+        prepared[DEAD_LETTERS_UID] = self._dead_letters.prepare_commit(end_of_input=end_of_input)
+        return {uid: committables for uid, committables in prepared.items() if committables}
 
     def on_barrier(self, barrier: Barrier) -> None:
         """Take a snapshot: flush in the order of the chain, write the state, acknowledge, pass the barrier on."""
@@ -377,50 +368,30 @@ class VertexTask:
             operator.prepare_snapshot()
         for operator in self.operators:
             operator.snapshot_state(barrier)
-        committables = self._prepare_commit()
-        uids = [node.uid for node in self.vertex.operators]
-        try:
-            files = self._state.snapshot(uids, barrier, vertex=self.vertex.id, subtask=self.subtask)
-        except OSError as error:
-            self.report.declines.append(
-                Decline(
-                    checkpoint_id=barrier.checkpoint_id,
-                    vertex=self.vertex.id,
-                    subtask=self.subtask,
-                    reason=f"{type(error).__name__} while writing state files: {error.strerror or error}",
-                    committables=committables,
-                )
-            )
-        else:
-            faults.reach(faults.Point.STATE_WRITTEN)
-            self.report.acknowledgements.append(
-                Acknowledgement(
-                    checkpoint_id=barrier.checkpoint_id,
-                    vertex=self.vertex.id,
-                    subtask=self.subtask,
-                    files=files,
-                    committables=committables,
-                    alignment_ms=0.0 if self._gate is None else float(self._gate.alignment_ms),
-                    snapshot_ms=float(self._clock.monotonic() - started),
-                )
-            )
-        for writer in self._edges:
-            writer.barrier(barrier)
-
-    def _prepare_commit(self) -> dict[OperatorUid, tuple[bytes, ...]]:
-        """Return what sinks and dead letters are to commit with the checkpoint, and keep the watermark of each operator."""
-        committables = {}
+        committables = self._committables(end_of_input=False)
         for operator in self.operators:
-            prepared = operator.prepare_commit()
-            if prepared:
-                committables[operator.node.uid] = prepared
             kept = operator.watermark_to_keep()
             watermarks = self._state.operator(operator.node.uid).union_list_state(_WATERMARK_STATE)
             watermarks.update([] if kept is None else [kept])
-        prepared = self._dead_letters.prepare_commit(end_of_input=False)
-        if prepared:
-            committables[DEAD_LETTERS_UID] = prepared
-        return committables
+        uids = [node.uid for node in self.vertex.operators]
+        part: dict[str, Any] = {
+            "checkpoint_id": barrier.checkpoint_id,
+            "vertex": self.vertex.id,
+            "subtask": self.subtask,
+            "committables": committables,
+        }
+        try:
+            files = self._state.snapshot(uids, barrier, vertex=self.vertex.id, subtask=self.subtask)
+        except OSError as error:
+            reason = f"{type(error).__name__} while writing state files: {error.strerror or error}"
+            self.report.declines.append(Decline(**part, reason=reason))
+        else:
+            faults.reach(faults.Point.STATE_WRITTEN)
+            alignment = 0.0 if self._gate is None else float(self._gate.alignment_ms)
+            taken = float(self._clock.monotonic() - started)
+            self.report.acknowledgements.append(Acknowledgement(**part, files=files, alignment_ms=alignment, snapshot_ms=taken))
+        for writer in self._edges:
+            writer.barrier(barrier)
 
     # -- results -------------------------------------------------------------------------------------------------------------
 

@@ -6,7 +6,7 @@ Idleness is measured by the steady time of an attempt, so changes of the clock a
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import Any, Protocol
+from typing import Any
 
 from flinkish.common.watermark_strategy import WatermarkGenerator, WatermarkStrategy
 from flinkish.runtime.protocol import MIN_WATERMARK
@@ -182,12 +182,7 @@ class CombinedWatermarks:
             split.check_idleness(now, timeout)
 
 
-class _Member(Protocol):
-    watermark: int
-    idle: bool
-
-
-def combine(members: Collection[_Member]) -> tuple[int, bool]:
-    """Return the minimum watermark of the members that are not idle, the maximum if all are; and whether all are."""
+def combine(members: Collection[Any]) -> tuple[int, bool]:
+    """Return the minimum `watermark` of the members that are not `idle`, the maximum if all are; and whether all are."""
     active = [member.watermark for member in members if not member.idle]
     return min(active) if active else max(member.watermark for member in members), not active

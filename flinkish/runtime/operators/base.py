@@ -9,21 +9,20 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from flinkish.common.closing import Unwinding
-from flinkish.common.configuration import Configuration
 from flinkish.common.conversion import converter, makes_new
-from flinkish.common.ids import LineageId, OperatorUid
+from flinkish.common.ids import OperatorUid
 from flinkish.common.typeinfo import TypeInformation
+from flinkish.graph.job_graph import JobVertex
 from flinkish.graph.stream_graph import StreamNode
 from flinkish.metrics import MetricGroup
 from flinkish.program.dead_letters import DeadLetters
 from flinkish.runtime.elements import Emit, EmitRun, Records
 from flinkish.runtime.event_loop import EventLoop
 from flinkish.runtime.operators.runtime_context import SnapshotContext
-from flinkish.runtime.protocol import MAX_WATERMARK, MIN_WATERMARK, Barrier
+from flinkish.runtime.protocol import MAX_WATERMARK, MIN_WATERMARK, Barrier, TaskProgram
 from flinkish.runtime.state.level_state import OperatorState
 from flinkish.udf.checkpoint import CheckpointedFunction, CheckpointListener
 from flinkish.udf.output_tag import OutputTag
@@ -61,25 +60,16 @@ class EpochTime:
 class OperatorContext:
     """The services that an operator gets from its task."""
 
+    program: TaskProgram
+    vertex: JobVertex
     node: StreamNode
-    task_name: str
     subtask_index: int
-    parallelism: int
-    max_parallelism: int
-    #: Key groups of this subtask.
-    key_groups: range
     attempt_number: int
-    attempt_id: str
-    job_id: str
-    lineage: LineageId
-    configuration: Configuration
     state: OperatorState
     time: EpochTime
     metrics: MetricGroup
     #: Output tags of this operator that at least one edge reads.
     side_outputs: tuple[OutputTag, ...]
-    #: Global job parameters.
-    job_parameters: Mapping[str, str]
     #: Sends values to the driver: operator, destination, values, the watermark before them.
     to_driver: Callable[[OperatorUid, str, list[Any], int | None], None]
     #: Takes records of the operator that would be lost.
@@ -94,8 +84,6 @@ class OperatorContext:
     rebuilt: bool = False
     #: Whether the job runs in batch mode.
     batch: bool = False
-    #: Folder for records of a batch that do not fit into memory; None = they stay in memory.
-    spill: Path | None = None
 
 
 def discard(value: Any, timestamp: int | None) -> None:

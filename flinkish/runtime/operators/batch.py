@@ -68,9 +68,9 @@ class _HoldingInput(HeadInput, Generic[HeldT]):
     def __init__(self, head: Operator, held: type[HeldT]) -> None:
         super().__init__(head)
         context = head.context
-        memory: int = context.configuration.get(options.SORTED_INPUTS_MEMORY)
-        self._held = held(context.state.internal("batch"), context.spill, memory)
-        self._max_bytes = context.configuration.get(options.EPOCH_MAX_BYTES)
+        memory: int = context.program.configuration.get(options.SORTED_INPUTS_MEMORY)
+        self._held = held(context.state.internal("batch"), context.program.spill, memory)
+        self._max_bytes = context.program.configuration.get(options.EPOCH_MAX_BYTES)
 
     @property
     def holds(self) -> bool:

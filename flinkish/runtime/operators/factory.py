@@ -10,23 +10,22 @@ from flinkish.common.errors import UnsupportedError
 from flinkish.program import operators as configs
 from flinkish.runtime.operators.async_wait import AsyncWaitOperator
 from flinkish.runtime.operators.base import Operator, OperatorContext
-from flinkish.runtime.operators.broadcast import BroadcastProcessOperator, KeyedBroadcastProcessOperator
-from flinkish.runtime.operators.co import (
+from flinkish.runtime.operators.basic import (
     CoFlatMapOperator,
     CoMapOperator,
     CoProcessOperator,
-    KeyedCoProcessOperator,
-)
-from flinkish.runtime.operators.interval_join import IntervalJoinOperator
-from flinkish.runtime.operators.keyed import KeyedProcessOperator, ReduceOperator
-from flinkish.runtime.operators.sink import SinkOperator, SinkWriterOperator
-from flinkish.runtime.operators.source import SourceOperator
-from flinkish.runtime.operators.stateless import (
     FilterOperator,
     FlatMapOperator,
+    KeyedCoProcessOperator,
+    KeyedProcessOperator,
     MapOperator,
     ProcessOperator,
+    ReduceOperator,
 )
+from flinkish.runtime.operators.broadcast import BroadcastProcessOperator, KeyedBroadcastProcessOperator
+from flinkish.runtime.operators.interval_join import IntervalJoinOperator
+from flinkish.runtime.operators.sink import SinkOperator, SinkWriterOperator
+from flinkish.runtime.operators.source import SourceOperator
 from flinkish.runtime.operators.timestamps import TimestampsAndWatermarksOperator
 from flinkish.runtime.operators.window.aligned import (
     FoldedWindowsOperator,
@@ -81,7 +80,7 @@ def _may_share_panes(context: OperatorContext, config: configs.WindowConfig) -> 
     """Tell whether windows may be combined from panes: the user has declared that this does not change the results."""
     # A function that clears state must be called for each window; with lateness, the windows of a pane cannot be determined.
     clears = config.allowed_lateness > 0 and clear_of(config.function) is not None
-    return context.configuration.get(options.SHARE_PANES) and not clears
+    return context.program.configuration.get(options.SHARE_PANES) and not clears
 
 
 #: What runs each kind of operator.

@@ -38,7 +38,7 @@ class FunctionOperator(Operator, Generic[ConfigT]):
         self.scope: Any = _NoScope()
         if context.node.key_type is not None:
             self.scope = self.backend = context.state.keyed_backend(
-                context.node.key_type, context.max_parallelism, context.key_groups, context.time.now
+                context.node.key_type, context.vertex.max_parallelism, context.time.now
             )
         self._opened = False
 

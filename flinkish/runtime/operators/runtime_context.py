@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from flinkish.common import options
 from flinkish.common.errors import EngineError, StateError
 from flinkish.metrics import MetricGroup
 from flinkish.runtime.protocol import Barrier
@@ -40,17 +41,17 @@ class TaskRuntimeContext(RuntimeContext):
         self._backend = backend
 
     def get_task_name(self) -> str:
-        return self._context.task_name
+        return self._context.vertex.name
 
     def get_task_name_with_subtasks(self) -> str:
         context = self._context
-        return f"{context.task_name} ({context.subtask_index + 1}/{context.parallelism})#{context.attempt_number}"
+        return f"{context.vertex.name} ({context.subtask_index + 1}/{context.vertex.parallelism})#{context.attempt_number}"
 
     def get_number_of_parallel_subtasks(self) -> int:
-        return self._context.parallelism
+        return self._context.vertex.parallelism
 
     def get_max_number_of_parallel_subtasks(self) -> int:
-        return self._context.max_parallelism
+        return self._context.vertex.max_parallelism
 
     def get_index_of_this_subtask(self) -> int:
         return self._context.subtask_index
@@ -59,7 +60,7 @@ class TaskRuntimeContext(RuntimeContext):
         return self._context.attempt_number
 
     def get_job_parameter(self, key: str, default_value: str) -> str:
-        return self._context.job_parameters.get(key, default_value)
+        return (self._context.program.configuration.get(options.GLOBAL_JOB_PARAMETERS) or {}).get(key, default_value)
 
     def get_metrics_group(self) -> MetricGroup:
         return self._context.metrics

@@ -26,13 +26,13 @@ class WriterContext(SinkWriterContext):
     """The context of a writer; `operator` gets the function that the writer registers."""
 
     def __init__(self, context: OperatorContext, operator: SinkOperator | None = None) -> None:
-        self.configuration: Configuration = context.configuration
-        self.job_id = context.job_id
-        self.lineage = str(context.lineage)
+        self.configuration: Configuration = context.program.configuration
+        self.job_id = context.program.job_id
+        self.lineage = str(context.program.lineage)
         self.sink_uid = str(context.node.uid)
         self.subtask_index = context.subtask_index
-        self.parallelism = context.parallelism
-        self.attempt_id = context.attempt_id
+        self.parallelism = context.vertex.parallelism
+        self.attempt_id = str(context.program.attempt_id)
         self.metric_group: MetricGroup = context.metrics
         self.input_type: TypeInformation = context.node.input_types[0]
         self._operator = operator
@@ -141,17 +141,19 @@ class SinkOperator(Operator):
         self._writer = self._sink.create_writer(WriterContext(self.context, self))
         self._bind(self._writer.write)
 
-    def prepare_snapshot(self) -> None:
+    @property
+    def _opened(self) -> SinkWriter[Any, Any]:
         assert self._writer is not None
-        self._writer.flush(False)
+        return self._writer
+
+    def prepare_snapshot(self) -> None:
+        self._opened.flush(False)
 
     def finish(self) -> None:
-        assert self._writer is not None
-        self._writer.flush(True)
+        self._opened.flush(True)
 
     def prepare_commit(self) -> tuple[bytes, ...]:
-        assert self._writer is not None
-        return tuple(msgspec.msgpack.encode(committable) for committable in self._writer.prepare_commit())
+        return tuple(msgspec.msgpack.encode(committable) for committable in self._opened.prepare_commit())
 
     def next_timer(self) -> int | None:
         return None if self._writer is None else self._writer.next_timer()
@@ -161,8 +163,7 @@ class SinkOperator(Operator):
         return 0 if self._writer is None else self._writer.buffered_bytes()
 
     def end_epoch(self) -> None:
-        assert self._writer is not None
-        self._writer.end_epoch()
+        self._opened.end_epoch()
 
     def close(self) -> None:
         if self._writer is not None:
@@ -188,6 +189,5 @@ class SinkWriterOperator(SinkOperator):
         return ()
 
     def _pass_on(self) -> None:
-        assert self._writer is not None
-        for committable in self._writer.prepare_commit():
+        for committable in self._opened.prepare_commit():
             self.emit(committable, None)

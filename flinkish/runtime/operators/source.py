@@ -48,9 +48,9 @@ _ALIGNED_PART = 16
 
 class _ReaderContext(SourceReaderContext):
     def __init__(self, context: OperatorContext) -> None:
-        self.configuration: Configuration = context.configuration
+        self.configuration: Configuration = context.program.configuration
         self.subtask_index = context.subtask_index
-        self.parallelism = context.parallelism
+        self.parallelism = context.vertex.parallelism
         self.metric_group: MetricGroup = context.metrics
         self.dead_letters = context.dead_letters
         self._time = context.time
@@ -195,7 +195,7 @@ class SourceOperator(Operator):
         self._paused: dict[str, int] = {}
         #: Of a native source, whose idleness is told by the driver: None if this task has said nothing of it.
         self._said_idle: bool | None = None
-        self._max_bytes = context.configuration.get(options.EPOCH_MAX_BYTES)
+        self._max_bytes = context.program.configuration.get(options.EPOCH_MAX_BYTES)
         self.combined: CombinedWatermarks | None = None
         self.emits_watermarks = isinstance(config.source, Source) and config.source.emits_watermarks
         strategy = config.watermarks or WatermarkStrategy.no_watermarks()
@@ -203,8 +203,8 @@ class SourceOperator(Operator):
         # A batch has one watermark, at its end.
         if not context.batch and (self.emits_watermarks or strategy.generates_watermarks or strategy.idleness_ms is not None):
             self._strategy = strategy
-            self._periodic = context.configuration.get(options.AUTO_WATERMARK_INTERVAL) > 0
-            self.combined = CombinedWatermarks(strategy, self._periodic, context.attempt_id)
+            self._periodic = context.program.configuration.get(options.AUTO_WATERMARK_INTERVAL) > 0
+            self.combined = CombinedWatermarks(strategy, self._periodic, context.program.attempt_id)
         #: Whether the input is unbounded, so that event time must advance when single splits end.
         self.goes_on = self._source.boundedness is Boundedness.CONTINUOUS_UNBOUNDED
         self._native = isinstance(config.source, NativeSource)
@@ -393,7 +393,7 @@ class SourceOperator(Operator):
             self._told_no_more = False
             self._paused = {}
             if self.combined is not None:
-                self.combined = CombinedWatermarks(self._strategy, self._periodic, self.context.attempt_id)
+                self.combined = CombinedWatermarks(self._strategy, self._periodic, self.context.program.attempt_id)
                 self.combined.watermark = self.current_watermark
             self._output = _ReaderOutput(self)
             self._output.credit = command.credit

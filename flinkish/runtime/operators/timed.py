@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, Protocol
 
 from flinkish.common import options
@@ -34,17 +35,13 @@ class TimedOperator(ResultsOperator[ConfigT]):
     def __init__(self, context: OperatorContext) -> None:
         super().__init__(context)
         self.timers = self.backend.timers()
-        self._chain_limit: int = context.configuration.get(options.TIMERS_AFTER_END)
+        self._fire_event_time = partial(self.fire, domain=TimeDomain.EVENT_TIME)
+        self._fire_processing_time = partial(self.fire, domain=TimeDomain.PROCESSING_TIME)
+        self._chain_limit: int = context.program.configuration.get(options.TIMERS_AFTER_END)
 
     def fire(self, timestamp: int, key: Any, namespace: Any, domain: TimeDomain) -> None:
         """Call the user's on_timer."""
         raise NotImplementedError
-
-    def _fire_event_time(self, timestamp: int, key: Any, namespace: Any) -> None:
-        self.fire(timestamp, key, namespace, TimeDomain.EVENT_TIME)
-
-    def _fire_processing_time(self, timestamp: int, key: Any, namespace: Any) -> None:
-        self.fire(timestamp, key, namespace, TimeDomain.PROCESSING_TIME)
 
     def watermark(self, timestamp: int) -> None:
         self.current_watermark = timestamp

@@ -128,8 +128,8 @@ class TimestampsAndWatermarksOperator(Operator):
         assert isinstance(config, TimestampsAndWatermarksConfig)
         self._strategy = config.strategy
         self._table = context.state.internal("watermarks")
-        periodic = context.configuration.get(options.AUTO_WATERMARK_INTERVAL) > 0
-        self._combined = CombinedWatermarks(config.strategy, periodic, context.attempt_id)
+        periodic = context.program.configuration.get(options.AUTO_WATERMARK_INTERVAL) > 0
+        self._combined = CombinedWatermarks(config.strategy, periodic, context.program.attempt_id)
         self._split = self._combined.split("", context.time.steady, self._table.get("generator"))
 
     def open(self) -> None:

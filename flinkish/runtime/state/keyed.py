@@ -86,12 +86,10 @@ class KeyedStateBackend(KeyedStateStore):
         operator: Tables,
         key_type: TypeInformation,
         max_parallelism: int,
-        key_groups: range,
         processing_time: Callable[[], int],
     ) -> None:
         self.current_key: Any = NO_KEY
         self.current_namespace: Any = None
-        self.key_groups = key_groups
         self._operator = operator
         self._key_type = key_type
         self._max_parallelism = max_parallelism
@@ -109,32 +107,27 @@ class KeyedStateBackend(KeyedStateStore):
         return Namespaced(self.current_key, self.current_namespace)
 
     def get_state(self, descriptor: ValueStateDescriptor) -> ValueState[Any]:
-        """Return the value state of a descriptor; the same object each time."""
         check_descriptor(descriptor, ValueStateDescriptor, "get_state")
         return cast("ValueState[Any]", self.get(descriptor))
 
     def get_list_state(self, descriptor: ListStateDescriptor) -> ListState[Any]:
-        """Return the list state of a descriptor; the same object each time."""
         check_descriptor(descriptor, ListStateDescriptor, "get_list_state")
         return cast("ListState[Any]", self.get(descriptor))
 
     def get_map_state(self, descriptor: MapStateDescriptor) -> MapState[Any, Any]:
-        """Return the map state of a descriptor; the same object each time."""
         check_descriptor(descriptor, MapStateDescriptor, "get_map_state")
         return cast("MapState[Any, Any]", self.get(descriptor))
 
     def get_reducing_state(self, descriptor: ReducingStateDescriptor) -> ReducingState[Any]:
-        """Return the reducing state of a descriptor; the same object each time."""
         check_descriptor(descriptor, ReducingStateDescriptor, "get_reducing_state")
         return cast("ReducingState[Any]", self.get(descriptor))
 
     def get_aggregating_state(self, descriptor: AggregatingStateDescriptor) -> AggregatingState[Any, Any]:
-        """Return the aggregating state of a descriptor; the same object each time."""
         check_descriptor(descriptor, AggregatingStateDescriptor, "get_aggregating_state")
         return cast("AggregatingState[Any, Any]", self.get(descriptor))
 
     def get(self, descriptor: StateDescriptor) -> Any:
-        """Return the state of a descriptor of any kind."""
+        """Return the state of a descriptor of any kind; the same object each time."""
         recent = self._recent.get(id(descriptor))
         if recent is not None and recent[1] is descriptor.ttl_config:
             return recent[2]
@@ -291,7 +284,7 @@ class NamespacedBackend(KeyedStateBackend):
 
     def __init__(self, backend: KeyedStateBackend) -> None:
         self._backend = backend
-        super().__init__(backend._operator, backend._key_type, backend._max_parallelism, backend.key_groups, backend._now)
+        super().__init__(backend._operator, backend._key_type, backend._max_parallelism, backend._now)
         self._tables = backend._tables
         self.current_namespace = ""
 

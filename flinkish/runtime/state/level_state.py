@@ -206,14 +206,10 @@ class OperatorState:
         return self._level.unclaimed(self.uid)
 
     def keyed_backend(
-        self,
-        key_type: TypeInformation,
-        max_parallelism: int,
-        key_groups: range,
-        processing_time: Callable[[], int] = lambda: 0,
+        self, key_type: TypeInformation, max_parallelism: int, processing_time: Callable[[], int] = lambda: 0
     ) -> KeyedStateBackend:
         """Return the operator's keyed state; `processing_time` (ms) is the clock of time-to-live."""
-        return KeyedStateBackend(self, key_type, max_parallelism, key_groups, processing_time)
+        return KeyedStateBackend(self, key_type, max_parallelism, processing_time)
 
     def list_state(self, descriptor: ListStateDescriptor) -> ListState[Any]:
         """Return a list that belongs to the subtask; a restore at another parallelism distributes the elements round-robin."""

@@ -35,7 +35,7 @@ INLINE_LIMIT = 1 << 20
 #: Maximum number of inline entries, because replaying each has a small cost; if there are more, they are written to a file.
 INLINE_ENTRIES = 1_024
 
-_MAGIC = b"FKL2"
+_MAGIC = b"FKL3"
 _LENGTH = struct.Struct("<I")
 #: The lengths of an entry's head and payload.
 _LENGTHS = struct.Struct("<IQ")
@@ -74,8 +74,7 @@ class FileReference(msgspec.Struct, frozen=True, array_like=True):
     checksum: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Identity:
+class Identity(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
     """The owner of a log: attempt, slot and level."""
 
     attempt_id: str
@@ -87,18 +86,11 @@ class Identity:
 
 
 class _Header(msgspec.Struct, frozen=True, array_like=True):
-    attempt_id: str
-    slot: int
-    level: int
-    epoch: int
-    nonce: str
+    owner: Identity
+    position: Position
     full_size: int
     files: list[FileReference]
     dropped: list[str]
-
-    @property
-    def owner(self) -> Identity:
-        return Identity(attempt_id=self.attempt_id, slot=self.slot, level=self.level)
 
 
 _encode_header = msgspec.msgpack.Encoder().encode
@@ -122,7 +114,7 @@ def _parse(blob: bytes, identity: Identity) -> tuple[_Header, int]:
 def position_of(blob: bytes, identity: Identity) -> Position | None:
     """Return the position at which a log ends; None if it is the log of another attempt, slot or level."""
     header, _ = _parse(blob, identity)
-    return (header.epoch, header.nonce) if header.owner == identity else None
+    return header.position if header.owner == identity else None
 
 
 class ChangeLog:
@@ -147,7 +139,7 @@ class ChangeLog:
         header, start = _parse(blob, identity)
         if header.owner != identity:
             raise EngineError(f"expected the state of {identity}; got that of {header.owner}")
-        self.position = header.epoch, header.nonce
+        self.position = header.position
         self._files, self._dropped, self._full_size = header.files, header.dropped, header.full_size
         self._inline_size = len(blob) - start
         self._inline = [entry.parts() for entry in _read_entries(io.BytesIO(blob[start:]), self._inline_size)]
@@ -223,19 +215,7 @@ class ChangeLog:
     def to_bytes(self) -> bytes:
         """Return the log as bytes for another object."""
         assert self.position is not None
-        epoch, nonce = self.position
-        header = _encode_header(
-            _Header(
-                self._identity.attempt_id,
-                self._identity.slot,
-                self._identity.level,
-                epoch,
-                nonce,
-                self._full_size,
-                self._files,
-                self._dropped,
-            )
-        )
+        header = _encode_header(_Header(self._identity, self.position, self._full_size, self._files, self._dropped))
         parts = [_MAGIC, _LENGTH.pack(len(header)), header]
         for entry in self._inline:
             parts += entry

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import io
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache, partial
 from itertools import islice
@@ -52,14 +53,13 @@ _UNTYPED = Codec(Types.PICKLED_BYTE_ARRAY())
 Columns = dict[str, pa.Array]
 
 
-class _HashingFile:
+class _HashingFile(io.RawIOBase):
     """A file that is hashed and counted while it is written."""
 
     def __init__(self, file: NewFile) -> None:
         self._file = file
         self._hash = hashlib.sha256()
         self.size = 0
-        self.closed = False
         #: Whether further writes are ignored: Arrow writes the end of a file even after an error.
         self.abandoned = False
 
@@ -73,20 +73,8 @@ class _HashingFile:
     def tell(self) -> int:
         return self.size
 
-    def flush(self) -> None:
-        pass
-
-    def close(self) -> None:
-        self.closed = True
-
     def writable(self) -> bool:
         return True
-
-    def readable(self) -> bool:
-        return False
-
-    def seekable(self) -> bool:
-        return False
 
     @property
     def sha256(self) -> str:

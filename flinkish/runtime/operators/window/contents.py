@@ -30,7 +30,7 @@ class Contents(ABC):
 
     scope: NamespacedBackend
     #: Name of the state.
-    name: str
+    name = CONTENTS
     _state: Any
 
     @abstractmethod
@@ -66,8 +66,6 @@ def copying(codec: Codec) -> Callable[[Any], Any] | None:
 class FoldedContents(Contents):
     """One accumulator for each window."""
 
-    name = CONTENTS
-
     def __init__(self, backend: KeyedStateBackend, config: WindowConfig, what: str) -> None:
         assert config.fold is not None
         assert config.fold_type is not None
@@ -87,14 +85,9 @@ class FoldedContents(Contents):
         result = None if accumulator is None else self._fold.result(accumulator)
         return None if result is None else [result]
 
-    def clear(self) -> None:
-        self.table.remove(self.scope.address())
-
 
 class ListedContents(Contents):
     """All records of each window."""
-
-    name = CONTENTS
 
     def __init__(self, backend: KeyedStateBackend, input_type: TypeInformation) -> None:
         self.scope = backend.in_namespace()

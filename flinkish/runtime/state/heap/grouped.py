@@ -7,13 +7,12 @@ Members keep their order of insertion, also when the log is replayed, because us
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import chain, islice
 from typing import Any
 
 from flinkish.common.typeinfo import TypeInformation
 from flinkish.runtime.state.backend import Folding, GroupedLists, GroupedTable, MapTable, PaneTable, Scope
 from flinkish.runtime.state.codec import KEPT_AS_THEY_ARE, Codec
-from flinkish.runtime.state.heap.packing import pack, pack_addresses, unpack, unpack_addresses
+from flinkish.runtime.state.heap.packing import Group, apply_lists, list_changes, pack_groups, unpack_groups
 from flinkish.runtime.state.heap.tables import MISSING, HeapTable
 from flinkish.runtime.state.tables import Address, Frozen, Namespaced, TableMeta
 
@@ -185,7 +184,7 @@ class HeapGroupedTable(_HeapGroups, GroupedTable):
             return None
         data, cleared = self.data, self.cleared
         removed: list[tuple[Any, tuple[bool, list[Any]] | None]] = []
-        put: list[_Group] = []
+        put: list[Group] = []
         for group, dirty in self.dirty.items():
             members = data.get(group)
             if members is None:
@@ -201,7 +200,7 @@ class HeapGroupedTable(_HeapGroups, GroupedTable):
             put.append((group, names, values))
         self.dirty.clear()
         cleared.clear()
-        return removed, _pack_groups(put)
+        return removed, pack_groups(put)
 
     def apply(self, changes: Any) -> None:
         removed, put = changes
@@ -215,7 +214,7 @@ class HeapGroupedTable(_HeapGroups, GroupedTable):
             members = self.data.get(group, {})
             for member in gone:
                 members.pop(member, None)
-        for group, members in _unpack_groups(put):
+        for group, members in unpack_groups(put):
             stored = self.data.get(group)
             if stored is None:
                 if members:
@@ -225,31 +224,10 @@ class HeapGroupedTable(_HeapGroups, GroupedTable):
 
     def dump(self) -> Any:
         self.freeze()
-        return [], _pack_groups([(group, list(members), list(members.values())) for group, members in self.data.items()])
+        return [], pack_groups([(group, list(members), list(members.values())) for group, members in self.data.items()])
 
     def addresses(self) -> list[Any]:
         return list(self.data)
-
-
-#: A group, members of it, and what each has.
-_Group = tuple[Any, list[Any], list[Any]]
-
-
-def _pack_groups(groups: list[_Group]) -> Any:
-    """Return groups as four lists, which are pickled several times faster than many small dicts (a microsecond each)."""
-    return (
-        pack_addresses([group for group, _, _ in groups]),
-        pack([len(members) for _, members, _ in groups]),
-        pack(list(chain.from_iterable([members for _, members, _ in groups]))),
-        pack(list(chain.from_iterable([values for _, _, values in groups]))),
-    )
-
-
-def _unpack_groups(packed: Any) -> Iterator[tuple[Any, dict[Any, Any]]]:
-    addresses, counts, members, values = packed
-    pairs = zip(unpack(members), unpack(values), strict=True)
-    for group, count in zip(unpack_addresses(addresses), unpack(counts), strict=True):
-        yield group, dict(islice(pairs, count))
 
 
 class HeapMapTable(HeapGroupedTable, MapTable):
@@ -362,42 +340,17 @@ class HeapGroupedLists(_HeapGroups, GroupedLists):
         return list(elements) if self.codec.immutable else list(map(self.codec.thaw, elements))
 
     def take_changes(self) -> Any:
-        """Return cleared groups, and changed lists: the number of unchanged elements of each, and the elements after them."""
         if not self.dirty:
             return None
-        kept: list[_Group] = []
-        added: list[list[Frozen]] = []
-        for group, dirty in self.dirty.items():
-            members = self.data.get(group, {})
-            added += [members.get(member, [])[start:] for member, start in dirty.items()]
-            kept.append((group, list(dirty), list(dirty.values())))
-        flat = list(chain.from_iterable(added))
-        if self._check is not None:
-            self._check(flat)
-        changes = (list(self.cleared), _pack_groups(kept), pack(list(map(len, added))), pack(flat))
-        self.dirty.clear()
+        changes = list_changes(self.data, self.dirty, self.cleared, self._check)
         self.cleared.clear()
         return changes
 
     def apply(self, changes: Any) -> None:
-        cleared, kept, counts, flat = changes
-        for group in cleared:
-            self.data.pop(group, None)
-        sizes, elements = iter(unpack(counts)), iter(unpack(flat))
-        for group, starts in _unpack_groups(kept):
-            members = self.data.setdefault(group, {})
-            for member, start in starts.items():
-                stored = members.setdefault(member, [])
-                stored[start:] = islice(elements, next(sizes))
-                if not stored:
-                    del members[member]
-            if not members:
-                del self.data[group]
+        apply_lists(self.data, changes)
 
     def dump(self) -> Any:
-        kept = [(group, list(members), [0] * len(members)) for group, members in self.data.items()]
-        lists = [elements for members in self.data.values() for elements in members.values()]
-        return [], _pack_groups(kept), pack(list(map(len, lists))), pack(list(chain.from_iterable(lists)))
+        return list_changes(self.data, {group: dict.fromkeys(members, 0) for group, members in self.data.items()}, set(), None)
 
     def addresses(self) -> list[Address]:
         return [address for address, _ in self.rows()]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from itertools import chain, islice
 from typing import Any
 
 import msgspec
@@ -46,3 +48,67 @@ def unpack_addresses(packed: Any) -> list[Address]:
         keys, namespaces = packed
         return list(map(address_of, unpack(keys), namespaces))
     return unpack(packed)
+
+
+#: A group, members of it, and what each has.
+Group = tuple[Any, list[Any], list[Any]]
+
+
+def pack_groups(groups: list[Group]) -> Any:
+    """Return groups as four lists, which are pickled several times faster than many small dicts (a microsecond each)."""
+    return (
+        pack_addresses([group for group, _, _ in groups]),
+        pack([len(members) for _, members, _ in groups]),
+        pack_addresses(list(chain.from_iterable([members for _, members, _ in groups]))),
+        pack(list(chain.from_iterable([values for _, _, values in groups]))),
+    )
+
+
+def unpack_groups(packed: Any) -> Iterator[tuple[Any, dict[Any, Any]]]:
+    addresses, counts, members, values = packed
+    pairs = zip(unpack_addresses(members), unpack(values), strict=True)
+    for group, count in zip(unpack_addresses(addresses), unpack(counts), strict=True):
+        yield group, dict(islice(pairs, count))
+
+
+#: Lists by group and member, and the number of unchanged elements at the front of those that have changed.
+_Lists = dict[Any, dict[Any, list[Any]]]
+_Kept = dict[Any, dict[Any, int]]
+
+
+def list_changes(lists: _Lists, dirty: _Kept, cleared: set[Any], check: Callable[[list[Any]], None] | None) -> Any:
+    """Return cleared groups, and changed lists: the number of unchanged elements of each, and the elements after them.
+
+    `check` raises an error for new elements that cannot be stored. `dirty` is empty afterwards.
+    """
+    kept: list[Group] = []
+    added: list[list[Any]] = []
+    for group, starts in dirty.items():
+        members = lists.get(group, {})
+        added += [members.get(member, [])[start:] for member, start in starts.items()]
+        kept.append((group, list(starts), list(starts.values())))
+    flat = list(chain.from_iterable(added))
+    if check is not None:
+        check(flat)
+    changes = list(cleared), pack_groups(kept), pack(list(map(len, added))), pack(flat)
+    for starts in dirty.values():
+        starts.clear()
+    dirty.clear()
+    return changes
+
+
+def apply_lists(lists: _Lists, changes: Any) -> None:
+    """Apply a result of `list_changes`."""
+    cleared, kept, counts, flat = changes
+    for group in cleared:
+        lists.pop(group, None)
+    sizes, elements = iter(unpack(counts)), iter(unpack(flat))
+    for group, starts in unpack_groups(kept):
+        members = lists.setdefault(group, {})
+        for member, start in starts.items():
+            stored = members.setdefault(member, [])
+            stored[start:] = islice(elements, next(sizes))
+            if not stored:
+                del members[member]
+        if not members:
+            del lists[group]

@@ -10,12 +10,11 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, MutableMapping
-from itertools import chain, islice
 from typing import Any
 
 from flinkish.runtime.state.backend import Convert, ListTable, Scope, ValueTable
 from flinkish.runtime.state.codec import KEPT_AS_THEY_ARE, Codec
-from flinkish.runtime.state.heap.packing import pack, pack_addresses, unpack, unpack_addresses
+from flinkish.runtime.state.heap.packing import apply_lists, list_changes, pack, pack_addresses, unpack, unpack_addresses
 from flinkish.runtime.state.tables import INTERNAL_META, Address, Frozen, TableMeta
 from flinkish.udf.state import ValueState
 
@@ -305,32 +304,14 @@ class HeapListTable(HeapTable, ListTable):
         self.dirty = dict.fromkeys((*self.data, *self.dirty), 0) if logged else {}
         self.data.clear()
 
-    def take_changes(self) -> tuple[Any, Any, Any, Any] | None:
-        """Return addresses; for each, the numbers of unchanged and of new elements; and all new elements in one list."""
-        if not self.dirty:
-            return None
-        empty: list[Frozen] = []
-        added = [self.data.get(address, empty)[kept:] for address, kept in self.dirty.items()]
-        flat = list(chain.from_iterable(added))
-        if self._check is not None:
-            self._check(flat)
-        changes = pack_addresses(list(self.dirty)), pack(list(self.dirty.values())), pack(list(map(len, added))), pack(flat)
-        self.dirty.clear()
-        return changes
+    def take_changes(self) -> Any:
+        return list_changes({None: self.data}, {None: self.dirty}, set(), self._check) if self.dirty else None
 
-    def apply(self, changes: tuple[Any, Any, Any, Any]) -> None:
-        addresses, kept, counts, flat = changes
-        elements = iter(unpack(flat))
-        for address, start, count in zip(unpack_addresses(addresses), unpack(kept), unpack(counts), strict=True):
-            stored = self.data.setdefault(address, [])
-            stored[start:] = islice(elements, count)
-            if not stored:
-                del self.data[address]
+    def apply(self, changes: Any) -> None:
+        apply_lists({None: self.data}, changes)
 
-    def dump(self) -> tuple[Any, Any, Any, Any]:
-        lists = self.data.values()
-        kept = pack([0] * len(lists))
-        return pack_addresses(list(self.data)), kept, pack(list(map(len, lists))), pack(list(chain.from_iterable(lists)))
+    def dump(self) -> Any:
+        return list_changes({None: self.data}, {None: dict.fromkeys(self.data, 0)}, set(), None)
 
     def rows(self) -> Iterator[tuple[Address, list[Frozen]]]:
         return iter(self.data.items())

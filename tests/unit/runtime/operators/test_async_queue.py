@@ -8,7 +8,7 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import given
 
-from flinkish.runtime.operators.async_queue import Call, CallQueue
+from flinkish.runtime.operators.async_wait import Call, CallQueue
 
 
 class Driver:

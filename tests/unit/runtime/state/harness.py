@@ -10,7 +10,6 @@ from typing import Any
 from flinkish.common.configuration import Configuration
 from flinkish.common.ids import AttemptId, CheckpointId, OperatorUid
 from flinkish.common.typeinfo import TypeInformation, Types
-from flinkish.runtime.key_groups import key_group_range
 from flinkish.runtime.keys import original_key
 from flinkish.runtime.protocol import Barrier, Restore, StateFile
 from flinkish.runtime.state.backends import make_backend
@@ -60,8 +59,7 @@ class Slot:
         )
 
     def open(self) -> None:
-        groups = key_group_range(self.subtask, MAX_PARALLELISM, self.parallelism)
-        self.backend: KeyedStateBackend = self.operator.keyed_backend(self.key_type, MAX_PARALLELISM, groups, lambda: self.now)
+        self.backend: KeyedStateBackend = self.operator.keyed_backend(self.key_type, MAX_PARALLELISM, lambda: self.now)
 
     @property
     def operator(self) -> OperatorState:

@@ -16,7 +16,7 @@ from flinkish.common.errors import CorruptCheckpointError
 from flinkish.common.typeinfo import Types
 from flinkish.common.types import Row
 from flinkish.datastream.state import ListStateDescriptor, MapStateDescriptor, ValueStateDescriptor
-from flinkish.runtime.key_groups import key_group
+from flinkish.runtime.key_groups import key_group, key_group_range
 from flinkish.runtime.protocol import StateFile
 from flinkish.runtime.state.tables import Namespaced
 from tests.unit.runtime.state.harness import MAX_PARALLELISM, Slot
@@ -172,4 +172,8 @@ class Holder:
 
 
 def _keys_of(slot: Slot) -> list[int]:
-    return [key for key in range(20) if key_group(key, MAX_PARALLELISM) in slot.backend.key_groups]
+    return [
+        key
+        for key in range(20)
+        if key_group(key, MAX_PARALLELISM) in key_group_range(slot.subtask, MAX_PARALLELISM, slot.parallelism)
+    ]

@@ -1,0 +1,244 @@
+"""Operators that call a function for each record: map, flat_map, filter, process and reduce, with one input and with two."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from types import GeneratorType
+from typing import Any
+
+from flinkish.common.conversion import converter, mapping, shortest_floats
+from flinkish.common.records import check_record
+from flinkish.program.operators import (
+    CoFlatMapConfig,
+    CoMapConfig,
+    CoProcessConfig,
+    FilterConfig,
+    FlatMapConfig,
+    KeyedCoProcessConfig,
+    KeyedProcessConfig,
+    MapConfig,
+    ProcessConfig,
+    ReduceConfig,
+)
+from flinkish.runtime.elements import Records
+from flinkish.runtime.operators.base import Output, discard
+from flinkish.runtime.operators.contexts import CoProcessContext, KeyedCoProcessContext, KeyedProcessContext, ProcessContext
+from flinkish.runtime.operators.function import ConfigT, FunctionOperator, ResultsCheck, ResultsOperator, keyed, tagged_emit
+from flinkish.runtime.operators.timed import UserTimerOperator
+from flinkish.runtime.state.handles import Fold
+from flinkish.udf.state import ValueStateDescriptor
+
+
+def _unconverted(self: object, function: Callable[[Any], Any], values: Iterable[Any]) -> Iterator[Any]:
+    """Like a function made by `mapping`, but the edge converts the results."""
+    for record in values:
+        yield function(record)
+
+
+class MapOperator(FunctionOperator[MapConfig]):
+    def connect(self, output: Output) -> None:
+        super().connect(output)
+        emit, function = output.main, self.function
+        convert = None if output.converts else converter(self.node.output_type)
+        if output.side:
+            emit, convert = tagged_emit(self), None
+        what = f"map of {self.node.name!r} must return a record"
+
+        # `function.map` is looked up for each record, because open() may set it.
+        def process(value: Any, timestamp: int | None, self: MapOperator = self) -> None:
+            result = function.map(value)
+            if result.__class__ is GeneratorType:
+                check_record(result, what)
+            emit(result, timestamp)
+
+        def process_and_convert(value: Any, timestamp: int | None, self: MapOperator = self) -> None:
+            emit(convert(function.map(value)), timestamp)  # type: ignore[misc]
+
+        self.process = process if convert is None else process_and_convert
+        self._mapping = _unconverted if output.converts else mapping(self.node.output_type, what)
+
+    def process_run(self, values: Iterable[Any]) -> None:
+        if self.output.side:
+            super().process_run(values)
+        else:
+            self.output.main_run(self._mapping(self, self.function.map, values))
+
+
+class FlatMapOperator(FunctionOperator[FlatMapConfig]):
+    def open(self) -> None:
+        super().open()
+        self._flat_map = self.function.flat_map
+        self._check = ResultsCheck(self, f"flat_map of {self.node.name!r} must return an iterable of results")
+        self._accepted = self._check.accepted
+        if self.output.side:
+            self.emit = tagged_emit(self)
+
+    def process(self, value: Any, timestamp: int | None) -> None:
+        emit = self.emit
+        results = self._flat_map(value)
+        if results.__class__ not in self._accepted:
+            self._check(results)
+        for result in results:
+            emit(result, timestamp)
+
+
+class FilterOperator(FunctionOperator[FilterConfig]):
+    passes_through = True
+
+    def process_run(self, values: Iterable[Any]) -> None:
+        self.emit_run(self._passing(values))
+
+    def _passing(self, values: Iterable[Any]) -> Iterator[Any]:
+        passes = self.function.filter
+        for value in values:
+            if passes(value):
+                yield value
+
+    def connect(self, output: Output) -> None:
+        super().connect(output)
+        emit, function = self.emit, self.function
+
+        def process(value: Any, timestamp: int | None, self: FilterOperator = self) -> None:
+            if function.filter(value):
+                emit(value, timestamp)
+
+        self.process = process
+
+
+class ProcessOperator(ResultsOperator[ProcessConfig]):
+    def open(self) -> None:
+        super().open()
+        self._process_element = self.function.process_element
+        self._context = ProcessContext(self)
+
+    def process(self, value: Any, timestamp: int | None) -> None:
+        self._context.element_timestamp = timestamp
+        results = self._process_element(value, self._context)
+        if results is not None:
+            self.emit_results(results, timestamp)
+
+
+class KeyedProcessOperator(UserTimerOperator[KeyedProcessConfig]):
+    def open(self) -> None:
+        self.timer_context = KeyedProcessContext(self, self.backend)
+        super().open()
+
+    def process_records(self, input_index: int, records: Records) -> None:
+        self.process_each(self.function.process_element, self.timer_context, records)
+
+
+class ReduceOperator(FunctionOperator[ReduceConfig]):
+    """Emits the new value for every record; in batch mode, only the last value of each key, without a timestamp."""
+
+    def open(self) -> None:
+        super().open()
+        assert self.backend is not None
+        output_type = self.node.output_type
+        self._table, self._convert = self.backend.table_of(ValueStateDescriptor("_reduce_state", output_type))
+        self._reduce = self.function.reduce
+        self._fold = Fold(self.function, repr(self.node.name))
+        # A value converted for the state needs no second conversion for the output, unless it could be changed there, or has a
+        # FLOAT, which only the output rounds.
+        converted = self._table.codec.immutable and shortest_floats(output_type) is None
+        emit = self.output.main if converted else self.emit
+        self._emit_reduced = discard if self.context.batch else emit
+
+    def process_records(self, input_index: int, records: Records) -> None:
+        table, reduce, convert, emit = self._table, self._reduce, self._convert, self._emit_reduced
+        backend = self.backend
+        assert backend is not None
+        for value, timestamp, key in keyed(records):
+            backend.current_key = key
+            reduced = table.get(key)
+            reduced = value if reduced is None else reduce(reduced, value)
+            if reduced is None:
+                self._fold.refuse_nothing(value)
+            if convert is not None:
+                reduced = convert(reduced)
+            table.put(key, reduced)
+            emit(reduced, timestamp)
+
+    def end_key(self) -> None:
+        assert self.backend is not None
+        self.emit(self._table.get(self.backend.current_key), None)
+
+
+# -- two inputs ------------------------------------------------------------------------------------------------------------------
+
+ProcessInput = Callable[[Any, int | None], None]
+
+
+class _TwoInputOperator(FunctionOperator[ConfigT]):
+    _inputs: tuple[ProcessInput, ProcessInput]
+
+    def process_records(self, input_index: int, records: Records) -> None:
+        process, backend = self._inputs[input_index], self.backend
+        for value, timestamp, key in keyed(records):
+            if backend is not None:
+                backend.current_key = key
+            process(value, timestamp)
+
+
+class CoMapOperator(_TwoInputOperator[CoMapConfig]):
+    """Calls map1 and map2; a result of None is not emitted."""
+
+    def open(self) -> None:
+        super().open()
+        self._inputs = (self._mapping(self.function.map1), self._mapping(self.function.map2))
+
+    def _mapping(self, function: Callable[[Any], Any]) -> ProcessInput:
+        emit, what = self.emit, f"map of {self.node.name!r} must return a record or None"
+        if self.output.side:
+            emit = tagged_emit(self)
+
+        def process(value: Any, timestamp: int | None, self: CoMapOperator = self) -> None:
+            result = function(value)
+            if result is not None:
+                if result.__class__ is GeneratorType:
+                    check_record(result, what)
+                emit(result, timestamp)
+
+        return process
+
+
+class CoFlatMapOperator(_TwoInputOperator[CoFlatMapConfig]):
+    def open(self) -> None:
+        super().open()
+        self._inputs = (self._flattening(self.function.flat_map1), self._flattening(self.function.flat_map2))
+
+    def _flattening(self, function: Callable[[Any], Any]) -> ProcessInput:
+        emit = self.emit
+        check = ResultsCheck(self, f"flat_map of {self.node.name!r} must return None or an iterable of results")
+        accepted = check.accepted
+        if self.output.side:
+            emit = tagged_emit(self)
+
+        def process(value: Any, timestamp: int | None, self: CoFlatMapOperator = self) -> None:
+            results = function(value)
+            if results is not None:
+                if results.__class__ not in accepted:
+                    check(results)
+                for result in results:
+                    emit(result, timestamp)
+
+        return process
+
+
+class CoProcessOperator(ResultsOperator[CoProcessConfig]):
+    def open(self) -> None:
+        super().open()
+        self._context = CoProcessContext(self)
+        self._functions = (self.function.process_element1, self.function.process_element2)
+
+    def process_records(self, input_index: int, records: Records) -> None:
+        self.process_each(self._functions[input_index], self._context, records)
+
+
+class KeyedCoProcessOperator(UserTimerOperator[KeyedCoProcessConfig]):
+    def open(self) -> None:
+        self.timer_context = KeyedCoProcessContext(self, self.backend)
+        super().open()
+        self._functions = (self.function.process_element1, self.function.process_element2)
+
+    def process_records(self, input_index: int, records: Records) -> None:
+        self.process_each(self._functions[input_index], self.timer_context, records)
