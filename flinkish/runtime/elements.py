@@ -53,17 +53,6 @@ class EndOfInput(NamedTuple):
     """The end of the channel's input; only barriers may follow it."""
 
 
-def pack(records: Records) -> Records | PackedRows:
-    """Return the form of a run that is pickled."""
-    found = columns_of(records.values)
-    return records if found is None else PackedRows(*found, records.timestamps, records.keys)
-
-
-def unpack(packed: PackedRows) -> Records:
-    """Return the original run."""
-    return Records(rows_of(packed.fields, packed.columns), packed.timestamps, packed.keys)
-
-
 Element = Records | Watermark | WatermarkStatus | CheckpointBarrier | EndOfInput
 
 #: Emits a record with its timestamp.
@@ -83,7 +72,12 @@ _MORE, _LAST = b"\x01", b"\x02"
 
 def encode_body(elements: list[Element | PackedRows]) -> bytes:
     """Return the body of a frame with the given elements."""
-    return pickling.dumps([pack(element) if element.__class__ is Records else element for element in elements])
+    return pickling.dumps([_packed(element) if isinstance(element, Records) else element for element in elements])
+
+
+def _packed(records: Records) -> Records | PackedRows:
+    found = columns_of(records.values)
+    return records if found is None else PackedRows(*found, records.timestamps, records.keys)
 
 
 def cut_body(body: bytes) -> list[bytes]:
@@ -113,7 +107,12 @@ def in_order(frames: Sequence[Frame]) -> list[bytes]:
 def decode_body(body: bytes) -> list[Element]:
     """Return the elements of a frame, which has at least one."""
     elements: list[Element | PackedRows] = pickling.loads(body)
-    return [unpack(element) if isinstance(element, PackedRows) else element for element in elements]
+    return [
+        Records(rows_of(element.fields, element.columns), element.timestamps, element.keys)
+        if isinstance(element, PackedRows)
+        else element
+        for element in elements
+    ]
 
 
 def decode(frames: Sequence[Frame]) -> list[Element]:

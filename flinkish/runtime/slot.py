@@ -74,7 +74,7 @@ class _LevelTask:
         interrupted: threading.Event | None,
     ) -> None:
         plan = program.plan
-        self.state = LevelState.load(
+        self.state = LevelState(
             blob,
             attempt_id=program.attempt_id,
             slot=slot,

@@ -37,8 +37,8 @@ class FunctionOperator(Operator, Generic[ConfigT]):
         #: Gets the key of each record: the backend if there is one.
         self.scope: Any = _NoScope()
         if context.node.key_type is not None:
-            self.scope = self.backend = context.state.keyed_backend(
-                context.node.key_type, context.vertex.max_parallelism, context.time.now
+            self.scope = self.backend = KeyedStateBackend(
+                context.state, context.node.key_type, context.vertex.max_parallelism, context.time.now
             )
         self._opened = False
 

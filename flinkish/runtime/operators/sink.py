@@ -90,19 +90,15 @@ class SinkOperator(Operator):
         def process(value: Any, timestamp: int | None) -> None:
             nonlocal written, context
             written += 1
+            own = context
             if timestamp is not None:
                 own = WriteContext(timestamp=timestamp, watermark=self.current_watermark)
-                try:
-                    write(value if owns or value.__class__ in SCALARS else isolate(value), own)
-                except RecordRefusedError as error:
-                    self._put_aside(value, own, error)
-                return
-            if context.watermark != self.current_watermark:
-                context = WriteContext(timestamp=None, watermark=self.current_watermark)
+            elif context.watermark != self.current_watermark:
+                own = context = WriteContext(timestamp=None, watermark=self.current_watermark)
             try:
-                write(value if owns or value.__class__ in SCALARS else isolate(value), context)
+                write(value if owns or value.__class__ in SCALARS else isolate(value), own)
             except RecordRefusedError as error:
-                self._put_aside(value, context, error)
+                self._put_aside(value, own, error)
 
         def process_run(values: Iterable[Any]) -> None:
             nonlocal written, context

@@ -123,33 +123,29 @@ class _ReaderOutput:
             self._select(split_id)
 
     def emit_watermark(self, timestamp: int) -> None:
-        split = self._own_split("emit_watermark")
-        if split is not None:
+        def tell(split: SplitWatermarks) -> None:
             split.mark_active()
             split.emit_watermark(timestamp)
-            self._operator.send_watermark()
+
+        self._tell("emit_watermark", tell)
 
     def mark_idle(self) -> None:
-        split = self._own_split("mark_idle")
-        if split is not None:
-            split.mark_idle()
-            self._operator.send_watermark()
+        self._tell("mark_idle", SplitWatermarks.mark_idle)
 
     def mark_active(self) -> None:
-        split = self._own_split("mark_active")
-        if split is not None:
-            split.mark_active()
-            self._operator.send_watermark()
+        self._tell("mark_active", SplitWatermarks.mark_active)
 
-    def _own_split(self, method: str) -> SplitWatermarks | None:
-        """Return the selected split of a source that emits watermarks itself; None in batch mode, which has no watermarks."""
+    def _tell(self, method: str, tell: Callable[[SplitWatermarks], None]) -> None:
+        """Tell something to the selected split of a source that emits watermarks itself; a batch has no watermarks."""
         operator = self._operator
         if not operator.emits_watermarks:
             raise SourceError(
                 f"the reader of {operator.node.name!r} called {method}() of its output, but the source does not announce that",
                 hint="set emits_watermarks = True in the class of the source.",
             )
-        return None if self._combined is None else self._split or self._select("")
+        if self._combined is not None:
+            tell(self._split or self._select(""))
+            operator.send_watermark()
 
     def _select(self, split_id: str) -> SplitWatermarks:
         assert self._combined is not None

@@ -104,7 +104,7 @@ class UserTimerOperator(TimedOperator[ConfigT]):
     def open(self) -> None:
         super().open()
         if self.context.restored_checkpoint is not None:
-            refuse_windows(self.context.state.uid, self.context.state.unclaimed(), self.timers)
+            refuse_windows(self.context.state, self.timers)
 
     def fire(self, timestamp: int, key: Any, namespace: Any, domain: TimeDomain) -> None:
         self.backend.current_key = key

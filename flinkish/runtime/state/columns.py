@@ -120,14 +120,19 @@ def encode_all(codec: Codec, values: Sequence[Any], *, frozen: bool) -> pa.Array
     return binary_column(list(map(codec.encode_frozen if frozen else codec.encode, values)))
 
 
+def _offsets(column: pa.Array) -> Any:
+    """Return where the values of a binary column begin and end in its buffer."""
+    wide = pa.types.is_large_binary(column.type)
+    offsets = np.frombuffer(column.buffers()[1], dtype=np.int64 if wide else np.int32)
+    return offsets[column.offset : column.offset + len(column) + 1]
+
+
 def _contents(column: pa.Array) -> bytes:
     """Return the concatenated bytes of all values of a binary column."""
     if len(column) == 0:
         return b""
-    wide = pa.types.is_large_binary(column.type)
-    offsets = np.frombuffer(column.buffers()[1], dtype=np.int64 if wide else np.int32)
-    first, last = int(offsets[column.offset]), int(offsets[column.offset + len(column)])
-    data: bytes = column.buffers()[2][first:last].to_pybytes()
+    offsets = _offsets(column)
+    data: bytes = column.buffers()[2][int(offsets[0]) : int(offsets[-1])].to_pybytes()
     return data
 
 
@@ -187,11 +192,10 @@ for _first, _last in ((0x00, 0x7F), (0xA0, 0xC3), (0xCA, 0xD3), (0xD9, 0xDB), (0
 
 
 def _only_scalars(chunk: pa.Array) -> bool:
-    data = np.frombuffer(_contents(chunk), dtype=np.uint8)
-    wide = pa.types.is_large_binary(chunk.type)
-    offsets = np.frombuffer(chunk.buffers()[1], dtype=np.int64 if wide else np.int32)
-    starts = offsets[chunk.offset : chunk.offset + len(chunk)]
-    return len(chunk) == 0 or bool(_SCALAR_BYTES[data[starts - starts[0]]].all())
+    if len(chunk) == 0:
+        return True
+    starts = _offsets(chunk)[:-1]
+    return bool(_SCALAR_BYTES[np.frombuffer(_contents(chunk), dtype=np.uint8)[starts - starts[0]]].all())
 
 
 def json_column(codec: Codec, frozen: Sequence[Any], encoded: pa.Array) -> pa.Array:

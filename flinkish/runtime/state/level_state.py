@@ -9,12 +9,10 @@ from typing import TYPE_CHECKING, Any, cast
 from flinkish.common import pickling
 from flinkish.common.errors import StateError
 from flinkish.common.ids import AttemptId, Epoch, IdSource, OperatorUid
-from flinkish.common.typeinfo import TypeInformation
 from flinkish.runtime.protocol import Barrier, Restore, StateFile
 from flinkish.runtime.state import rows, tables
 from flinkish.runtime.state.backend import ExpiringTable, ListTable, MapTable, StateBackend, Table
 from flinkish.runtime.state.handles import OneAddress, TableBroadcastState, TableListState, conversion
-from flinkish.runtime.state.keyed import KeyedStateBackend
 from flinkish.runtime.state.log import ChangeLog, Entry, Identity, position_of
 from flinkish.runtime.state.rows import RestoreRequest
 from flinkish.runtime.state.tables import StateAddress, TableMeta, naming
@@ -30,25 +28,13 @@ class LevelState:
 
     Between `end_epoch` and the next `begin_epoch`, the heap is at the position (epoch, nonce) of the bytes that `end_epoch`
     returned. Discard the heap if it is in mid-epoch or ahead of the given bytes; `matches` checks this.
+
+    The constructor rebuilds the heap from the log in an empty backend; None or empty bytes mean an empty log. It raises
+    EngineError if the bytes belong to another attempt, slot or level, or a file they refer to is missing or damaged.
     """
 
-    def __init__(self, identity: Identity, log: ChangeLog, ids: IdSource, backend: StateBackend) -> None:
-        self._identity = identity
-        self._log = log
-        self._ids = ids
-        self._backend = backend
-        self._in_change = False
-        #: They remove the expired values of tables with a time-to-live.
-        self.sweepers: dict[StateAddress, Sweeper] = {}
-        #: Rows of a checkpoint whose states have not been requested yet.
-        self._restored: dict[StateAddress, RestoredRows] = {}
-        #: Whether the next entry must have all state, because restored state is not in the log yet.
-        self._needs_full = False
-        self._operators: dict[str, OperatorState] = {}
-
-    @classmethod
-    def load(
-        cls,
+    def __init__(
+        self,
         blob: bytes | None,
         *,
         attempt_id: AttemptId,
@@ -57,23 +43,24 @@ class LevelState:
         scratch: Path,
         ids: IdSource,
         backend: StateBackend,
-    ) -> LevelState:
-        """Rebuild the heap from the log in an empty backend; None or empty bytes mean an empty log.
-
-        Raises EngineError if the bytes belong to another attempt, slot or level, or a file they refer to is missing or damaged.
-        """
-        identity = Identity(attempt_id=attempt_id, slot=slot, level=level)
-        log = ChangeLog(identity, scratch / "state", blob)
-        state = cls(identity, log, ids, backend)
-        for entry in log.entries():
-            state._replay(entry)
-        return state
-
-    def _replay(self, entry: Entry) -> None:
-        content = pickling.loads(entry.payload)
-        if entry.full:  # it is the first one
-            content, self._restored = content
-        self._backend.apply(content)
+    ) -> None:
+        self._identity = Identity(attempt_id=attempt_id, slot=slot, level=level)
+        self._log = ChangeLog(self._identity, scratch / "state", blob)
+        self._ids = ids
+        self._backend = backend
+        self._in_change = False
+        #: They remove the expired values of tables with a time-to-live.
+        self.sweepers: dict[StateAddress, Sweeper] = {}
+        #: Rows of a checkpoint whose states have not been requested yet.
+        self.restored: dict[StateAddress, RestoredRows] = {}
+        #: Whether the next entry must have all state, because restored state is not in the log yet.
+        self._needs_full = False
+        self._operators: dict[str, OperatorState] = {}
+        for entry in self._log.entries():
+            content = pickling.loads(entry.payload)
+            if entry.full:  # it is the first one
+                content, self.restored = content
+            backend.apply(content)
 
     def matches(self, blob: bytes | None) -> bool:
         """Tell whether this heap can continue from these bytes: it is exactly at their end, and not in mid-epoch.
@@ -109,7 +96,7 @@ class LevelState:
             full = self._needs_full or log.wants_full(len(payload))
             if full:
                 payload = b""
-                payload = pickling.dumps((self._backend.dump(), self._restored))
+                payload = pickling.dumps((self._backend.dump(), self.restored))
             log.append(Entry(int(epoch), nonce, full, payload))
             self._needs_full = False
         self._in_change = False
@@ -124,8 +111,8 @@ class LevelState:
         from flinkish.runtime.state.restore import read_state
 
         self._in_change = True
-        self._restored = read_state(restore, requests)
-        self._needs_full = bool(self._restored)
+        self.restored = read_state(restore, requests)
+        self._needs_full = bool(self.restored)
 
     def operator(self, uid: OperatorUid | str) -> OperatorState:
         """Return the state of one operator."""
@@ -133,10 +120,6 @@ class LevelState:
         if operator is None:
             operator = self._operators[str(uid)] = OperatorState(self, str(uid))
         return operator
-
-    def unclaimed(self, uid: str) -> set[str]:
-        """Return the names of an operator's keyed states that were restored and not requested yet."""
-        return {name for owner, category, name in self._restored if owner == uid and category == "keyed"}
 
     def table(self, address: StateAddress, meta: TableMeta, now: Callable[[], int]) -> Table:
         """Return a table; the first request creates it and fills it with restored state."""
@@ -149,12 +132,12 @@ class LevelState:
                 )
             return table
         table = self._backend.create(address, meta)
-        restored = self._restored.get(address)
+        restored = self.restored.get(address)
         if restored is not None:
             from flinkish.runtime.state.restore import fill
 
             fill(table, address[0], address[2], restored, now)
-            del self._restored[address]
+            del self.restored[address]
             self._needs_full = True
         return table
 
@@ -169,7 +152,7 @@ class LevelState:
             if address in self.sweepers:
                 self.sweepers[address].sweep_all()
         mine = [address for address in mine if not held[address].is_empty()]
-        kept = [address for address in self._restored if address[0] in uids]
+        kept = [address for address in self.restored if address[0] in uids]
         if not mine and not kept:
             return ()
         from flinkish.runtime.state.snapshot import SnapshotWriter
@@ -179,7 +162,7 @@ class LevelState:
                 with naming(address):
                     writer.write_table(address[0], address[2], held[address])
             for address in kept:
-                writer.write_restored(address[0], address[2], self._restored[address])
+                writer.write_restored(address[0], address[2], self.restored[address])
             return writer.finish()
 
 
@@ -191,7 +174,6 @@ class OperatorState:
         self._level = level
         self._lists: dict[str, tuple[str, ListState[Any]]] = {}
         self._broadcast: dict[str, TableBroadcastState] = {}
-        self._backend: KeyedStateBackend | None = None
 
     def table(self, category: str, name: str, meta: TableMeta, now: Callable[[], int], policy: TtlPolicy | None = None) -> Table:
         """Return a table of this operator; with a policy, its expired values are removed."""
@@ -203,13 +185,7 @@ class OperatorState:
 
     def unclaimed(self) -> set[str]:
         """Return the names of the keyed states that were restored and not requested yet."""
-        return self._level.unclaimed(self.uid)
-
-    def keyed_backend(
-        self, key_type: TypeInformation, max_parallelism: int, processing_time: Callable[[], int] = lambda: 0
-    ) -> KeyedStateBackend:
-        """Return the operator's keyed state; `processing_time` (ms) is the clock of time-to-live."""
-        return KeyedStateBackend(self, key_type, max_parallelism, processing_time)
+        return {name for uid, category, name in self._level.restored if uid == self.uid and category == "keyed"}
 
     def list_state(self, descriptor: ListStateDescriptor) -> ListState[Any]:
         """Return a list that belongs to the subtask; a restore at another parallelism distributes the elements round-robin."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterable
+from dataclasses import dataclass, field
 from operator import itemgetter
 from typing import Any
 
@@ -44,20 +45,18 @@ _PROGRESS = ListStateDescriptor("_windows_fired", Types.LONG())
 Span = tuple[int, int]
 
 
+@dataclass(slots=True)
 class _Stretch:
     """A stretch of time whose records belong to the same windows, and the status of these while a run is processed."""
 
-    __slots__ = ("fired", "keys", "spans", "values")
-
-    def __init__(self, spans: list[Span], fired: list[Span]) -> None:
-        #: Namespaces for its records: each window that still exists, the last one first, or the pane that they share. Empty if
-        #: the records are late.
-        self.spans = spans
-        #: The windows that have fired but still take late records, the last one first.
-        self.fired = fired
-        #: The keys and values of its records, which are folded together.
-        self.keys: list[Any] = []
-        self.values: list[Any] = []
+    #: Namespaces for its records: each window that still exists, the last one first, or the pane that they share. Empty if the
+    #: records are late.
+    spans: list[Span]
+    #: The windows that have fired but still take late records, the last one first.
+    fired: list[Span]
+    #: The keys and values of its records, which are folded together.
+    keys: list[Any] = field(default_factory=list)
+    values: list[Any] = field(default_factory=list)
 
 
 class AlignedWindowOperator(BaseWindowOperator):
@@ -94,12 +93,12 @@ class AlignedWindowOperator(BaseWindowOperator):
         self._kept_progress = self.context.state.union_list_state(_PROGRESS)
         if self.context.restored_checkpoint is not None:
             self._fired = max(self._kept_progress.get(), default=MIN_WATERMARK)
-            refuse_timers(self.context.state.uid, self.context.state.unclaimed(), self.timers)
+            refuse_timers(self.context.state, self.timers)
             # Timers of windows that operator.py stored.
             drop_timers(self.timers)
             if any(span.__class__ is not tuple for span in self._table.groups()):
                 refuse_other_kind(self.node.uid, self.assigner)
-        refuse_other_windows(self.context.state.uid, self.context.state.unclaimed(), self.state_name)
+        refuse_other_windows(self.context.state, self.state_name)
 
     @property
     def state_name(self) -> str:

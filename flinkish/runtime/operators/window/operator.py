@@ -154,12 +154,12 @@ class WindowOperator(BaseWindowOperator):
         if self.context.restored_checkpoint is not None:
             self._take_over()
         own = MERGING_SET if self._merging is not None else self.contents.name
-        refuse_other_windows(self.context.state.uid, self.context.state.unclaimed(), own)
+        refuse_other_windows(self.context.state, own)
 
     def _take_over(self) -> None:
         """Take over windows of a checkpoint that aligned.py or sessions.py stored, which set no timers of this kind."""
         config, backend, uid = self.config, self.backend, self.context.state.uid
-        refuse_timers(uid, self.context.state.unclaimed(), self.timers)
+        refuse_timers(self.context.state, self.timers)
         contents = backend.keys_and_namespaces(self.contents.name)
         kind = self.namespaces.kind()
         if kind is not None:
@@ -168,7 +168,7 @@ class WindowOperator(BaseWindowOperator):
                 refuse_other_kind(uid, self.assigner)
         if self._merging is not None:
             if contents and not backend.keys_and_namespaces(MERGING_SET):
-                refuse_other_windows(uid, {CONTENTS}, MERGING_SET)
+                refuse_other_windows(self.context.state, MERGING_SET, {CONTENTS})
             if SESSIONS in self.context.state.unclaimed() and isinstance(self.contents, FoldedContents):
                 assert config.fold_type is not None
                 drop_timers(self.timers)

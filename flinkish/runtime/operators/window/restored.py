@@ -14,6 +14,7 @@ from flinkish.common.errors import ForeignCheckpointError
 from flinkish.common.typeinfo import TypeInformation, Types
 from flinkish.runtime.state.backend import TimerTable
 from flinkish.runtime.state.keyed import KeyedStateBackend
+from flinkish.runtime.state.level_state import OperatorState
 from flinkish.runtime.state.tables import Namespaced, namespace_of
 from flinkish.udf.state import AggregatingStateDescriptor, MapStateDescriptor, ReducingStateDescriptor
 
@@ -50,12 +51,13 @@ def _kept(name: str) -> str | None:
     }.get(name)
 
 
-def refuse_other_windows(uid: str, unclaimed: set[str], own: str) -> None:
+def refuse_other_windows(state: OperatorState, own: str, unclaimed: set[str] | None = None) -> None:
     """Refuse a checkpoint with windows in a form that the operator does not read, because they would be lost.
 
-    `own` is the name of the state that it reads. Raises ForeignCheckpointError.
+    `own` is the name of the state that it reads; `unclaimed` are names of states, None = those not requested yet. Raises
+    ForeignCheckpointError.
     """
-    for name in sorted(unclaimed):
+    for name in sorted(state.unclaimed() if unclaimed is None else unclaimed):
         kept = _kept(name)
         if kept is not None:
             go_on = "go on with the same assigner, trigger, evictor and kind of function"
@@ -63,35 +65,35 @@ def refuse_other_windows(uid: str, unclaimed: set[str], own: str) -> None:
                 wanted = "true" if name.startswith(_PANES) else "false"
                 go_on += f", and with {options.SHARE_PANES.key}: {wanted}"
             raise ForeignCheckpointError(
-                f"operator {uid} cannot go on with its open windows: the checkpoint holds them {kept} (as {name}), but this "
-                f"program keeps them {_kept(own)} (as {own})",
+                f"operator {state.uid} cannot go on with its open windows: the checkpoint holds them {kept} (as {name}), but "
+                f"this program keeps them {_kept(own)} (as {own})",
                 hint=f"{go_on}; or give the operator another uid, to start without windows.",
             )
 
 
-def refuse_windows(uid: str, unclaimed: set[str], timers: TimerTable) -> None:
+def refuse_windows(state: OperatorState, timers: TimerTable) -> None:
     """Refuse a checkpoint with windows, for an operator that has none: it would take their timers for those of its function.
 
     Raises ForeignCheckpointError.
     """
-    kept = next(filter(None, map(_kept, sorted(unclaimed))), None)
+    kept = next(filter(None, map(_kept, sorted(state.unclaimed()))), None)
     if kept is not None or namespace_kinds(timers) - _VOID:
         raise ForeignCheckpointError(
-            f"operator {uid} cannot go on from the checkpoint, which has open windows or the like of an operator with this uid"
-            f"{f', {kept}' if kept else ''}; they would be lost",
+            f"operator {state.uid} cannot go on from the checkpoint, which has open windows or the like of an operator with "
+            f"this uid{f', {kept}' if kept else ''}; they would be lost",
             hint="give the operator another uid, to start without them.",
         )
 
 
-def refuse_timers(uid: str, unclaimed: set[str], timers: TimerTable) -> None:
+def refuse_timers(state: OperatorState, timers: TimerTable) -> None:
     """Refuse a checkpoint with timers that belong to no window; raises ForeignCheckpointError.
 
     The sessions of sessions.py have such timers, too: one for each key.
     """
-    if SESSIONS not in unclaimed and not _VOID.isdisjoint(namespace_kinds(timers)):
+    if SESSIONS not in state.unclaimed() and not _VOID.isdisjoint(namespace_kinds(timers)):
         raise ForeignCheckpointError(
-            f"operator {uid} cannot go on from the checkpoint, which has timers that an operator with this uid set for keys; a "
-            "window operator has timers of windows only, so they would be lost",
+            f"operator {state.uid} cannot go on from the checkpoint, which has timers that an operator with this uid set for "
+            "keys; a window operator has timers of windows only, so they would be lost",
             hint="give the operator another uid, to start without them.",
         )
 

@@ -41,7 +41,7 @@ class SessionWindowsOperator(BaseWindowOperator):
         convert = conversion(f"the accumulator of {self.node.name!r}", Codec(config.fold_type))
         self._fold = Fold(config.fold, repr(self.node.name), convert)
         if self.context.restored_checkpoint is not None:
-            refuse_timers(self.context.state.uid, self.context.state.unclaimed(), timers)
+            refuse_timers(self.context.state, timers)
         self._table: MapTable = self.backend.table_of(sessions(config.fold_type))[0]
         #: The gap in milliseconds; None = it depends on the record.
         self._gap: int | None = getattr(assigner, "_session_gap", None)
@@ -49,7 +49,7 @@ class SessionWindowsOperator(BaseWindowOperator):
         if self.context.restored_checkpoint is not None and MERGING_SET in self.context.state.unclaimed():
             drop_timers(timers)
             take_merged_windows(self.backend, fold_state(config.fold, config.fold_type), self._take_session)
-        refuse_other_windows(self.context.state.uid, self.context.state.unclaimed(), SESSIONS)
+        refuse_other_windows(self.context.state, SESSIONS)
 
     def _take_session(self, key: Any, start: int, end: int, accumulator: Any) -> None:
         """Take over a session that operator.py stored, unless it has fired and was kept for late records only."""

@@ -175,18 +175,26 @@ class HeapValueTable(HeapTable, ValueTable):
         return not self.data and not self.hot
 
 
-class FastValueState(ValueState[Any]):
-    """Value state of immutable values, without time-to-live."""
+class _HeapValueState(ValueState[Any]):
+    """Value state without time-to-live. The hot path: value() and update() are little more than a dict access."""
 
-    __slots__ = ("_backend", "_convert", "_data", "_dirty", "_exact", "_table")
+    __slots__ = ("_backend", "_convert", "_data", "_dirty", "_exact", "_hot", "_table", "_untyped")
 
     def __init__(self, backend: Scope, table: HeapValueTable, convert: Convert | None) -> None:
         self._backend = backend
         self._table = table
-        self._data = table.data
-        self._dirty = table.dirty
-        self._exact = table.codec.exact
+        self._data, self._dirty, self._hot = table.data, table.dirty, table.hot
+        self._exact, self._untyped = table.codec.exact, table.codec.untyped
         self._convert: Convert = convert or (lambda value: value)
+
+    def clear(self) -> None:
+        self._table.remove(self._backend.address())
+
+
+class FastValueState(_HeapValueState):
+    """Immutable values."""
+
+    __slots__ = ()
 
     def value(self) -> Any:
         backend = self._backend
@@ -200,23 +208,11 @@ class FastValueState(ValueState[Any]):
         self._data[address] = value
         self._dirty[address] = None
 
-    def clear(self) -> None:
-        self._table.remove(self._backend.address())
 
+class ObjectValueState(_HeapValueState):
+    """Mutable or untyped values; see ValueTable.get and put."""
 
-class ObjectValueState(ValueState[Any]):
-    """Value state of mutable or untyped values, without time-to-live; see ValueTable.get and put."""
-
-    __slots__ = ("_backend", "_convert", "_data", "_dirty", "_hot", "_table", "_untyped")
-
-    def __init__(self, backend: Scope, table: HeapValueTable, convert: Convert | None) -> None:
-        self._backend = backend
-        self._table = table
-        self._data = table.data
-        self._dirty = table.dirty
-        self._hot = table.hot
-        self._untyped = table.codec.untyped
-        self._convert = convert
+    __slots__ = ()
 
     def value(self) -> Any:
         backend = self._backend
@@ -229,7 +225,7 @@ class ObjectValueState(ValueState[Any]):
         return frozen if frozen.__class__ is not bytes else self._table.get(address)
 
     def update(self, value: Any) -> None:
-        if self._convert is not None:
+        if not self._untyped:
             value = self._convert(value)
         if value is None:  # an untyped state reads as None either way
             self.clear()
@@ -243,9 +239,6 @@ class ObjectValueState(ValueState[Any]):
             self._dirty[address] = None
         else:
             self._hot[address] = value
-
-    def clear(self) -> None:
-        self._table.remove(self._backend.address())
 
 
 class HeapListTable(HeapTable, ListTable):

@@ -48,7 +48,7 @@ class Slot:
         self.open()
 
     def load(self, blob: bytes) -> LevelState:
-        return LevelState.load(
+        return LevelState(
             blob,
             attempt_id=self.attempt,
             slot=self.subtask,
@@ -59,7 +59,7 @@ class Slot:
         )
 
     def open(self) -> None:
-        self.backend: KeyedStateBackend = self.operator.keyed_backend(self.key_type, MAX_PARALLELISM, lambda: self.now)
+        self.backend = KeyedStateBackend(self.operator, self.key_type, MAX_PARALLELISM, lambda: self.now)
 
     @property
     def operator(self) -> OperatorState:
