@@ -20,20 +20,26 @@ class Page:
     path: str
     title: str
     modules: tuple[str, ...]
+    #: Whether classes show the members of their bases, some of which are private.
+    inherited: bool = False
 
     def markdown(self) -> str:
         """Return the page, in which mkdocstrings inserts the docstrings."""
         return "\n\n".join([f"# {self.title}", *(self._section(module) for module in self.modules)]) + "\n"
 
     def _section(self, module: str) -> str:
+        options = {"inherited_members": "true"} if self.inherited else {}
+        if len(self.modules) > 1:
+            options["heading_level"] = "3"
+        shown = f"::: {module}"
+        if options:
+            shown += "\n    options:" + "".join(f"\n      {name}: {value}" for name, value in options.items())
         # A single module needs no heading of its own; its docstring is the introduction of the page.
-        if len(self.modules) == 1:
-            return f"::: {module}"
-        return f"## `{module}` {{ #module-{module.replace('.', '-')} }}\n\n::: {module}\n    options:\n      heading_level: 3"
+        return shown if len(self.modules) == 1 else f"## `{module}` {{ #module-{module.replace('.', '-')} }}\n\n{shown}"
 
 
-def _page(name: str, title: str, *modules: str) -> Page:
-    return Page(f"reference/{name}.md", title, tuple(f"flinkish.{module}" for module in modules))
+def _page(name: str, title: str, *modules: str, inherited: bool = False) -> Page:
+    return Page(f"reference/{name}.md", title, tuple(f"flinkish.{module}" for module in modules), inherited)
 
 
 def _homes(package: str) -> list[str]:
@@ -77,7 +83,7 @@ PAGES: Final = (
         "datastream.async_retry_strategies",
         "datastream.async_retry_predicates",
     ),
-    _page("state", "State", "datastream.state"),
+    _page("state", "State", "datastream.state", inherited=True),
     _page(
         "windows",
         "Windows",
@@ -85,6 +91,7 @@ PAGES: Final = (
         "datastream.window.triggers",
         "datastream.window.windows",
         "datastream.evictors",
+        inherited=True,
     ),
     _page(
         "checkpoints",
@@ -144,6 +151,7 @@ PAGES: Final = (
         "common.time",
         "common.serialization",
         "common.serializer",
+        inherited=True,
     ),
     _page("watermarks", "Timestamps and watermarks", "common.watermark_strategy"),
     _page(

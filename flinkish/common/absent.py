@@ -106,9 +106,11 @@ def declare_absent(owner: type, absences: Mapping[str, Absence]) -> None:
 
 
 def _is_module(qualified: str) -> bool:
-    from flinkish.common.absent_names import MODULES
+    from flinkish.common.absent_names import MODULES, TABLE
 
-    return any(qualified == module or qualified.startswith(f"{module}.") for module in MODULES)
+    # Names of modules are in lower case, those of classes are not.
+    below_table = qualified.startswith(f"{TABLE}.") and qualified.islower()
+    return below_table or any(qualified == module or qualified.startswith(f"{module}.") for module in MODULES)
 
 
 def _message(name: str, absence: Absence) -> str:

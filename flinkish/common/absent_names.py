@@ -54,12 +54,6 @@ _DYNAMIC_KAFKA = Absence(
     "use KafkaSource of flinkish.datastream.connectors.kafka: set_topic_pattern() finds topics that are created later, and "
     "KafkaRecordDeserializationSchema is there",
 )
-_CASSANDRA = _java_connector("Cassandra", "cassandra-driver")
-_DYNAMODB = _java_connector("DynamoDB", "boto3")
-_ELASTICSEARCH = _java_connector("Elasticsearch", "elasticsearch")
-_HBASE = _java_connector("HBase", "happybase")
-_KINESIS = _java_connector("Kinesis", "boto3")
-_MONGODB = _java_connector("MongoDB", "pymongo")
 _PULSAR = _java_connector("Pulsar", "pulsar-client")
 _RABBITMQ = _java_connector("RabbitMQ", "pika")
 
@@ -181,61 +175,15 @@ JARS_VALUE: Final = Absence(
 
 #: Modules that cannot be imported, nor can any module below them. Modules of connectors can: they refuse their names.
 MODULES: Final = (
-    "common.execution_mode",
-    "common.utils",
-    "cep",
+    *("cep", "common.execution_mode", "common.utils"),
     # Connectors that only Flink's Java API has.
-    "datastream.connectors.dynamodb",
-    "datastream.connectors.hbase",
-    "datastream.connectors.mongodb",
-    "datastream.time_characteristic",
-    "datastream.utils",
-    "dataset",
-    "find_flink_home",
-    "fn_execution",
-    "gen_protos",
-    "java_gateway",
-    "ml",
-    "pyflink_callback_server",
-    "pyflink_gateway_server",
-    "serializers",
-    "shell",
-    "table.catalog",
-    "table.changelog_mode",
-    "table.compiled_plan",
-    "table.data_view",
-    "table.descriptors",
-    "table.environment_settings",
-    "table.explain_detail",
-    "table.expression",
-    "table.expressions",
-    "table.functions",
-    "table.model_descriptor",
-    "table.module",
-    "table.plan_reference",
-    "table.resolved_expression",
-    "table.result_kind",
-    "table.schema",
-    "table.serializers",
-    "table.sinks",
-    "table.sources",
-    "table.sql_dialect",
-    "table.statement_set",
-    "table.table",
-    "table.table_config",
-    "table.table_descriptor",
-    "table.table_environment",
-    "table.table_pipeline",
-    "table.table_result",
-    "table.table_schema",
-    "table.udf",
-    "table.utils",
-    "table.window",
-    "testing.source_sink_utils",
-    "testing.test_case_utils",
-    "util",
-    "version",
+    *("datastream.connectors.dynamodb", "datastream.connectors.hbase", "datastream.connectors.mongodb"),
+    *("datastream.time_characteristic", "datastream.utils", "dataset", "find_flink_home", "fn_execution", "gen_protos"),
+    *("java_gateway", "ml", "pyflink_callback_server", "pyflink_gateway_server", "serializers", "shell"),
+    *("testing.source_sink_utils", "testing.test_case_utils", "util", "version"),
 )
+#: Package whose modules cannot be imported, apart from those that flinkish has.
+TABLE: Final = "table"
 
 ABSENT: Final[Mapping[str, Absence]] = MappingProxyType(
     {
@@ -267,13 +215,13 @@ ABSENT: Final[Mapping[str, Absence]] = MappingProxyType(
         "util.java_utils": _GATEWAY,
         "version": Absence("unsupported", "PyFlink's versions do not apply", "use flinkish.__version__"),
         # Connectors.
-        "datastream.connectors.cassandra": _CASSANDRA,
+        "datastream.connectors.cassandra": _java_connector("Cassandra", "cassandra-driver"),
         "datastream.connectors.dynamic_kafka": _DYNAMIC_KAFKA,
-        "datastream.connectors.dynamodb": _DYNAMODB,
-        "datastream.connectors.elasticsearch": _ELASTICSEARCH,
-        "datastream.connectors.hbase": _HBASE,
-        "datastream.connectors.kinesis": _KINESIS,
-        "datastream.connectors.mongodb": _MONGODB,
+        "datastream.connectors.dynamodb": _java_connector("DynamoDB", "boto3"),
+        "datastream.connectors.elasticsearch": _java_connector("Elasticsearch", "elasticsearch"),
+        "datastream.connectors.hbase": _java_connector("HBase", "happybase"),
+        "datastream.connectors.kinesis": _java_connector("Kinesis", "boto3"),
+        "datastream.connectors.mongodb": _java_connector("MongoDB", "pymongo"),
         "datastream.connectors.pulsar": _PULSAR,
         "datastream.connectors.rabbitmq": _RABBITMQ,
         **{

@@ -6,8 +6,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from typing import TypeVar
+from collections.abc import Callable, Collection
+from typing import Any, TypeVar
 
 from flinkish.common.errors import InvalidArgumentError, InvalidProgramError
 
@@ -39,15 +39,36 @@ def text_of(what: str, value: object, *, empty: bool = False) -> str:
     return value
 
 
-def int_of(what: str, value: object, *, minimum: int | None = None) -> int:
-    """Return an int; raise InvalidArgumentError for other values, among them bools, and for less than the minimum.
+def int_of(what: str, value: object, *, minimum: int | None = None, maximum: int | None = None) -> int:
+    """Return an int; raise InvalidArgumentError for other values, among them bools, and for numbers beyond the limits.
 
     >>> int_of("parallelism", 0, minimum=1)
     Traceback (most recent call last):
     flinkish.common.errors.InvalidArgumentError: parallelism must be an int of at least 1; got 0 of type int.
     """
-    if isinstance(value, bool) or not isinstance(value, int) or (minimum is not None and value < minimum):
-        raise InvalidArgumentError(_message(what, "an int" if minimum is None else f"an int of at least {minimum}", value))
+    if isinstance(value, bool) or not isinstance(value, int) or not _within(value, minimum, maximum):
+        raise InvalidArgumentError(_message(what, f"an int{_limits(minimum, maximum)}", value))
+    return value
+
+
+def number_of(what: str, value: object, *, above: float | None = None) -> float:
+    """Return an int or a float; raise InvalidArgumentError for other values, among them bools, and unless it exceeds `above`."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or (above is not None and not value > above):
+        raise InvalidArgumentError(_message(what, "a number" if above is None else f"a number greater than {above}", value))
+    return value
+
+
+def bytes_of(what: str, value: object) -> bytes:
+    """Return bytes or a bytearray as bytes; raise InvalidArgumentError for other values."""
+    if not isinstance(value, (bytes, bytearray)):
+        raise InvalidArgumentError(_message(what, "bytes", value))
+    return bytes(value)
+
+
+def callable_of(what: str, value: object, expected: str = "a function", *, hint: str | None = None) -> Callable[..., Any]:
+    """Return a function or other callable; raise InvalidArgumentError, which says what is expected, for other values."""
+    if not callable(value):
+        raise InvalidArgumentError(_message(what, expected, value), hint=hint)
     return value
 
 
@@ -61,6 +82,16 @@ def names_of(what: str, value: object) -> tuple[str, ...]:
 def bool_of(what: str, value: object) -> bool:
     """Return a bool; raise InvalidArgumentError for other values."""
     return instance_of(what, value, bool)
+
+
+def _within(value: int, minimum: int | None, maximum: int | None) -> bool:
+    return (minimum is None or value >= minimum) and (maximum is None or value <= maximum)
+
+
+def _limits(minimum: int | None, maximum: int | None) -> str:
+    if maximum is None:
+        return "" if minimum is None else f" of at least {minimum}"
+    return f" of at most {maximum}" if minimum is None else f" from {minimum} to {maximum}"
 
 
 def _message(what: str, expected: str, value: object) -> str:

@@ -12,15 +12,12 @@ class Clock(Protocol):
 
     def wall_time(self) -> int:
         """Return milliseconds since 1970-01-01 UTC: the processing time that user programs see."""
-        ...
 
     def monotonic(self) -> int:
         """Return a number of milliseconds that never goes back; for timeouts and durations."""
-        ...
 
     def wait(self, condition: threading.Condition, timeout: int | None) -> None:
         """Wait on a held condition for at most `timeout` milliseconds of this clock; None = no limit."""
-        ...
 
 
 class SystemClock:

@@ -32,7 +32,6 @@ class Closeable(Protocol):
 
     def close(self) -> None:
         """Release all resources."""
-        ...
 
 
 def close_all(closeables: Iterable[Closeable]) -> None:

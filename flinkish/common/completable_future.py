@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import CancelledError, Future, InvalidStateError
-from typing import Generic, TypeVar
-
-__all__ = ["CompletableFuture"]
+from typing import Any, Generic, TypeVar
 
 T = TypeVar("T")
 
@@ -33,19 +31,11 @@ class CompletableFuture(Generic[T]):
 
     def set_result(self, value: T) -> bool:
         """Complete with a result; return False if the future was already completed."""
-        try:
-            self._future.set_result(value)
-        except InvalidStateError:
-            return False
-        return True
+        return _done(self._future.set_result, value)
 
     def set_exception(self, error: BaseException) -> bool:
         """Complete with an error; return False if the future was already completed."""
-        try:
-            self._future.set_exception(error)
-        except InvalidStateError:
-            return False
-        return True
+        return _done(self._future.set_exception, error)
 
     def cancel(self) -> bool:
         """Complete as cancelled unless already completed; return whether the future is now cancelled.
@@ -93,3 +83,11 @@ class CompletableFuture(Generic[T]):
         else:
             state = "completed normally"
         return f"CompletableFuture[{state}]"
+
+
+def _done(complete: Callable[[Any], None], value: object) -> bool:
+    try:
+        complete(value)
+    except InvalidStateError:
+        return False
+    return True

@@ -20,18 +20,6 @@ from flinkish.common import config_options, options
 from flinkish.common.configuration import Configuration
 from flinkish.common.errors import ConfigurationError
 
-__all__ = [
-    "CONFIG_FILE_NAME",
-    "DIRECTORY_VARIABLE",
-    "PROPERTIES_VARIABLE",
-    "check_key",
-    "config_file",
-    "load_configuration",
-    "parse_properties",
-    "read_config_file",
-    "resembling_key",
-]
-
 CONFIG_FILE_NAME = "config.yaml"
 #: The name of the file in Flink up to 1.20.
 _FLINKS_FILE_NAME = "flink-conf.yaml"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import yaml
@@ -93,6 +93,16 @@ class ConfigOption(Generic[T]):
     description: str = ""
     #: Older or shorter names, looked up in order if the key itself is not set.
     fallback_keys: tuple[str, ...] = ()
+    #: Why the option is accepted without effect, as a clause; None = it has an effect.
+    no_effect: str | None = None
+
+    def described(self, description: str) -> ConfigOption[T]:
+        """Return the option with a description."""
+        return replace(self, description=description)
+
+    def without_effect(self, why: str) -> ConfigOption[T]:
+        """Return the option as one without effect; a job logs a warning if it is not set to its default. `why` is a clause."""
+        return replace(self, description=f"Accepted; without effect: {why}.", no_effect=why)
 
     def parse(self, value: Any, *, key: str | None = None, origin: str | None = None) -> Any:
         """Return the typed value of a value as given: text, or a Python value.
@@ -215,10 +225,6 @@ def _parse_double(value: Any) -> float:
     return float(value)
 
 
-def _parse_string(value: Any) -> str:
-    return to_text(value)
-
-
 def _parse_duration(value: Any) -> int:
     if isinstance(value, (Duration, Time, datetime.timedelta)):
         return milliseconds_of(value, "a duration")
@@ -308,7 +314,7 @@ BOOLEAN: OptionType[bool] = OptionType("true or false", _parse_boolean)
 INT: OptionType[int] = OptionType("a whole number of 32 bits", _whole(INT_MIN, INT_MAX))
 LONG: OptionType[int] = OptionType("a whole number of 64 bits", _whole(LONG_MIN, LONG_MAX))
 DOUBLE: OptionType[float] = OptionType("a number", _parse_double)
-STRING: OptionType[str] = OptionType("text", _parse_string)
+STRING: OptionType[str] = OptionType("text", lambda value: to_text(value))
 #: Read as milliseconds.
 DURATION: OptionType[int] = OptionType("a duration such as '10 s', '5 min', 'PT1M' or a number of milliseconds", _parse_duration)
 #: Read as bytes.
@@ -320,12 +326,11 @@ MAP: OptionType[dict[str, str]] = OptionType("a map such as 'k1:v1,k2:v2' or '{k
 def in_range(base: OptionType[T], minimum: Any, maximum: Any = None) -> OptionType[T]:
     """Return a type whose values must be at least `minimum` and, if given, at most `maximum`."""
 
-    def parse(value: Any) -> T:
+    def parse(value: Any) -> Any:
         number: Any = base.parse(value)
         if number < minimum or (maximum is not None and number > maximum):
             raise ValueError(value)
-        result: T = number
-        return result
+        return number
 
     limit = f"of at least {minimum}" if maximum is None else f"from {minimum} to {maximum}"
     return OptionType(f"{base.expected}, {limit}", parse)

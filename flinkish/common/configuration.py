@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import builtins
 from collections.abc import Iterator, Mapping
-from typing import Any, TypeVar, overload
+from typing import Any, TypeVar
 
 from flinkish.common import config_options, options
 from flinkish.common.absent import AbsentMember
 from flinkish.common.absent_names import JARS_VALUE
-from flinkish.common.arguments import bool_of, int_of, text_of
+from flinkish.common.arguments import bool_of, bytes_of, instance_of, int_of, number_of, text_of
 from flinkish.common.config_options import ConfigOption
 from flinkish.common.errors import InvalidArgumentError
 from flinkish.common.redaction import redact
-
-__all__ = ["Configuration"]
 
 T = TypeVar("T")
 D = TypeVar("D")
@@ -51,10 +49,8 @@ class Configuration:
         """
         if j_configuration is not None:
             raise InvalidArgumentError("there is no Java Configuration object to wrap in flinkish; use Configuration.from_dict()")
-        if other is not None and not isinstance(other, Configuration):
-            raise InvalidArgumentError(
-                f"expected a Configuration to copy; got {other!r}", hint="use Configuration.from_dict(...)."
-            )
+        if other is not None:
+            instance_of("Configuration()", other, Configuration, hint="use Configuration.from_dict(...).")
         self._values: dict[str, Any] = {} if other is None else dict(other._values)
         self._origins: dict[str, str] = {} if other is None else dict(other._origins)
 
@@ -125,70 +121,45 @@ class Configuration:
         result: T = ConfigOption(key, option_type, default).parse(self._values[key], origin=self.origin(key))
         return result
 
-    @overload
-    def get_string(self, key: str, default_value: str) -> str: ...
-    @overload
-    def get_string(self, key: str, default_value: None) -> str | None: ...
-    def get_string(self, key: str, default_value: str | None) -> str | None:
+    def get_string(self, key: str, default_value: D) -> str | D:
         """Return a value as text."""
         return self._read(key, config_options.STRING, default_value)
 
     def set_string(self, key: str, value: str) -> Configuration:
         """Set a text."""
-        text_of(f"the value of set_string('{key}')", value, empty=True)
-        return self.put(key, value)
+        return self.put(key, text_of(f"the value of set_string('{key}')", value, empty=True))
 
-    @overload
-    def get_integer(self, key: str, default_value: int) -> int: ...
-    @overload
-    def get_integer(self, key: str, default_value: None) -> int | None: ...
-    def get_integer(self, key: str, default_value: int | None) -> int | None:
+    def get_integer(self, key: str, default_value: D) -> int | D:
         """Return a value as a whole number. Raises ConfigurationError if it is not a number."""
         return self._read(key, config_options.LONG, default_value)
 
     def set_integer(self, key: str, value: int) -> Configuration:
         """Set a whole number."""
-        int_of(f"the value of set_integer('{key}')", value)
-        return self.put(key, value)
+        return self.put(key, int_of(f"the value of set_integer('{key}')", value))
 
-    @overload
-    def get_boolean(self, key: str, default_value: bool) -> bool: ...
-    @overload
-    def get_boolean(self, key: str, default_value: None) -> bool | None: ...
-    def get_boolean(self, key: str, default_value: bool | None) -> bool | None:
+    def get_boolean(self, key: str, default_value: D) -> bool | D:
         """Return a value as a boolean. Raises ConfigurationError if it is not true or false."""
         return self._read(key, config_options.BOOLEAN, default_value)
 
     def set_boolean(self, key: str, value: bool) -> Configuration:
         """Set a boolean."""
-        bool_of(f"the value of set_boolean('{key}')", value)
-        return self.put(key, value)
+        return self.put(key, bool_of(f"the value of set_boolean('{key}')", value))
 
-    @overload
-    def get_float(self, key: str, default_value: float) -> float: ...
-    @overload
-    def get_float(self, key: str, default_value: None) -> float | None: ...
-    def get_float(self, key: str, default_value: float | None) -> float | None:
+    def get_float(self, key: str, default_value: D) -> float | D:
         """Return a value as a number. Raises ConfigurationError if it is not a number."""
         return self._read(key, config_options.DOUBLE, default_value)
 
     def set_float(self, key: str, value: float) -> Configuration:
         """Set a number."""
-        if isinstance(value, bool) or not isinstance(value, (int, float)):
-            raise InvalidArgumentError(f"set_float('{key}', ...) expects a number; got {value!r} of type {type(value).__name__}")
-        return self.put(key, float(value))
+        return self.put(key, float(number_of(f"the value of set_float('{key}')", value)))
 
     def get_bytearray(self, key: str, default_value: bytes | bytearray) -> bytearray:
         """Return a value as bytes. Raises ConfigurationError if it was not set as bytes."""
-        if key not in self._values:
-            return bytearray(default_value)
-        return ConfigOption(key, _BYTES, bytearray(default_value)).parse(self._values[key], origin=self.origin(key))  # type: ignore[no-any-return]
+        return bytearray(self._read(key, _BYTES, default_value))
 
     def set_bytearray(self, key: str, value: bytes | bytearray) -> Configuration:
         """Set bytes."""
-        if not isinstance(value, (bytes, bytearray)):
-            raise InvalidArgumentError(f"set_bytearray('{key}', ...) expects bytes; got {value!r} of type {type(value).__name__}")
-        return self.put(key, bytes(value))
+        return self.put(key, bytes_of(f"the value of set_bytearray('{key}')", value))
 
     # The configuration as a whole.
 
@@ -266,10 +237,4 @@ class Configuration:
         return [(key, self._shown(key, value)) for key, value in sorted(self._values.items())]
 
 
-def _parse_bytes(value: Any) -> bytearray:
-    if not isinstance(value, (bytes, bytearray)):
-        raise TypeError(value)
-    return bytearray(value)
-
-
-_BYTES: config_options.OptionType[bytearray] = config_options.OptionType("bytes", _parse_bytes)
+_BYTES = config_options.OptionType("bytes", lambda value: bytearray(bytes_of("the value", value)))

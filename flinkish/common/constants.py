@@ -7,8 +7,6 @@ from typing import TYPE_CHECKING, Final
 from flinkish.common.absent import names_of
 from flinkish.common.limits import LONG_MAX, LONG_MIN
 
-__all__ = ["MAX_LONG_VALUE", "MIN_LONG_VALUE"]
-
 #: The watermark after the end of bounded input.
 MAX_LONG_VALUE: Final = LONG_MAX
 #: The watermark before the first one, and the timestamp of a record that has none.

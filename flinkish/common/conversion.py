@@ -13,6 +13,7 @@ fields and nested ones: with a call for each field they take 1.3 to 3 times as l
 from __future__ import annotations
 
 import datetime
+import math
 import numbers
 import struct
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -21,7 +22,7 @@ from types import GeneratorType
 from typing import Any, NoReturn
 
 from flinkish.common.errors import TypeMismatchError
-from flinkish.common.kinds import INTEGER_BITS, Kind, integer_bounds, kind_of, part_names, plain_type, shape_of
+from flinkish.common.kinds import BOUNDS, Kind, integer_bounds, kind_of, part_names, plain_type, shape_of
 from flinkish.common.limits import to_float32
 from flinkish.common.records import HINT_OF_SPARK_ROWS, check_record, is_row_of_spark
 from flinkish.common.text import double_text, float_text
@@ -36,19 +37,6 @@ from flinkish.common.typeinfo import (
     Types,
 )
 from flinkish.common.types import Row, RowKind, learn_names, make_row
-
-__all__ = [
-    "COMPILED",
-    "compiled",
-    "converter",
-    "lenient_converter",
-    "makes_new",
-    "mapping",
-    "out_of_bounds",
-    "shortest_floats",
-    "state_converter",
-    "taking_apart",
-]
 
 Convert = Callable[[Any], Any]
 #: File name of the generated functions in tracebacks.
@@ -242,7 +230,7 @@ _EXPECTED: dict[BasicType | Kind, str] = {
     BasicType.BIG_INT: "a whole number",
     BasicType.BIG_DEC: "a finite Decimal",
     BasicType.INSTANT: "an Instant",
-    **{kind: f"a whole number from {-(2 ** (bits - 1))} to {2 ** (bits - 1) - 1}" for kind, bits in INTEGER_BITS.items()},
+    **{kind: f"a whole number from {low} to {high}" for kind, (low, high) in BOUNDS.items()},
 }
 
 _NO_OFFSET = datetime.timedelta(0)
@@ -299,96 +287,106 @@ class _Builder:
     # Basic types.
 
     def _basic(self, basic: BasicType, path: str) -> Convert:
-        expected = _EXPECTED[basic]
+        make = {
+            BasicType.STRING: self._text,
+            BasicType.CHAR: self._char,
+            BasicType.BOOLEAN: self._boolean,
+            BasicType.FLOAT: self._float if self._round_floats else self._double,
+            BasicType.DOUBLE: self._double,
+            BasicType.BIG_DEC: self._decimal,
+            BasicType.INSTANT: self._instant,
+        }.get(basic)
+        return self._integer(basic, path, _EXPECTED[basic]) if make is None else make(path, _EXPECTED[basic])
+
+    def _char(self, path: str, expected: str) -> Convert:
+        def convert_char(value: Any) -> Any:
+            if isinstance(value, str) and len(value) == 1:
+                return _plain_text(value)
+            self._fail(path, expected, value)
+
+        return convert_char
+
+    def _instant(self, path: str, expected: str) -> Convert:
+        def convert_instant(value: Any) -> Any:
+            if type(value) is Instant:
+                return value
+            if isinstance(value, Instant):
+                return Instant(value.seconds, value.nanos)
+            hint = "Instant.of_epoch_milli(to_epoch_milli(value)), both of flinkish.common."
+            self._fail(path, expected, value, hint=hint if isinstance(value, datetime.datetime) else None)
+
+        return convert_instant
+
+    def _boolean(self, path: str, expected: str) -> Convert:
         fail, lenient = self._fail, self._lenient
-        match basic:
-            case BasicType.STRING:
-                return self._text(path, expected)
-            case BasicType.INSTANT:
 
-                def convert_instant(value: Any) -> Any:
-                    if type(value) is Instant:
-                        return value
-                    if isinstance(value, Instant):
-                        return Instant(value.seconds, value.nanos)
-                    hint = "Instant.of_epoch_milli(to_epoch_milli(value)), both of flinkish.common."
-                    fail(path, expected, value, hint=hint if isinstance(value, datetime.datetime) else None)
+        def convert_boolean(value: Any) -> Any:
+            if value is True or value is False:
+                return value
+            try:
+                number = _as_int(value)
+            except (TypeError, ValueError, OverflowError) as error:
+                fail(path, expected, value, error)
+            # PyFlink's coder accepts a number that fits into a byte.
+            if not (number in (0, 1) and number == value if lenient else 0 <= number <= 255):
+                fail(path, expected, value)
+            return bool(number)
 
-                return convert_instant
-            case BasicType.CHAR:
+        return convert_boolean
 
-                def convert_char(value: Any) -> Any:
-                    if isinstance(value, str) and len(value) == 1:
-                        return _plain_text(value)
-                    fail(path, expected, value)
+    def _float(self, path: str, expected: str) -> Convert:
+        fail, lenient = self._fail, self._lenient
 
-                return convert_char
-            case BasicType.BOOLEAN:
+        def convert_float(value: Any) -> Any:
+            try:
+                number = to_float32(value)
+            except OverflowError as error:
+                fail(path, "a number that fits into 32 bits", value, error, hint="declare DOUBLE.")
+            except struct.error as error:
+                fail(path, expected, value, error)
+            if lenient and isinstance(value, int) and number != value:
+                fail(path, "a whole number that 32 bits of a FLOAT hold exactly", value)
+            return number
 
-                def convert_boolean(value: Any) -> Any:
-                    if value is True or value is False:
-                        return value
-                    try:
-                        number = _as_int(value)
-                    except (TypeError, ValueError, OverflowError) as error:
-                        fail(path, expected, value, error)
-                    # PyFlink's coder accepts a number that fits into a byte.
-                    if not (number in (0, 1) and number == value if lenient else 0 <= number <= 255):
-                        fail(path, expected, value)
-                    return bool(number)
+        return convert_float
 
-                return convert_boolean
-            case BasicType.FLOAT if self._round_floats:
+    def _double(self, path: str, expected: str) -> Convert:
+        fail, lenient = self._fail, self._lenient
 
-                def convert_float(value: Any) -> Any:
-                    try:
-                        number = to_float32(value)
-                    except OverflowError as error:
-                        fail(path, "a number that fits into 32 bits", value, error, hint="declare DOUBLE.")
-                    except struct.error as error:
-                        fail(path, expected, value, error)
-                    if lenient and isinstance(value, int) and number != value:
-                        fail(path, "a whole number that 32 bits of a FLOAT hold exactly", value)
-                    return number
+        def convert_double(value: Any) -> Any:
+            if isinstance(value, (str, bytes)):
+                fail(path, expected, value)
+            try:
+                number = float(value)
+            except (TypeError, ValueError, OverflowError) as error:
+                fail(path, expected, value, error)
+            if lenient and isinstance(value, int) and number != value:
+                fail(path, "a whole number that 64 bits of a DOUBLE hold exactly", value)
+            return number
 
-                return convert_float
-            case BasicType.DOUBLE | BasicType.FLOAT:
+        return convert_double
 
-                def convert_double(value: Any) -> Any:
-                    if isinstance(value, (str, bytes)):
-                        fail(path, expected, value)
-                    try:
-                        number = float(value)
-                    except (TypeError, ValueError, OverflowError) as error:
-                        fail(path, expected, value, error)
-                    if lenient and isinstance(value, int) and number != value:
-                        fail(path, "a whole number that 64 bits of a DOUBLE hold exactly", value)
-                    return number
+    def _decimal(self, path: str, expected: str) -> Convert:
+        fail = self._fail
 
-                return convert_double
-            case BasicType.BIG_DEC:
+        def convert_decimal(value: Any) -> Any:
+            if type(value) is Decimal and value.is_finite():
+                return value
+            # numbers.Number: numpy's are not ints, but are registered there.
+            if isinstance(value, bool) or not isinstance(value, (str, numbers.Number)):
+                fail(path, expected, value)
+            try:
+                number = Decimal(str(value))
+            except InvalidOperation as error:
+                fail(path, expected, value, error)
+            if not number.is_finite():
+                fail(path, expected, value)
+            return number
 
-                def convert_decimal(value: Any) -> Any:
-                    if type(value) is Decimal and value.is_finite():
-                        return value
-                    # numbers.Number: numpy's are not ints, but are registered there.
-                    if isinstance(value, bool) or not isinstance(value, (str, numbers.Number)):
-                        fail(path, expected, value)
-                    try:
-                        number = Decimal(str(value))
-                    except InvalidOperation as error:
-                        fail(path, expected, value, error)
-                    if not number.is_finite():
-                        fail(path, expected, value)
-                    return number
-
-                return convert_decimal
-            case _:
-                return self._integer(basic, path, expected)
+        return convert_decimal
 
     def _integer(self, basic: BasicType, path: str, expected: str) -> Convert:
-        bits = INTEGER_BITS.get(basic)
-        low, high = (0, 0) if bits is None else (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1)
+        low, high = BOUNDS.get(basic, (-math.inf, math.inf))
         lenient, fail = self._lenient, self._fail
 
         def convert_integer(value: Any) -> Any:
@@ -396,11 +394,10 @@ class _Builder:
                 number = _as_int(value)
             except (TypeError, ValueError, OverflowError) as error:
                 fail(path, expected, value, error)
-            if lenient and number != value:
-                fail(path, expected, value)  # operators may drop decimals, elements of a collection must not lose any
-            if bits is None or low <= number <= high:
-                return number
-            fail(path, expected, value)
+            # Operators may drop decimals, elements of a collection must not lose any.
+            if not low <= number <= high or (lenient and number != value):
+                fail(path, expected, value)
+            return number
 
         return convert_integer
 
@@ -702,7 +699,7 @@ class _Builder:
 def _needs_conversion(type_info: TypeInformation, name: str) -> str | None:
     """Return an expression that is false for values that need no conversion; None if only the converter can tell."""
     kind = kind_of(type_info)
-    if kind in INTEGER_BITS:
+    if kind in BOUNDS:
         return f"(type({name}) is not int or {out_of_bounds(type_info, name)})"
     wanted = _WANTED.get(kind)
     return None if wanted is None else f"type({name}) is not {wanted}"

@@ -24,7 +24,7 @@ def sync_up_to(folder: str, base: str) -> None:
 
 
 def make_folders(path: str | Path, mode: int = 0o777) -> None:
-    """Make and sync a folder and the missing folders above it, so that they survive a crash; `mode` is that of the folder."""
+    """Make and sync a folder with this mode, and the missing folders above it, so that they survive a crash."""
     missing = []
     folder = os.path.abspath(path)
     while not os.path.isdir(folder):

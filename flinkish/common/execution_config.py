@@ -9,13 +9,10 @@ from typing import Any
 from flinkish.common import config_options, options
 from flinkish.common.absent import AbsentMember
 from flinkish.common.absent_names import EXECUTION_MODE, INPUT_DEPENDENCY, RESTART_STRATEGY, SERIALIZERS
-from flinkish.common.arguments import int_of
+from flinkish.common.arguments import instance_of, int_of
 from flinkish.common.configuration import Configuration
-from flinkish.common.errors import InvalidArgumentError
 from flinkish.common.limits import UPPER_BOUND_MAX_PARALLELISM
 from flinkish.common.time import AmountOfTime, milliseconds_of
-
-__all__ = ["ExecutionConfig", "default_parallelism"]
 
 
 def default_parallelism() -> int:
@@ -65,7 +62,7 @@ class ExecutionConfig:
 
     def set_auto_watermark_interval(self, interval: int | AmountOfTime) -> ExecutionConfig:
         """Set how often periodic watermarks are emitted (int: ms); 0 switches them off."""
-        return self._set(options.AUTO_WATERMARK_INTERVAL, _not_negative(interval, "interval"))
+        return self._set(options.AUTO_WATERMARK_INTERVAL, milliseconds_of(interval, "interval", or_number=True, minimum=0))
 
     def get_auto_watermark_interval(self) -> int:
         """Return how often periodic watermarks are emitted, in milliseconds."""
@@ -73,7 +70,7 @@ class ExecutionConfig:
 
     def set_latency_tracking_interval(self, interval: int | AmountOfTime) -> ExecutionConfig:
         """Set how often the latency from sources to operators is measured (int: ms); 0 = never, the default."""
-        return self._set(options.LATENCY_INTERVAL, _millis(interval, "interval"))
+        return self._set(options.LATENCY_INTERVAL, milliseconds_of(interval, "interval", or_number=True))
 
     def get_latency_tracking_interval(self) -> int:
         """Return the value given to `set_latency_tracking_interval`, in milliseconds; 0 if it was not called."""
@@ -104,9 +101,8 @@ class ExecutionConfig:
 
         Raises InvalidArgumentError for any other number.
         """
-        if int_of("max_parallelism", max_parallelism, minimum=1) > UPPER_BOUND_MAX_PARALLELISM:
-            raise InvalidArgumentError(f"max_parallelism must be at most {UPPER_BOUND_MAX_PARALLELISM}; got {max_parallelism}")
-        return self._set(options.MAX_PARALLELISM, max_parallelism)
+        checked = int_of("max_parallelism", max_parallelism, minimum=1, maximum=UPPER_BOUND_MAX_PARALLELISM)
+        return self._set(options.MAX_PARALLELISM, checked)
 
     def get_task_cancellation_interval(self) -> int:
         """Return the value of task.cancellation.interval, in milliseconds."""
@@ -114,7 +110,7 @@ class ExecutionConfig:
 
     def set_task_cancellation_interval(self, interval: int | AmountOfTime) -> ExecutionConfig:
         """Accepted; without effect."""
-        return self._set(options.TASK_CANCELLATION_INTERVAL, _millis(interval, "interval"))
+        return self._set(options.TASK_CANCELLATION_INTERVAL, milliseconds_of(interval, "interval", or_number=True))
 
     def get_task_cancellation_timeout(self) -> int:
         """Return the value of task.cancellation.timeout, in milliseconds."""
@@ -125,7 +121,7 @@ class ExecutionConfig:
 
         Differs from Flink: there the timeout begins when a task is cancelled, and ends the whole TaskManager.
         """
-        return self._set(options.TASK_CANCELLATION_TIMEOUT, _not_negative(timeout, "timeout"))
+        return self._set(options.TASK_CANCELLATION_TIMEOUT, milliseconds_of(timeout, "timeout", or_number=True, minimum=0))
 
     def enable_force_kryo(self) -> ExecutionConfig:
         """Accepted; without effect: flinkish does not use Kryo."""
@@ -197,8 +193,7 @@ class ExecutionConfig:
 
         Raises InvalidArgumentError if the argument is not a dict.
         """
-        if not isinstance(global_job_parameters_dict, Mapping):
-            raise InvalidArgumentError(f"set_global_job_parameters() expects a dict; got {global_job_parameters_dict!r}")
+        instance_of("set_global_job_parameters()", global_job_parameters_dict, Mapping)
         parameters = {str(key): config_options.to_text(value) for key, value in global_job_parameters_dict.items()}
         return self._set(options.GLOBAL_JOB_PARAMETERS, parameters)
 
@@ -231,11 +226,3 @@ class ExecutionConfig:
 
     def __hash__(self) -> int:
         return hash(self._configuration)
-
-
-def _millis(value: object, what: str) -> int:
-    return milliseconds_of(value, what, rule="must be an int (milliseconds)", or_number=True)
-
-
-def _not_negative(value: object, what: str) -> int:
-    return int_of(what, _millis(value, what), minimum=0)

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from enum import Enum
 
-__all__ = ["InputDependencyConstraint"]
-
 
 class InputDependencyConstraint(Enum):
     """When a task is scheduled. ANY: when one of its inputs has data; ALL: when all inputs have data."""

@@ -8,8 +8,6 @@ from flinkish.common.absent import AbsentMember
 from flinkish.common.absent_names import JAVA_OBJECT
 from flinkish.common.errors import UnsupportedError
 
-__all__ = ["InputFormat"]
-
 
 class InputFormat:
     """A description of a source; in PyFlink it wraps a Java class. See AvroInputFormat (flinkish.datastream.formats.avro)."""

@@ -10,8 +10,6 @@ from flinkish.common.job_execution_result import JobExecutionResult
 from flinkish.common.job_id import JobID
 from flinkish.common.job_status import JobStatus
 
-__all__ = ["JobClient"]
-
 
 class JobClient(ABC):
     """The handle of one job; every request returns a future."""

@@ -7,8 +7,6 @@ from typing import Any
 
 from flinkish.common.job_id import JobID
 
-__all__ = ["JobExecutionResult"]
-
 
 class JobExecutionResult:
     """The result of a finished job: id, run time and user metrics."""

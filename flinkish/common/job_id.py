@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["JobID"]
-
 
 class JobID:
     """Unique id of a job: 32 hexadecimal digits; it stays the same when the job restarts or resumes."""

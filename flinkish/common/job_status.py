@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from enum import Enum
 
-__all__ = ["JobStatus"]
-
 
 class JobStatus(Enum):
     """The status of a job, with Flink's names and numbers."""

@@ -5,28 +5,13 @@ Code that answers per type is a table by kind, or a `match` of `shape_of`; a new
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from enum import Enum
 from typing import Final
 
-from flinkish.common.typeinfo import (
-    BasicArrayTypeInfo,
-    BasicType,
-    BasicTypeInfo,
-    DateTypeInfo,
-    ExternalTypeInfo,
-    ListTypeInfo,
-    LocalTimeTypeInfo,
-    MapTypeInfo,
-    ObjectArrayTypeInfo,
-    PickledBytesTypeInfo,
-    PrimitiveArrayTypeInfo,
-    RowTypeInfo,
-    TimestampTypeInfo,
-    TimeTypeInfo,
-    TupleTypeInfo,
-    TypeInformation,
-)
+from flinkish.common import typeinfo
+from flinkish.common.typeinfo import BasicType, ExternalTypeInfo, LocalTimeTypeInfo, RowTypeInfo, TupleTypeInfo, TypeInformation
 
 
 class Kind(Enum):
@@ -58,6 +43,8 @@ _NAMES: Final[dict[BasicType | Kind, tuple[str, ...]]] = {Kind.LIST: ("element",
 
 #: Bits of the integer types with a limit.
 INTEGER_BITS: Final[dict[BasicType | Kind, int]] = {BasicType.BYTE: 8, BasicType.SHORT: 16, BasicType.INT: 32, BasicType.LONG: 64}
+#: Their least and greatest numbers.
+BOUNDS: Final = {kind: (-(1 << (bits - 1)), (1 << (bits - 1)) - 1) for kind, bits in INTEGER_BITS.items()}
 
 
 def plain_type(type_info: TypeInformation) -> TypeInformation:
@@ -75,27 +62,27 @@ def shape_of(type_info: TypeInformation) -> Shape:
     match type_info:
         case ExternalTypeInfo():
             return shape_of(type_info.type_info)
-        case BasicTypeInfo():
+        case typeinfo.BasicTypeInfo():
             return type_info.basic_type, ()
-        case DateTypeInfo():
+        case typeinfo.DateTypeInfo():
             return Kind.DATE, ()
-        case TimeTypeInfo():
+        case typeinfo.TimeTypeInfo():
             return Kind.TIME, ()
-        case TimestampTypeInfo():
+        case typeinfo.TimestampTypeInfo():
             return Kind.TIMESTAMP, ()
         case LocalTimeTypeInfo():
             return _LOCAL[type_info.time_type], ()
-        case PrimitiveArrayTypeInfo() if kind_of(type_info.element_type) is BasicType.BYTE:
+        case typeinfo.PrimitiveArrayTypeInfo() if kind_of(type_info.element_type) is BasicType.BYTE:
             return Kind.BYTES, ()
-        case PrimitiveArrayTypeInfo() | BasicArrayTypeInfo() | ObjectArrayTypeInfo() | ListTypeInfo():
+        case typeinfo.ArrayTypeInfo():
             return Kind.LIST, (type_info.element_type,)
-        case MapTypeInfo():
+        case typeinfo.MapTypeInfo():
             return Kind.MAP, (type_info.key_type, type_info.value_type)
         case RowTypeInfo():
             return Kind.ROW, type_info.field_types
         case TupleTypeInfo():
             return Kind.TUPLE, type_info.field_types
-        case PickledBytesTypeInfo():
+        case typeinfo.PickledBytesTypeInfo():
             return Kind.PICKLED, ()
         case _:
             return Kind.OTHER, ()
@@ -125,18 +112,16 @@ def fields_of(type_info: TypeInformation) -> tuple[tuple[str, ...], tuple[TypeIn
 
 def integer_bounds(type_info: TypeInformation) -> tuple[int, int] | None:
     """Return the least and the greatest number of an integer type; None if it is not an integer type with bounds."""
-    bits = INTEGER_BITS.get(kind_of(type_info))
-    return None if bits is None else (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1)
+    return BOUNDS.get(kind_of(type_info))
 
 
 def range_check(kind: BasicType | Kind) -> Callable[[int], int]:
     """Return the function that returns the numbers that an integer type can hold, and raises ValueError for others."""
-    bits = INTEGER_BITS.get(kind)
-    low, high = (0, 0) if bits is None else (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1)
+    low, high = BOUNDS.get(kind, (-math.inf, math.inf))
 
     def check(number: int) -> int:
-        if bits is None or low <= number <= high:
+        if low <= number <= high:
             return number
-        raise ValueError(f"it does not fit into {bits} bits")
+        raise ValueError(f"it does not fit into {INTEGER_BITS[kind]} bits")
 
     return check

@@ -175,9 +175,7 @@ def check_serializable(value: Any, what: str) -> None:
 
     `what` names the value in the message, such as "the MapFunction of map()".
     """
-    error = _pickling_error(value)
-    if error is not None:
-        raise _not_serializable(value, what, error) from error
+    _pickled(value, what)
 
 
 def own_copy(value: Any, what: str) -> Any:
@@ -185,11 +183,14 @@ def own_copy(value: Any, what: str) -> Any:
 
     Raises NotSerializableError as `check_serializable` does.
     """
+    return pickle.loads(_pickled(value, what))
+
+
+def _pickled(value: Any, what: str) -> bytes:
     try:
-        data = _by_value(value)
+        return _by_value(value)
     except Exception as error:
         raise _not_serializable(value, what, error) from error
-    return pickle.loads(data)
 
 
 def _not_serializable(value: Any, what: str, error: BaseException) -> NotSerializableError:

@@ -8,8 +8,6 @@ from typing import Any
 from flinkish.common.errors import TypeMismatchError
 from flinkish.common.types import Row
 
-__all__ = ["HINT_OF_SPARK_ROWS", "check_record", "check_results", "is_one_record", "is_row_of_spark", "is_table"]
-
 HINT_OF_SPARK_ROWS = (
     "rows of streams are flinkish.common.Row, not pyspark.sql.Row: import that one, or make one as Row(**row.asDict())."
 )

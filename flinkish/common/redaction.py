@@ -100,7 +100,7 @@ def _pairs_hidden(line: str, is_secret: Callable[[str], bool], *, quoted_only: b
 
 
 def _values_in(line: str, is_secret: Callable[[str], bool]) -> list[tuple[int, int]]:
-    """Return where values of secrets begin and end, in their order; the ones of pairs may lie in others."""
+    """Return where values of secrets begin and end, in order; one may lie inside another."""
     found = []
     two = _TWO_WORDS.match(line)
     if two is not None and is_secret(two[1]):
@@ -122,7 +122,7 @@ def _values_in(line: str, is_secret: Callable[[str], bool]) -> list[tuple[int, i
 
 
 def _value(line: str, begin: int) -> tuple[int, int]:
-    """Return where the value that begins here, with its quotation mark if it has one, begins and ends without."""
+    """Return where a value begins and ends, without the quotation marks that it may have."""
     quote = _QUOTE.match(line, begin)
     if quote is not None:
         end = _end_of_quoted(line, quote)
@@ -137,7 +137,7 @@ def _end_of_quoted(line: str, quote: re.Match[str]) -> int | None:
     """Return where the text behind a quotation mark ends; None = with the line."""
     escapes, sign = quote[1], quote[2]
     if escapes:
-        # A quotation inside of others, each of which doubles backslashes and puts one before the sign.
+        # A quotation inside others: each level doubles the backslashes and puts one before the sign.
         depth = len(escapes)
         for run in _BACKSLASHES[sign].finditer(line, quote.end()):
             if len(run[1]) % (2 * depth + 2) == depth:

@@ -1,15 +1,18 @@
-"""The packages that flinkish needs, and the error for a Python without them, as `spark-submit` does not ship them.
+"""The packages that flinkish needs, and those of its extras, such as `flinkish[jdbc]`; the errors for a Python without them.
+
+`spark-submit` does not ship packages.
 
 This module imports only the errors, because it must work when other modules cannot be imported.
 """
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 import platform
 import sys
 from collections.abc import Mapping
-from typing import Final, NoReturn
+from typing import Any, Final, NoReturn
 
 from flinkish.common.errors import MissingPackageError
 
@@ -49,3 +52,34 @@ def refuse_missing(module: str) -> NoReturn:
     )
     error.name = module
     raise error
+
+
+def need(package: str, what_for: str, extra: str) -> Any:
+    """Import a package of an extra; raises MissingPackageError, which says how to install it.
+
+    >>> need("no_such_package", "JdbcSink", "jdbc")
+    Traceback (most recent call last):
+    flinkish.common.errors.MissingPackageError: JdbcSink needs the package no_such_package, which is not installed
+    Hint: pip install 'flinkish[jdbc]'
+    """
+    try:
+        return importlib.import_module(package)
+    except ImportError as error:
+        if error.name is None or error.name.partition(".")[0] != package:
+            raise
+        raise MissingPackageError(
+            f"{what_for} needs the package {package}, which is not installed", hint=f"pip install 'flinkish[{extra}]'"
+        ) from error
+
+
+class _LateModule:
+    def __init__(self, module: str) -> None:
+        self._module = module
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(importlib.import_module(self._module), name)
+
+
+def imported_late(module: str) -> Any:
+    """Return an object with the names of a module, which is imported when one of them is used."""
+    return _LateModule(module)

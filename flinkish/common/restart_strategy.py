@@ -10,8 +10,6 @@ from flinkish.common.arguments import int_of
 from flinkish.common.configuration import Configuration
 from flinkish.common.time import AmountOfTime, milliseconds_of
 
-__all__ = ["RestartStrategies", "RestartStrategyConfiguration"]
-
 
 class RestartStrategyConfiguration(ABC):
     """Base of all strategies."""
@@ -52,7 +50,7 @@ class RestartStrategies:
 
         def __init__(self, restart_attempts: int, delay_between_attempts_interval: int | AmountOfTime) -> None:
             self._attempts = int_of("restart_attempts", restart_attempts, minimum=0)
-            self._delay = _milliseconds(delay_between_attempts_interval, "delay_between_attempts_interval")
+            self._delay = milliseconds_of(delay_between_attempts_interval, "delay_between_attempts_interval", or_number=True)
 
         def get_restart_attempts(self) -> int:
             """Return the maximum number of restarts."""
@@ -80,8 +78,8 @@ class RestartStrategies:
             self, max_failure_rate: int, failure_interval: int | AmountOfTime, delay_between_attempts_interval: int | AmountOfTime
         ) -> None:
             self._rate = int_of("max_failure_rate", max_failure_rate, minimum=1)
-            self._interval = _milliseconds(failure_interval, "failure_interval")
-            self._delay = _milliseconds(delay_between_attempts_interval, "delay_between_attempts_interval")
+            self._interval = milliseconds_of(failure_interval, "failure_interval", or_number=True)
+            self._delay = milliseconds_of(delay_between_attempts_interval, "delay_between_attempts_interval", or_number=True)
 
         def get_max_failure_rate(self) -> int:
             """Return the maximum number of failures in one interval."""
@@ -145,7 +143,3 @@ class RestartStrategies:
         The job restarts after a pause of `delay_interval` (int: ms).
         """
         return RestartStrategies.FailureRateRestartStrategyConfiguration(failure_rate, failure_interval, delay_interval)
-
-
-def _milliseconds(value: object, what: str) -> int:
-    return milliseconds_of(value, what, rule="must be milliseconds (int)", or_number=True)

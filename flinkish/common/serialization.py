@@ -9,20 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 from flinkish.common.absent import AbsentMember, names_of
 from flinkish.common.absent_names import JAVA_OBJECT
-from flinkish.common.arguments import instance_of, int_of
+from flinkish.common.arguments import bytes_of, instance_of, int_of
 from flinkish.common.errors import InvalidArgumentError, TypeMismatchError
 from flinkish.common.text import text_function
 from flinkish.common.typeinfo import TypeInformation, Types
-
-__all__ = [
-    "BulkWriterFactory",
-    "ByteArraySchema",
-    "DeserializationSchema",
-    "Encoder",
-    "RowFieldExtractorSchema",
-    "SerializationSchema",
-    "SimpleStringSchema",
-]
 
 
 class SerializationSchema:
@@ -159,10 +149,8 @@ class _SimpleStringEncoder(Encoder):
 class _SchemaEncoder(Encoder):
     def __init__(self, schema: SerializationSchema, delimiter: bytes) -> None:
         instance_of("Encoder.of_schema()", schema, SerializationSchema)
-        if not isinstance(delimiter, (bytes, bytearray)):
-            raise InvalidArgumentError(f"the delimiter of Encoder.of_schema must be bytes; got {delimiter!r}")
         self._schema = schema
-        self._delimiter = bytes(delimiter)
+        self._delimiter = bytes_of("the delimiter of Encoder.of_schema()", delimiter)
 
     def encode_function(self, type_info: TypeInformation) -> Callable[[Any], bytes]:
         self._schema.open()

@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 
 from flinkish.common.absent import names_of
 
-__all__ = ["TypeSerializer", "VoidNamespaceSerializer"]
-
 T = TypeVar("T")
 
 

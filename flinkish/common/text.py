@@ -15,11 +15,9 @@ from collections.abc import Callable
 from decimal import Decimal
 from typing import Any
 
-from flinkish.common.kinds import Kind, kind_of, plain_type, shape_of
+from flinkish.common.kinds import BOUNDS, Kind, kind_of, plain_type, shape_of
 from flinkish.common.time import Instant, fraction_of_second
 from flinkish.common.typeinfo import BasicType, LocalTimeTypeInfo, TypeInformation
-
-__all__ = ["print_function", "text_function", "to_text"]
 
 TextFunction = Callable[[Any], str]
 
@@ -202,14 +200,7 @@ _LOCAL: dict[BasicType | Kind, TextFunction] = {
 }
 
 _SIMPLE: dict[BasicType | Kind, TextFunction] = {
-    BasicType.STRING: str,
-    BasicType.CHAR: str,
-    BasicType.BYTE: str,
-    BasicType.SHORT: str,
-    BasicType.INT: str,
-    BasicType.LONG: str,
-    BasicType.BIG_INT: str,
-    BasicType.BIG_DEC: str,
+    **dict.fromkeys((BasicType.STRING, BasicType.CHAR, BasicType.BIG_INT, BasicType.BIG_DEC, *BOUNDS), str),
     BasicType.BOOLEAN: _boolean_text,
     BasicType.FLOAT: float_text,
     BasicType.DOUBLE: double_text,

@@ -308,34 +308,43 @@ def milliseconds_of(
     what: str,
     *,
     kinds: tuple[type[Time | Duration], ...] = (Time, Duration),
-    rule: str = "must be a Time or a Duration",
+    rule: str | None = None,
     or_number: bool = False,
+    minimum: int | None = None,
     hint: str | None = None,
 ) -> int:
     """Return the milliseconds of a timedelta or of an instance of `kinds`; a Duration is rounded down.
 
-    As in PyFlink, some arguments must be a Time and others a Duration: `kinds` and `rule` say which. With `or_number`, an int of
-    milliseconds is accepted, too. Raises InvalidArgumentError, which names `what`, for all other values and for a timedelta that
-    is not a whole number of milliseconds.
+    As in PyFlink, some arguments must be a Time and others a Duration: `kinds` says which, and `rule` says it in other words.
+    With `or_number`, an int of milliseconds is accepted, too. Raises InvalidArgumentError, which names `what`, for all other
+    values, for a timedelta that is not a whole number of milliseconds, and for less than the minimum.
 
     >>> milliseconds_of(datetime.timedelta(minutes=1, milliseconds=5), "timeout")
     60005
     """
     if isinstance(value, Time) and Time in kinds:
-        return value.to_milliseconds()
-    if isinstance(value, Duration) and Duration in kinds:
-        return value.to_millis()
-    if isinstance(value, datetime.timedelta):
-        millis, rest = divmod(value, _MILLISECOND)
+        millis = value.to_milliseconds()
+    elif isinstance(value, Duration) and Duration in kinds:
+        millis = value.to_millis()
+    elif isinstance(value, datetime.timedelta):
+        whole, rest = divmod(value, _MILLISECOND)
+        millis = int(whole)  # pandas.Timedelta is a timedelta whose quotients are of numpy
         if rest:
             raise InvalidArgumentError(
                 f"{what} must be a whole number of milliseconds; got {value!r}.",
-                hint=f"round it, such as to timedelta(milliseconds={int(millis)}).",
+                hint=f"round it, such as to timedelta(milliseconds={millis}).",
             )
-        return int(millis)
-    if or_number and isinstance(value, int) and not isinstance(value, bool):
-        return value
-    raise InvalidArgumentError(f"{what} {rule}, or a timedelta; got {value!r} of type {type(value).__name__}.", hint=hint)
+    elif or_number and isinstance(value, int) and not isinstance(value, bool):
+        millis = value
+    else:
+        if rule is None:
+            names = " or ".join(f"a {kind.__name__}" for kind in kinds)
+            rule = f"must be an int (milliseconds), {names}" if or_number else f"must be {names}"
+        raise InvalidArgumentError(f"{what} {rule}, or a timedelta; got {value!r} of type {type(value).__name__}.", hint=hint)
+    if minimum is not None and millis < minimum:
+        rule = "must not be negative" if minimum == 0 else f"must be at least {minimum} ms"
+        raise InvalidArgumentError(f"{what} {rule}; got {value!r}.")
+    return millis
 
 
 def to_epoch_milli(moment: datetime.date) -> int:

@@ -107,7 +107,7 @@ def _cut(error: traceback.TracebackException | None) -> None:
 
 
 def _of_program(files: Sequence[str]) -> list[int]:
-    """Return for each frame of a traceback whether to keep it, by its file."""
+    """Return the positions of the frames to keep in a traceback, given the files of all frames."""
     kept = [place for place, file in enumerate(files) if not is_own(file)]
     first = next((place for place in kept if not files[place].startswith(_LIBRARIES)), 0)
     return [place for place in kept if place >= first]

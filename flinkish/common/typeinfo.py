@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic
 
 from flinkish.common.absent import Absence, AbsentMember
 from flinkish.common.absent_names import INTERNAL
-from flinkish.common.arguments import instance_of
+from flinkish.common.arguments import instance_of, int_of, names_of
 from flinkish.common.errors import InvalidArgumentError
 from flinkish.common.time import Instant
 from flinkish.common.types import Row, RowKind
@@ -72,7 +72,7 @@ class TypeInformation(Generic[V_co]):
 
     def need_conversion(self) -> bool:
         """Return whether the plain form of values differs from the values themselves."""
-        return False
+        return type(self).to_internal_type is not TypeInformation.to_internal_type
 
     def to_internal_type(self, obj: Any) -> Any:
         """Return the plain form of a value: numbers, text, tuples."""
@@ -93,7 +93,8 @@ class TypeInformation(Generic[V_co]):
         return hash((type(self).__name__, self._parts()))
 
     def __repr__(self) -> str:
-        return type(self).__name__
+        parts = ", ".join(map(repr, self._parts()))
+        return f"{type(self).__name__}<{parts}>" if parts else type(self).__name__
 
 
 class BasicType(Enum):
@@ -133,53 +134,18 @@ class BasicTypeInfo(TypeInformation[V_co]):
     def __repr__(self) -> str:
         return self._basic_type.value
 
-    @staticmethod
-    def STRING_TYPE_INFO() -> BasicTypeInfo[str]:
-        return BasicTypeInfo(BasicType.STRING)
-
-    @staticmethod
-    def BOOLEAN_TYPE_INFO() -> BasicTypeInfo[bool]:
-        return BasicTypeInfo(BasicType.BOOLEAN)
-
-    @staticmethod
-    def BYTE_TYPE_INFO() -> BasicTypeInfo[int]:
-        return BasicTypeInfo(BasicType.BYTE)
-
-    @staticmethod
-    def SHORT_TYPE_INFO() -> BasicTypeInfo[int]:
-        return BasicTypeInfo(BasicType.SHORT)
-
-    @staticmethod
-    def INT_TYPE_INFO() -> BasicTypeInfo[int]:
-        return BasicTypeInfo(BasicType.INT)
-
-    @staticmethod
-    def LONG_TYPE_INFO() -> BasicTypeInfo[int]:
-        return BasicTypeInfo(BasicType.LONG)
-
-    @staticmethod
-    def FLOAT_TYPE_INFO() -> BasicTypeInfo[float]:
-        return BasicTypeInfo(BasicType.FLOAT)
-
-    @staticmethod
-    def DOUBLE_TYPE_INFO() -> BasicTypeInfo[float]:
-        return BasicTypeInfo(BasicType.DOUBLE)
-
-    @staticmethod
-    def CHAR_TYPE_INFO() -> BasicTypeInfo[str]:
-        return BasicTypeInfo(BasicType.CHAR)
-
-    @staticmethod
-    def BIG_INT_TYPE_INFO() -> BasicTypeInfo[int]:
-        return BasicTypeInfo(BasicType.BIG_INT)
-
-    @staticmethod
-    def BIG_DEC_TYPE_INFO() -> BasicTypeInfo:
-        return BasicTypeInfo(BasicType.BIG_DEC)
-
-    @staticmethod
-    def INSTANT_TYPE_INFO() -> InstantTypeInfo:
-        return InstantTypeInfo(BasicType.INSTANT)
+    STRING_TYPE_INFO: Callable[[], BasicTypeInfo[str]] = staticmethod(lambda: BasicTypeInfo(BasicType.STRING))
+    BOOLEAN_TYPE_INFO: Callable[[], BasicTypeInfo[bool]] = staticmethod(lambda: BasicTypeInfo(BasicType.BOOLEAN))
+    BYTE_TYPE_INFO: Callable[[], BasicTypeInfo[int]] = staticmethod(lambda: BasicTypeInfo(BasicType.BYTE))
+    SHORT_TYPE_INFO: Callable[[], BasicTypeInfo[int]] = staticmethod(lambda: BasicTypeInfo(BasicType.SHORT))
+    INT_TYPE_INFO: Callable[[], BasicTypeInfo[int]] = staticmethod(lambda: BasicTypeInfo(BasicType.INT))
+    LONG_TYPE_INFO: Callable[[], BasicTypeInfo[int]] = staticmethod(lambda: BasicTypeInfo(BasicType.LONG))
+    FLOAT_TYPE_INFO: Callable[[], BasicTypeInfo[float]] = staticmethod(lambda: BasicTypeInfo(BasicType.FLOAT))
+    DOUBLE_TYPE_INFO: Callable[[], BasicTypeInfo[float]] = staticmethod(lambda: BasicTypeInfo(BasicType.DOUBLE))
+    CHAR_TYPE_INFO: Callable[[], BasicTypeInfo[str]] = staticmethod(lambda: BasicTypeInfo(BasicType.CHAR))
+    BIG_INT_TYPE_INFO: Callable[[], BasicTypeInfo[int]] = staticmethod(lambda: BasicTypeInfo(BasicType.BIG_INT))
+    BIG_DEC_TYPE_INFO: Callable[[], BasicTypeInfo[Any]] = staticmethod(lambda: BasicTypeInfo(BasicType.BIG_DEC))
+    INSTANT_TYPE_INFO = staticmethod(lambda: InstantTypeInfo(BasicType.INSTANT))
 
 
 class InstantTypeInfo(BasicTypeInfo[Instant]):
@@ -187,9 +153,6 @@ class InstantTypeInfo(BasicTypeInfo[Instant]):
 
     def __init__(self, basic_type: BasicType = BasicType.INSTANT) -> None:
         super().__init__(basic_type)
-
-    def need_conversion(self) -> bool:
-        return True
 
     def to_internal_type(self, obj: Any) -> Any:
         return None if obj is None else obj.to_epoch_milli() * 1000
@@ -208,13 +171,8 @@ class DecimalTypeInfo(BasicTypeInfo):
 
     def __init__(self, precision: int, scale: int) -> None:
         super().__init__(BasicType.BIG_DEC)
-        whole = all(isinstance(value, int) and not isinstance(value, bool) for value in (precision, scale))
-        if not whole or not 1 <= precision <= 38 or not 0 <= scale <= precision:
-            raise InvalidArgumentError(
-                f"a decimal type has a precision from 1 to 38 and a scale from 0 to the precision; got ({precision!r}, {scale!r})"
-            )
-        self.precision = precision
-        self.scale = scale
+        self.precision = int_of("the precision of a decimal type", precision, minimum=1, maximum=38)
+        self.scale = int_of("the scale of a decimal type", scale, minimum=0, maximum=precision)
 
     def rounded(self, value: Decimal) -> Decimal:
         """Return a value rounded to the type's scale; raise ArithmeticError if it has too many digits or is no number.
@@ -241,26 +199,15 @@ class DecimalTypeInfo(BasicTypeInfo):
 class SqlTimeTypeInfo(TypeInformation):
     """Factory of the three SQL time types."""
 
-    @staticmethod
-    def DATE() -> DateTypeInfo:
-        return DateTypeInfo()
-
-    @staticmethod
-    def TIME() -> TimeTypeInfo:
-        return TimeTypeInfo()
-
-    @staticmethod
-    def TIMESTAMP() -> TimestampTypeInfo:
-        return TimestampTypeInfo()
+    DATE = staticmethod(lambda: DateTypeInfo())
+    TIME = staticmethod(lambda: TimeTypeInfo())
+    TIMESTAMP = staticmethod(lambda: TimestampTypeInfo())
 
 
 class DateTypeInfo(TypeInformation[datetime.date]):
     """`datetime.date`; the plain form is days since the epoch."""
 
     EPOCH_ORDINAL = AbsentMember(INTERNAL)
-
-    def need_conversion(self) -> bool:
-        return True
 
     def to_internal_type(self, obj: Any) -> Any:
         return None if obj is None else obj.toordinal() - _EPOCH_ORDINAL
@@ -273,9 +220,6 @@ class TimeTypeInfo(TypeInformation[datetime.time]):
     """`datetime.time`; the plain form is microseconds since midnight."""
 
     EPOCH_ORDINAL = AbsentMember(INTERNAL)
-
-    def need_conversion(self) -> bool:
-        return True
 
     def to_internal_type(self, obj: Any) -> Any:
         if obj is None:
@@ -297,9 +241,6 @@ class TimestampTypeInfo(TypeInformation[datetime.datetime]):
     Differs from Flink: the plain form does not depend on the machine's time zone, so it means the same everywhere.
     """
 
-    def need_conversion(self) -> bool:
-        return True
-
     def to_internal_type(self, obj: Any) -> Any:
         if obj is None:
             return None
@@ -311,9 +252,21 @@ class TimestampTypeInfo(TypeInformation[datetime.datetime]):
         return None if obj is None else _EPOCH + datetime.timedelta(microseconds=obj)
 
 
-class _ArrayTypeInfo(TypeInformation[V_co]):
+class ArrayTypeInfo(TypeInformation[V_co]):
+    """Base of arrays and lists."""
+
+    #: The kinds that elements may have; None = elements may have any type.
+    _allowed: frozenset[BasicType] | None = None
+
     def __init__(self, element_type: TypeInformation) -> None:
         self._element_type = _checked_type(element_type, f"element type of {type(self).__name__}")
+        basic = element_type.basic_type if isinstance(element_type, BasicTypeInfo) else None
+        if self._allowed is not None and basic not in self._allowed:
+            names = ", ".join(sorted(basic.name for basic in self._allowed))
+            raise InvalidArgumentError(
+                f"{type(self).__name__} holds elements of the types {names}; got {element_type!r}",
+                hint="use OBJECT_ARRAY or LIST for other elements.",
+            )
 
     @property
     def element_type(self) -> TypeInformation:
@@ -323,60 +276,33 @@ class _ArrayTypeInfo(TypeInformation[V_co]):
     def _parts(self) -> tuple[Any, ...]:
         return (self._element_type,)
 
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}<{self._element_type!r}>"
+
+_PRIMITIVES = frozenset(BasicType) - {BasicType.STRING, BasicType.BIG_INT, BasicType.BIG_DEC, BasicType.INSTANT}
 
 
-_PRIMITIVES = frozenset(
-    (
-        BasicType.BOOLEAN,
-        BasicType.BYTE,
-        BasicType.SHORT,
-        BasicType.INT,
-        BasicType.LONG,
-        BasicType.FLOAT,
-        BasicType.DOUBLE,
-        BasicType.CHAR,
-    )
-)
-
-
-class PrimitiveArrayTypeInfo(_ArrayTypeInfo):
+class PrimitiveArrayTypeInfo(ArrayTypeInfo):
     """Arrays of numbers, booleans or characters without None; lists in user code, `bytes` for BYTE."""
 
-    def __init__(self, element_type: TypeInformation) -> None:
-        super().__init__(element_type)
-        _check_element(element_type, _PRIMITIVES, "PRIMITIVE_ARRAY")
+    _allowed = _PRIMITIVES
 
 
-class BasicArrayTypeInfo(_ArrayTypeInfo[list[Any]]):
+class BasicArrayTypeInfo(ArrayTypeInfo[list[Any]]):
     """Arrays of numbers, booleans, characters or text that may hold None; lists in user code."""
 
-    def __init__(self, element_type: TypeInformation) -> None:
-        super().__init__(element_type)
-        _check_element(element_type, _PRIMITIVES | {BasicType.STRING}, "BASIC_ARRAY")
+    _allowed = _PRIMITIVES | {BasicType.STRING}
 
 
-class ObjectArrayTypeInfo(_ArrayTypeInfo[list[Any]]):
+class ObjectArrayTypeInfo(ArrayTypeInfo[list[Any]]):
     """Arrays of any type that may hold None; lists in user code."""
 
 
-class ListTypeInfo(TypeInformation[list[Any]]):
+class ListTypeInfo(ArrayTypeInfo[list[Any]]):
     """Lists; as in PyFlink, the attribute `elem_type` is the element type."""
 
-    def __init__(self, element_type: TypeInformation) -> None:
-        self.elem_type = _checked_type(element_type, "element type of LIST")
-
     @property
-    def element_type(self) -> TypeInformation:
+    def elem_type(self) -> TypeInformation:
         """Type of the elements."""
-        return self.elem_type
-
-    def _parts(self) -> tuple[Any, ...]:
-        return (self.elem_type,)
-
-    def __repr__(self) -> str:
-        return f"ListTypeInfo<{self.elem_type!r}>"
+        return self._element_type
 
 
 class MapTypeInfo(TypeInformation[dict[Any, Any]]):
@@ -399,9 +325,6 @@ class MapTypeInfo(TypeInformation[dict[Any, Any]]):
     def _parts(self) -> tuple[Any, ...]:
         return (self._key_type_info, self._value_type_info)
 
-    def __repr__(self) -> str:
-        return f"MapTypeInfo<{self._key_type_info!r}, {self._value_type_info!r}>"
-
 
 class PickledBytesTypeInfo(TypeInformation):
     """Any Python object; it is sent and stored pickled."""
@@ -414,11 +337,30 @@ class PickledBytesTypeInfo(TypeInformation):
         return "PickledByteArrayTypeInfo"
 
 
-class RowTypeInfo(TypeInformation[Row]):
+class _FieldsTypeInfo(TypeInformation[V_co]):
+    """A type of values with a fixed number of fields."""
+
+    def __init__(self, field_types: Sequence[TypeInformation], kind: str) -> None:
+        self._field_types = _checked_types(field_types, kind)
+
+    def get_field_types(self) -> list[TypeInformation]:
+        """Return the types of the fields."""
+        return list(self._field_types)
+
+    @property
+    def field_types(self) -> tuple[TypeInformation, ...]:
+        """The types of the fields."""
+        return self._field_types
+
+    def _parts(self) -> tuple[Any, ...]:
+        return self._field_types
+
+
+class RowTypeInfo(_FieldsTypeInfo[Row]):
     """`Row` with fields of given types and names (f0, f1, ... if not given). Comparisons of types ignore the names."""
 
     def __init__(self, field_types: Sequence[TypeInformation], field_names: Sequence[str] | None = None) -> None:
-        self._field_types = _checked_types(field_types, "ROW")
+        super().__init__(field_types, "ROW")
         self._names_given = field_names is not None
         self._field_names = _checked_names(field_names, len(self._field_types))
 
@@ -433,22 +375,10 @@ class RowTypeInfo(TypeInformation[Row]):
         """
         return self._field_names.index(field_name) if field_name in self._field_names else -1
 
-    def get_field_types(self) -> list[TypeInformation]:
-        """Return the types of the fields."""
-        return list(self._field_types)
-
     @property
     def field_names(self) -> tuple[str, ...]:
         """The names of the fields; all rows of the type share this tuple."""
         return self._field_names
-
-    @property
-    def field_types(self) -> tuple[TypeInformation, ...]:
-        """The types of the fields."""
-        return self._field_types
-
-    def need_conversion(self) -> bool:
-        return True
 
     def to_internal_type(self, obj: Any) -> Any:
         """Return (kind as int, values...) of a Row, dict, list, tuple or object with attributes."""
@@ -472,9 +402,6 @@ class RowTypeInfo(TypeInformation[Row]):
     def from_internal_type(self, obj: Any) -> Any:
         return None if obj is None else tuple(obj)
 
-    def _parts(self) -> tuple[Any, ...]:
-        return self._field_types
-
     def __repr__(self) -> str:
         if self._names_given:
             fields = (f"{name}: {t!r}" for name, t in zip(self._field_names, self._field_types, strict=True))
@@ -483,23 +410,11 @@ class RowTypeInfo(TypeInformation[Row]):
         return f"RowTypeInfo({', '.join(fields)})"
 
 
-class TupleTypeInfo(TypeInformation[tuple[Any, ...]]):
+class TupleTypeInfo(_FieldsTypeInfo[tuple[Any, ...]]):
     """Tuples with fields of given types; no field may be None."""
 
     def __init__(self, field_types: Sequence[TypeInformation]) -> None:
-        self._field_types = _checked_types(field_types, "TUPLE")
-
-    def get_field_types(self) -> list[TypeInformation]:
-        """Return the types of the fields."""
-        return list(self._field_types)
-
-    @property
-    def field_types(self) -> tuple[TypeInformation, ...]:
-        """The types of the fields."""
-        return self._field_types
-
-    def need_conversion(self) -> bool:
-        return True
+        super().__init__(field_types, "TUPLE")
 
     def to_internal_type(self, obj: Any) -> Any:
         if obj is None:
@@ -512,9 +427,6 @@ class TupleTypeInfo(TypeInformation[tuple[Any, ...]]):
         if obj is None:
             return None
         return tuple(t.from_internal_type(value) for t, value in zip(self._field_types, obj, strict=True))
-
-    def _parts(self) -> tuple[Any, ...]:
-        return self._field_types
 
     def __repr__(self) -> str:
         return f"TupleTypeInfo({', '.join(map(repr, self._field_types))})"
@@ -531,9 +443,7 @@ class LocalTimeTypeInfo(TypeInformation):
         LOCAL_DATE_TIME = 2
 
     def __init__(self, time_type: LocalTimeTypeInfo.TimeType) -> None:
-        if not isinstance(time_type, LocalTimeTypeInfo.TimeType):
-            raise InvalidArgumentError(f"LocalTimeTypeInfo expects a LocalTimeTypeInfo.TimeType; got {time_type!r}")
-        self._time_type = time_type
+        self._time_type = instance_of("LocalTimeTypeInfo()", time_type, LocalTimeTypeInfo.TimeType)
 
     @property
     def time_type(self) -> LocalTimeTypeInfo.TimeType:
@@ -560,9 +470,6 @@ class ExternalTypeInfo(TypeInformation):
 
     def _parts(self) -> tuple[Any, ...]:
         return (self._type_info,)
-
-    def __repr__(self) -> str:
-        return f"ExternalTypeInfo<{self._type_info!r}>"
 
 
 class Types:
@@ -720,27 +627,17 @@ def _checked_types(types: Any, what: str) -> tuple[TypeInformation, ...]:
 def _checked_names(names: Sequence[str] | None, count: int) -> tuple[str, ...]:
     if names is None:
         return tuple(f"f{position}" for position in range(count))
-    if isinstance(names, str) or not all(isinstance(name, str) for name in names):
-        raise InvalidArgumentError(f"the field names of a row must be a list of str; got {names!r}")
+    names = names_of("the field names of a row", names)
     if len(names) != count:
         raise InvalidArgumentError(
             f"a row needs as many field names as types; got {len(names)} names {list(names)} for {count} types"
         )
     if len(set(names)) != count:
-        repeated = sorted({name for name in names if list(names).count(name) > 1})
+        repeated = sorted({name for name in names if names.count(name) > 1})
         raise InvalidArgumentError(
             f"the field names of a row must be different; {repeated} appear more than once in {list(names)}"
         )
-    return tuple(names)
-
-
-def _check_element(element_type: TypeInformation, allowed: frozenset[BasicType], what: str) -> None:
-    if not isinstance(element_type, BasicTypeInfo) or element_type.basic_type not in allowed:
-        names = ", ".join(sorted(basic.name for basic in allowed))
-        raise InvalidArgumentError(
-            f"{what} holds elements of the types {names}; got {element_type!r}",
-            hint="use OBJECT_ARRAY or LIST for other elements.",
-        )
+    return names
 
 
 def type_of(given: object, method: str, argument: str = "output_type") -> TypeInformation:

@@ -10,21 +10,10 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any, Protocol, cast
 
-from flinkish.common.arguments import text_of
+from flinkish.common.arguments import instance_of, text_of
 from flinkish.common.errors import InvalidArgumentError, UnsupportedError
 from flinkish.common.limits import LONG_MIN
 from flinkish.common.time import Duration, milliseconds_of
-
-__all__ = [
-    "AssignerWithPeriodicWatermarksWrapper",
-    "BoundedOutOfOrdernessGenerator",
-    "NoWatermarksGenerator",
-    "TimestampAssigner",
-    "WatermarkAlignment",
-    "WatermarkGenerator",
-    "WatermarkOutput",
-    "WatermarkStrategy",
-]
 
 _NO_TIMESTAMP = LONG_MIN
 
@@ -58,11 +47,9 @@ class WatermarkOutput(Protocol):
 
         A watermark that is not above the previous one is ignored.
         """
-        ...
 
     def mark_idle(self) -> None:
         """Declare that this input is idle: it does not hold back event time until its next watermark or record."""
-        ...
 
 
 class WatermarkGenerator(ABC):
@@ -171,9 +158,7 @@ class WatermarkStrategy:
 
         Raises InvalidArgumentError if it is neither a Duration nor a timedelta, or is negative.
         """
-        bound = _milliseconds(max_out_of_orderness, "max_out_of_orderness")
-        if bound < 0:
-            raise InvalidArgumentError(f"max_out_of_orderness must not be negative; got {max_out_of_orderness}")
+        bound = _milliseconds(max_out_of_orderness, "max_out_of_orderness", minimum=0)
         return WatermarkStrategy(functools.partial(BoundedOutOfOrdernessGenerator, bound))
 
     @staticmethod
@@ -224,10 +209,7 @@ class WatermarkStrategy:
 
         Raises InvalidArgumentError if `idle_timeout` is neither a Duration nor a timedelta, or is below 1 ms.
         """
-        timeout = _milliseconds(idle_timeout, "idle_timeout")
-        if timeout <= 0:
-            raise InvalidArgumentError(f"idle_timeout must be at least 1 ms; got {idle_timeout}")
-        return replace(self, idleness_ms=timeout)
+        return replace(self, idleness_ms=_milliseconds(idle_timeout, "idle_timeout", minimum=1))
 
     def with_watermark_alignment(
         self,
@@ -246,16 +228,11 @@ class WatermarkStrategy:
         Differs from Flink: watermarks are compared after each epoch, however long the interval is. A reader that cannot pause
         single splits is no error.
         """
-        text_of("watermark_group", watermark_group, empty=True)
         alignment = WatermarkAlignment(
-            group=watermark_group,
-            max_drift_ms=_milliseconds(max_allowed_watermark_drift, "max_allowed_watermark_drift"),
-            update_interval_ms=1000 if update_interval is None else _milliseconds(update_interval, "update_interval"),
+            group=text_of("watermark_group", watermark_group, empty=True),
+            max_drift_ms=_milliseconds(max_allowed_watermark_drift, "max_allowed_watermark_drift", minimum=0),
+            update_interval_ms=1000 if update_interval is None else _milliseconds(update_interval, "update_interval", minimum=1),
         )
-        if alignment.max_drift_ms < 0:
-            raise InvalidArgumentError(f"max_allowed_watermark_drift must not be negative; got {max_allowed_watermark_drift}")
-        if alignment.update_interval_ms < 1:
-            raise InvalidArgumentError(f"update_interval must be at least 1 ms; got {update_interval}")
         return replace(self, alignment=alignment)
 
     @property
@@ -269,11 +246,7 @@ class WatermarkStrategy:
         Raises InvalidArgumentError if the user's supplier does not return a WatermarkGenerator.
         """
         generator = self.generator_supplier()
-        if not isinstance(generator, WatermarkGenerator):
-            raise InvalidArgumentError(
-                f"the supplier given to WatermarkStrategy.for_generator() must return a WatermarkGenerator; got {generator!r}"
-            )
-        return generator
+        return instance_of("the result of the supplier given to WatermarkStrategy.for_generator()", generator, WatermarkGenerator)
 
 
 class AssignerWithPeriodicWatermarksWrapper:
@@ -296,7 +269,6 @@ def _takes_two(function: Callable[..., Any]) -> bool:
     return True
 
 
-def _milliseconds(duration: object, what: str) -> int:
-    return milliseconds_of(
-        duration, what, kinds=(Duration,), rule="must be a Duration", hint="write for example Duration.of_seconds(5)."
-    )
+def _milliseconds(duration: object, what: str, *, minimum: int) -> int:
+    hint = "write for example Duration.of_seconds(5)."
+    return milliseconds_of(duration, what, kinds=(Duration,), minimum=minimum, hint=hint)

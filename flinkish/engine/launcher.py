@@ -23,7 +23,6 @@ from flinkish.common.clock import Clock, SystemClock
 from flinkish.common.configuration import Configuration
 from flinkish.common.files import store_settings
 from flinkish.common.ids import IdSource, LineageId, random_id
-from flinkish.common.interactive import is_interactive
 from flinkish.engine.dependencies import dependencies_of, extend_driver_path, forget_packages, install
 from flinkish.engine.job_client import EmbeddedJobClient
 from flinkish.engine.job_list import RUNNING_JOBS
@@ -202,7 +201,7 @@ class _Launch:
             self._cluster = recovery.cluster_record(self._configuration, checkpointing=checked.checkpointing)
         self._job_id = surroundings.job_id or (surroundings.ids() if self._cluster is None else self._cluster.job_id())
         # In a notebook, a changed program runs again in the same process, and nothing but a person starts it.
-        if self._cluster is not None and not is_interactive():
+        if self._cluster is not None and not notices.is_interactive():
             self._cluster.check_only_job(JobShape.of(checked.stream_graph))
         #: The lineage of the job's checkpoints if it does not start from one.
         self._lineage = LineageId(surroundings.ids())

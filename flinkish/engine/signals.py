@@ -19,7 +19,7 @@ from types import FrameType
 from typing import Any
 
 from flinkish.common.clock import Clock
-from flinkish.common.interactive import is_interactive
+from flinkish.common.notices import is_interactive
 from flinkish.engine.job_client import EmbeddedJobClient
 from flinkish.engine.job_list import JobList
 

@@ -17,7 +17,7 @@ from flinkish.common.errors import (
     TargetRefusedError,
 )
 from flinkish.common.ids import OperatorUid
-from flinkish.common.interactive import is_interactive
+from flinkish.common.notices import is_interactive
 from flinkish.graph.job_graph import VertexId
 from flinkish.jobmaster.delivery import PrintError
 from flinkish.runtime.protocol import TaskFailure

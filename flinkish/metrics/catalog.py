@@ -9,8 +9,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
 
-__all__ = ["CATALOG", "Kind", "MetricInfo", "Scope", "find"]
-
 
 class Scope(Enum):
     """The subject of a metric, with the prefix of its name in Prometheus, as in Flink."""

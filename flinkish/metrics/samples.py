@@ -8,8 +8,6 @@ from typing import Any
 
 from flinkish.metrics.catalog import Scope
 
-__all__ = ["QUANTILES", "Histogram", "Sample", "histogram"]
-
 #: The quantiles of histograms, as Flink reports them.
 QUANTILES = (0.5, 0.75, 0.95, 0.98, 0.99, 0.999)
 
@@ -41,7 +39,7 @@ class Sample:
 
 
 def histogram(values: Sequence[float], count: int) -> Histogram:
-    """Return the statistics of one or more values, as commons-math computes them for Flink; `count` is that of all values."""
+    """Return the statistics of one or more values, as commons-math computes them for Flink; `count` includes older values."""
     ordered = sorted(values)
     size = len(ordered)
     mean = sum(ordered) / size

@@ -110,16 +110,12 @@ class DeadLetters(Protocol):
 
     def undecodable(self, record: BadRecord, watermark: int) -> None:
         """Take a record that the operator, a source, could not decode."""
-        ...
 
     def late(self, value: Any, timestamp: int | None, watermark: int, reason: str) -> None:
         """Take a record that came too late; times are in milliseconds."""
-        ...
 
     def refused(self, value: Any, timestamp: int | None, watermark: int, reason: str) -> None:
         """Take a record that the operator, a sink, cannot write; times are in milliseconds. Called only if `on`."""
-        ...
 
     def dropped(self, kind: str) -> None:
         """Learn that a record of a kind was dropped, as the program wants it or because `on` is False."""
-        ...

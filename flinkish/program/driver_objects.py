@@ -1,10 +1,13 @@
-"""Objects that stay on the driver, such as a DataFrame: sources and sinks hold them, but are pickled for the tasks."""
+"""Objects that stay on the driver, such as a DataFrame or Spark's session: sources and sinks use them, but run in the tasks."""
 
 from __future__ import annotations
 
+import importlib
 import weakref
+from collections.abc import Callable
 from typing import Any
 
+from flinkish.common.configuration import Configuration
 from flinkish.common.errors import InvalidProgramError
 from flinkish.common.ids import random_id
 
@@ -49,3 +52,12 @@ def _holder(key: str, what: str) -> DriverObject:
     empty = DriverObject.__new__(DriverObject)
     empty._value, empty._what, empty._key = None, what, key
     return empty
+
+
+def open_session(configuration: Configuration) -> tuple[Any, Callable[[], None]]:
+    """Return the user's SparkSession, or the one of flinkish, and what gives it back; it is found by name, as engines are.
+
+    Raises EngineError if there is none and none can be made.
+    """
+    session, release = importlib.import_module("flinkish.engine.spark.session").open_session(configuration)
+    return session, release

@@ -28,7 +28,6 @@ class ExecutorJobClient(Protocol):
 
         Ends when the job is finished or cancelled; raises the job's JobExecutionError if it fails. Call it only once.
         """
-        ...
 
 
 class Executor(Protocol):
@@ -36,15 +35,12 @@ class Executor(Protocol):
 
     def execute_async(self, program: Program) -> JobClient:
         """Start a program and return without waiting for it."""
-        ...
 
     def execution_plan_json(self, program: Program) -> str:
         """Return the stream graph in the JSON form of Flink's plan visualizer."""
-        ...
 
     def explain(self, program: Program) -> str:
         """Return all layers of a program, down to what the engine runs, as text for people."""
-        ...
 
 
 _replacement: Executor | None = None

@@ -13,26 +13,9 @@ if TYPE_CHECKING:
     from flinkish.common.watermark_strategy import WatermarkStrategy
     from flinkish.program.sinks import Sink
     from flinkish.program.sources import AnySource
+    from flinkish.udf import functions
     from flinkish.udf.async_retry_strategies import AsyncRetryStrategy
     from flinkish.udf.evictors import Evictor
-    from flinkish.udf.functions import (
-        AggregateFunction,
-        AsyncFunction,
-        BroadcastProcessFunction,
-        CoFlatMapFunction,
-        CoMapFunction,
-        CoProcessFunction,
-        FilterFunction,
-        FlatMapFunction,
-        Function,
-        KeyedBroadcastProcessFunction,
-        KeyedCoProcessFunction,
-        KeyedProcessFunction,
-        MapFunction,
-        ProcessFunction,
-        ProcessJoinFunction,
-        ReduceFunction,
-    )
     from flinkish.udf.output_tag import OutputTag
     from flinkish.udf.state import MapStateDescriptor
     from flinkish.udf.window import Trigger, WindowAssigner
@@ -53,63 +36,63 @@ class SourceConfig(OperatorConfig):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MapConfig(OperatorConfig):
-    function: MapFunction
+    function: functions.MapFunction
     #: Whether this is a projection, which runs like any map, but is shown in the plan as in Flink.
     projects: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FlatMapConfig(OperatorConfig):
-    function: FlatMapFunction
+    function: functions.FlatMapFunction
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FilterConfig(OperatorConfig):
-    function: FilterFunction
+    function: functions.FilterFunction
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessConfig(OperatorConfig):
-    function: ProcessFunction
+    function: functions.ProcessFunction
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeyedProcessConfig(OperatorConfig):
-    function: KeyedProcessFunction
+    function: functions.KeyedProcessFunction
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReduceConfig(OperatorConfig):
     """Rolling reduce over a keyed stream; also behind sum, min, max, min_by and max_by."""
 
-    function: ReduceFunction
+    function: functions.ReduceFunction
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CoMapConfig(OperatorConfig):
-    function: CoMapFunction
+    function: functions.CoMapFunction
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CoFlatMapConfig(OperatorConfig):
-    function: CoFlatMapFunction
+    function: functions.CoFlatMapFunction
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CoProcessConfig(OperatorConfig):
-    function: CoProcessFunction
+    function: functions.CoProcessFunction
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeyedCoProcessConfig(OperatorConfig):
-    function: KeyedCoProcessFunction
+    function: functions.KeyedCoProcessFunction
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BroadcastProcessConfig(OperatorConfig):
     """Reads a stream (input 0) and a broadcast stream (input 1), which fills the described states."""
 
-    function: BroadcastProcessFunction
+    function: functions.BroadcastProcessFunction
     state_descriptors: tuple[MapStateDescriptor, ...]
 
 
@@ -117,7 +100,7 @@ class BroadcastProcessConfig(OperatorConfig):
 class KeyedBroadcastProcessConfig(OperatorConfig):
     """Like BroadcastProcessConfig, but input 0 is keyed."""
 
-    function: KeyedBroadcastProcessFunction
+    function: functions.KeyedBroadcastProcessFunction
     state_descriptors: tuple[MapStateDescriptor, ...]
 
 
@@ -125,7 +108,7 @@ class KeyedBroadcastProcessConfig(OperatorConfig):
 class AsyncWaitConfig(OperatorConfig):
     """Makes an asynchronous call for each record, at most `capacity` at a time; `timeout` in milliseconds, 0 = none."""
 
-    function: AsyncFunction
+    function: functions.AsyncFunction
     timeout: int
     capacity: int
     retry_strategy: AsyncRetryStrategy
@@ -137,7 +120,7 @@ class AsyncWaitConfig(OperatorConfig):
 class IntervalJoinConfig(OperatorConfig):
     """Joins two keyed inputs where left + lower_bound <= right <= left + upper_bound; milliseconds, both inclusive."""
 
-    function: ProcessJoinFunction
+    function: functions.ProcessJoinFunction
     lower_bound: int
     upper_bound: int
     #: Side outputs for late records; None = they are dropped.
@@ -174,9 +157,9 @@ class WindowConfig(OperatorConfig):
 
     assigner: WindowAssigner[Any, Any]
     trigger: Trigger[Any, Any]
-    function: Function
+    function: functions.Function
     input_type: TypeInformation
-    fold: ReduceFunction | AggregateFunction | None = None
+    fold: functions.ReduceFunction | functions.AggregateFunction | None = None
     fold_type: TypeInformation | None = None
     evictor: Evictor[Any, Any] | None = None
     #: Milliseconds.

@@ -118,7 +118,7 @@ def _prefix() -> str:
 
 
 def keep_rows(configuration: Configuration, job_id: str) -> None:
-    """Have all rows that a job has now stay for ever, because a savepoint of its user may need them."""
+    """Keep all rows that a job has now for ever, because a savepoint of its user may need them."""
     folder = row_folder(configuration, job_id)
     if not folder.exists():
         return

@@ -78,25 +78,21 @@ class SinkWriterContext(Protocol):
         right after them. The state must no longer contain what was returned for the commit, or it is written again after a
         restore.
         """
-        ...
 
     def initialize_function(self, function: Function) -> None:
         """Register a user function that the writer calls for checkpoints, if it is a CheckpointedFunction or a listener.
 
         Call this before the function's `open`.
         """
-        ...
 
     def processing_time(self) -> int:
         """Return the processing time of this epoch in milliseconds."""
-        ...
 
     def emit_to_driver(self, destination: str, values: Sequence[Any], watermark: int | None = None) -> None:
         """Send values to the driver with this epoch's report; `destination`, such as PRINT, chooses their receiver there.
 
         `watermark` is the one that came before the values, in milliseconds; COLLECT merges the values of all subtasks by it.
         """
-        ...
 
     def put_aside(self, value: Any, reason: str) -> None:
         """Make a dead letter of a record that `write` has taken before and that the target refuses; `value` is its content.
@@ -104,7 +100,6 @@ class SinkWriterContext(Protocol):
         For the record that `write` was called with, raise RecordRefusedError instead. Raises TargetRefusedError, with which the
         job ends, if the job keeps no dead letters.
         """
-        ...
 
 
 class SinkWriter(ABC, Generic[T, WriterCommitT]):

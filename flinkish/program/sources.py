@@ -82,19 +82,15 @@ class ReaderOutput(Protocol[InT]):
 
     def collect(self, value: InT, timestamp: int | None = None) -> None:
         """Emit a record of the selected split, with its event time in milliseconds if the source knows it."""
-        ...
 
     def collect_all(self, values: Iterable[InT]) -> None:
         """Emit records without timestamps; this takes two thirds of the time of separate calls of `collect`."""
-        ...
 
     def select_split(self, split_id: str) -> None:
         """Select the split of the next records, as each split has its own watermarks. Only needed with several splits."""
-        ...
 
     def split_finished(self, split_id: str) -> None:
         """Declare that a split is finished, so that it no longer holds back the watermark."""
-        ...
 
     def emit_watermark(self, timestamp: int) -> None:
         """Declare that the selected split will emit no more records with an event time <= `timestamp` (milliseconds).
@@ -102,18 +98,15 @@ class ReaderOutput(Protocol[InT]):
         Only for sources with `emits_watermarks`; others raise SourceError. If the program's WatermarkStrategy generates
         watermarks, too, the highest one is used. Without effect in batch mode. Source: Flink's SourceOutput.
         """
-        ...
 
     def mark_idle(self) -> None:
         """Declare that the selected split is idle until its next watermark; see `emit_watermark`.
 
         Its next record makes it active, too, but only at the end of the epoch.
         """
-        ...
 
     def mark_active(self) -> None:
         """Declare that the selected split is active, so it holds back the watermark again; see `emit_watermark`."""
-        ...
 
 
 class SourceReaderContext(Protocol):
@@ -128,7 +121,6 @@ class SourceReaderContext(Protocol):
 
     def processing_time(self) -> int:
         """Return the processing time of this epoch in milliseconds; it is the same if the epoch is repeated."""
-        ...
 
 
 class SourceReader(ABC, Generic[T, SplitT]):
@@ -182,19 +174,15 @@ class SplitEnumeratorContext(Protocol[AssignedSplitT]):
 
     def assign_split(self, split: AssignedSplitT, subtask: int) -> None:
         """Assign a split to the reader of a subtask (numbered from 0)."""
-        ...
 
     def signal_no_more_splits(self, subtask: int) -> None:
         """Notify a reader that it gets no more splits."""
-        ...
 
     def is_reading(self, subtask: int) -> bool:
         """Return whether a reader has unfinished splits, as of the end of the last epoch."""
-        ...
 
     def assigned_splits(self) -> Sequence[SourceSplit]:
         """Return all splits that readers have not read to their end, at their positions after the last epoch."""
-        ...
 
     def call_async(
         self,
@@ -209,7 +197,6 @@ class SplitEnumeratorContext(Protocol[AssignedSplitT]):
         The first call is made after `initial_delay` milliseconds. With a `period` (milliseconds) it is repeated. An error raised
         by the handler fails the job.
         """
-        ...
 
 
 class SplitEnumerator(ABC, Generic[SplitT, CheckpointT]):
@@ -239,7 +226,7 @@ class SplitEnumerator(ABC, Generic[SplitT, CheckpointT]):
 
     @abstractmethod
     def snapshot_state(self, checkpoint_id: int) -> CheckpointT:
-        """Return the state for a restore, such as unassigned splits and discovered files, as plain data like that of splits."""
+        """Return the state for a restore, such as unassigned splits and discovered files, as plain data, as splits are."""
 
     def notify_checkpoint_complete(self, checkpoint_id: int) -> None:
         """Process the notice that a checkpoint is complete; called at most once for each id."""
@@ -312,11 +299,9 @@ class DriverReader(Protocol):
 
     def poll(self, limit: int) -> tuple[Sequence[Any], bool]:
         """Return up to `limit` available records, and whether the input has ended. Does not block."""
-        ...
 
     def wait(self, timeout: int) -> None:
         """Block for at most `timeout` milliseconds until records may be available."""
-        ...
 
     def close(self) -> None: ...
 

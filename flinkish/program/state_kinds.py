@@ -2,7 +2,7 @@
 
 Operators of the same kind either understand each other's state or refuse it by the names and types of its parts. State of another
 kind could be taken for their own: a finished source of any class has no splits, for example, and the timers of sessions and of
-functions look alike. Checkpoints record the kinds: if a text is changed here, those that have it are refused.
+functions look alike. Checkpoints record the kinds: after a change of a text, checkpoints with the old text are refused.
 """
 
 from __future__ import annotations

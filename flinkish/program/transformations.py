@@ -175,19 +175,15 @@ class RecordCache(Protocol):
 
     def prepare(self, parent: Callable[[], Path]) -> None:
         """Create the storage below the folder that `parent` returns, unless it exists."""
-        ...
 
     def sink(self) -> Sink[Any, Any]:
         """Return the sink that fills the cache."""
-        ...
 
     def source(self, record_type: TypeInformation) -> Source[Any, Any, Any] | None:
         """Return the source that reads the cache; None if it is empty."""
-        ...
 
     def clear(self) -> None:
         """Remove the records."""
-        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from flinkish.common.absent import AbsentMember, names_of
+from flinkish.common.absent import AbsentMember, declare_absent, names_of
 from flinkish.common.absent_names import COLUMN_TYPE, TABLE_API
 from flinkish.common.arguments import int_of, text_of
 from flinkish.common.errors import InvalidArgumentError, UnsupportedError
@@ -35,8 +35,7 @@ class DataType:
 
     def bridged_to(self, conversion_cls: str) -> DataType:
         """Return the type itself: the argument names a Java class, which has no meaning here."""
-        if not isinstance(conversion_cls, str):
-            raise InvalidArgumentError(f"bridged_to takes the name of a Java class (str); got {conversion_cls!r}")
+        text_of("the name of a Java class in bridged_to()", conversion_cls, empty=True)
         return self
 
     def nullable(self) -> DataType:
@@ -93,18 +92,6 @@ class DataTypes:
     >>> row.type_info
     RowTypeInfo(id: Long, price: BigDecimal)
     """
-
-    DAY = AbsentMember(COLUMN_TYPE)
-    HOUR = AbsentMember(COLUMN_TYPE)
-    INTERVAL = AbsentMember(COLUMN_TYPE)
-    LIST_VIEW = AbsentMember(COLUMN_TYPE)
-    MAP_VIEW = AbsentMember(COLUMN_TYPE)
-    MINUTE = AbsentMember(COLUMN_TYPE)
-    MONTH = AbsentMember(COLUMN_TYPE)
-    MULTISET = AbsentMember(COLUMN_TYPE)
-    NULL = AbsentMember(COLUMN_TYPE)
-    SECOND = AbsentMember(COLUMN_TYPE)
-    YEAR = AbsentMember(COLUMN_TYPE)
 
     @staticmethod
     def CHAR(length: int, nullable: bool = True) -> DataType:
@@ -234,6 +221,13 @@ class DataTypes:
         return RowField(name, _data_type(data_type, f"the type of field {name!r}"), description)
 
 
+declare_absent(
+    DataTypes,
+    dict.fromkeys(("DAY", "HOUR", "LIST_VIEW", "MAP_VIEW", "MINUTE", "MONTH", "MULTISET", "NULL", "SECOND", "YEAR"), COLUMN_TYPE)
+    | {"INTERVAL": COLUMN_TYPE},
+)
+
+
 def type_info_of(data_type: Any, what: str) -> TypeInformation:
     """Return the TypeInformation for one of DataTypes or Types; raise InvalidArgumentError for other values."""
     if isinstance(data_type, TypeInformation):
@@ -275,8 +269,7 @@ def _of_length(name: str, length: int, type_info: TypeInformation, nullable: boo
 
 
 def _of_precision(name: str, precision: int, type_info: TypeInformation, nullable: bool) -> DataType:
-    if not isinstance(precision, int) or isinstance(precision, bool) or not 0 <= precision <= 9:
-        raise InvalidArgumentError(f"the precision of {name} must be an int from 0 to 9; got {precision!r}")
+    int_of(f"the precision of {name}", precision, minimum=0, maximum=9)
     return _checked(DataType(f"{name}({precision})", type_info), nullable)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from flinkish.common import packages
+from flinkish.common import requirements
 
 
 def need(package: str, what_for: str) -> Any:
@@ -15,4 +15,4 @@ def need(package: str, what_for: str) -> Any:
     flinkish.common.errors.MissingPackageError: comparing tables needs the package no_such_package, which is not installed
     Hint: pip install 'flinkish[testing]'
     """
-    return packages.need(package, what_for, "testing")
+    return requirements.need(package, what_for, "testing")

@@ -1,1 +1,1 @@
-"""User-defined functions: their interfaces, and what they are called with. Programs import the names from flinkish.datastream."""
+"""User-defined functions: their interfaces and the objects passed to them. Programs import the names from flinkish.datastream."""

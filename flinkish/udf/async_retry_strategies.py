@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any
 
-from flinkish.common.errors import InvalidArgumentError
+from flinkish.common.arguments import callable_of, number_of
 from flinkish.common.time import AmountOfTime, milliseconds_of
 
 __all__ = [
@@ -88,8 +88,8 @@ class RetryPredicate(AsyncRetryPredicate):
 
     def __init__(self, result_predicate: ResultPredicate, exception_predicate: ExceptionPredicate) -> None:
         for name, predicate in (("result_predicate", result_predicate), ("exception_predicate", exception_predicate)):
-            if predicate is not None and not callable(predicate):
-                raise InvalidArgumentError(f"{name} must be None or callable; got {predicate!r}.")
+            if predicate is not None:
+                callable_of(name, predicate, "None or a function")
         self._result_predicate = result_predicate
         self._exception_predicate = exception_predicate
 
@@ -113,7 +113,21 @@ class NoRetryStrategy(AsyncRetryStrategy):
         return RetryPredicate(None, None)
 
 
-class FixedDelayRetryStrategy(AsyncRetryStrategy):
+class _CountedRetryStrategy(AsyncRetryStrategy):
+    """Retries a call at most `max_attempts` times."""
+
+    def __init__(self, max_attempts: int, result_predicate: ResultPredicate, exception_predicate: ExceptionPredicate) -> None:
+        self._max_attempts = number_of("max_attempts", max_attempts, above=0)
+        self._predicate = RetryPredicate(result_predicate, exception_predicate)
+
+    def can_retry(self, current_attempts: int) -> bool:
+        return current_attempts <= self._max_attempts
+
+    def get_retry_predicate(self) -> AsyncRetryPredicate:
+        return self._predicate
+
+
+class FixedDelayRetryStrategy(_CountedRetryStrategy):
     """Retries a call at most `max_attempts` times, each time after a pause of `backoff_time_millis` (int: ms).
 
     >>> strategy = FixedDelayRetryStrategy(2, 100, lambda results: not results, None)
@@ -128,21 +142,14 @@ class FixedDelayRetryStrategy(AsyncRetryStrategy):
         result_predicate: ResultPredicate,
         exception_predicate: ExceptionPredicate,
     ) -> None:
-        self._max_attempts = _positive(max_attempts, "max_attempts")
-        self._backoff_time_millis = _positive(_millis(backoff_time_millis, "backoff_time_millis"), "backoff_time_millis")
-        self._predicate = RetryPredicate(result_predicate, exception_predicate)
-
-    def can_retry(self, current_attempts: int) -> bool:
-        return current_attempts <= self._max_attempts
+        super().__init__(max_attempts, result_predicate, exception_predicate)
+        self._backoff_time_millis = _millis(backoff_time_millis, "backoff_time_millis")
 
     def get_backoff_time_millis(self, current_attempts: int) -> int:
         return int(self._backoff_time_millis)
 
-    def get_retry_predicate(self) -> AsyncRetryPredicate:
-        return self._predicate
 
-
-class ExponentialBackoffDelayRetryStrategy(AsyncRetryStrategy):
+class ExponentialBackoffDelayRetryStrategy(_CountedRetryStrategy):
     """Retries a call at most `max_attempts` times, after pauses that grow by a factor.
 
     The pauses grow from `initial_delay` to at most `max_retry_delay` (int: ms), each `multiplier` times as long as the last.
@@ -164,14 +171,10 @@ class ExponentialBackoffDelayRetryStrategy(AsyncRetryStrategy):
         result_predicate: ResultPredicate,
         exception_predicate: ExceptionPredicate,
     ) -> None:
-        self._max_attempts = _positive(max_attempts, "max_attempts")
-        self._initial_delay = _positive(_millis(initial_delay, "initial_delay"), "initial_delay")
-        self._max_retry_delay = _positive(_millis(max_retry_delay, "max_retry_delay"), "max_retry_delay")
-        self._multiplier = _positive(multiplier, "multiplier")
-        self._predicate = RetryPredicate(result_predicate, exception_predicate)
-
-    def can_retry(self, current_attempts: int) -> bool:
-        return current_attempts <= self._max_attempts
+        super().__init__(max_attempts, result_predicate, exception_predicate)
+        self._initial_delay = _millis(initial_delay, "initial_delay")
+        self._max_retry_delay = _millis(max_retry_delay, "max_retry_delay")
+        self._multiplier = number_of("multiplier", multiplier, above=0)
 
     def get_backoff_time_millis(self, current_attempts: int) -> int:
         delay = int(self._initial_delay)
@@ -179,19 +182,12 @@ class ExponentialBackoffDelayRetryStrategy(AsyncRetryStrategy):
             delay = int(min(delay * self._multiplier, self._max_retry_delay))
         return delay
 
-    def get_retry_predicate(self) -> AsyncRetryPredicate:
-        return self._predicate
 
-
-def _millis(value: object, argument: str) -> Any:
-    # Numbers, including fractions, are returned unchanged: the caller checks them.
-    return value if isinstance(value, (int, float)) else milliseconds_of(value, argument, rule="must be milliseconds (int)")
-
-
-def _positive(value: float, argument: str) -> float:
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or value <= 0:
-        raise InvalidArgumentError(f"{argument} should be greater than zero; got {value!r}.")
-    return value
+def _millis(value: object, argument: str) -> float:
+    # As in PyFlink, a number may have a fraction.
+    given = isinstance(value, (int, float))
+    millis = value if given else milliseconds_of(value, argument, rule="must be milliseconds (int)")
+    return number_of(argument, millis, above=0)
 
 
 NO_RETRY_STRATEGY: AsyncRetryStrategy = NoRetryStrategy()

@@ -8,14 +8,12 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
-from flinkish.common.errors import InvalidArgumentError
+from flinkish.common.arguments import callable_of, int_of
 from flinkish.common.time import Time, milliseconds_of
 from flinkish.udf.window import Window
-
-if TYPE_CHECKING:
-    from flinkish.metrics import MetricGroup
+from flinkish.udf.window.windows import OperatorTimes
 
 __all__ = ["CountEvictor", "DeltaEvictor", "Evictor", "TimeEvictor", "TimestampedValue"]
 
@@ -55,20 +53,8 @@ class Evictor(ABC, Generic[T, W]):
     firings of the window, too.
     """
 
-    class EvictorContext(ABC):
+    class EvictorContext(OperatorTimes):
         """Information for an evictor on time and metrics."""
-
-        @abstractmethod
-        def get_current_processing_time(self) -> int:
-            """Return the processing time in milliseconds."""
-
-        @abstractmethod
-        def get_metric_group(self) -> MetricGroup:
-            """Return the operator's metrics."""
-
-        @abstractmethod
-        def get_current_watermark(self) -> int:
-            """Return the operator's watermark in milliseconds."""
 
     @abstractmethod
     def evict_before(
@@ -110,9 +96,7 @@ class CountEvictor(_OneTimeEvictor):
 
     def __init__(self, max_count: int, do_evict_after: bool = False) -> None:
         super().__init__(do_evict_after)
-        if isinstance(max_count, bool) or not isinstance(max_count, int) or max_count < 0:
-            raise InvalidArgumentError(f"CountEvictor.of() needs a number of records; got {max_count!r}.")
-        self._max_count = max_count
+        self._max_count = int_of("the max_count of CountEvictor.of()", max_count, minimum=0)
 
     @staticmethod
     def of(max_count: int, do_evict_after: bool = False) -> CountEvictor:
@@ -151,10 +135,8 @@ class DeltaEvictor(_OneTimeEvictor):
 
     def __init__(self, threshold: float, delta_function: Callable[[Any, Any], float], do_evict_after: bool = False) -> None:
         super().__init__(do_evict_after)
-        if not callable(delta_function):
-            raise InvalidArgumentError(f"DeltaEvictor.of() needs a function of two records; got {delta_function!r}.")
         self._threshold = threshold
-        self._delta_function = delta_function
+        self._delta_function = callable_of("DeltaEvictor.of()", delta_function, "a function of two records")
 
     @staticmethod
     def of(threshold: float, delta_function: Callable[[Any, Any], float], do_evict_after: bool = False) -> DeltaEvictor:

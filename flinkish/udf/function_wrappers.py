@@ -9,8 +9,8 @@ import dis
 import inspect
 import itertools
 import sys
-from collections.abc import Callable, Iterable
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 from flinkish.common.absent import AbsentMember
 from flinkish.common.arguments import instance_of
@@ -31,68 +31,51 @@ from flinkish.udf.functions import (
     ReduceFunction,
 )
 
+FunctionT = TypeVar("FunctionT", bound=Function)
+
 #: Methods whose plain callable returns an iterable of records.
 _MANY_RECORDS = frozenset({"flat_map", "apply"})
 
 
-class MapFunctionWrapper(MapFunction):
-    def __init__(self, function: Callable[[Any], Any]) -> None:
-        self.map = function  # type: ignore[method-assign, assignment]
+def _wrapper(kind: type[FunctionT], method: str) -> Callable[[Callable[..., Any]], FunctionT]:
+    """Return a class of function objects whose method is the callable that they are made of."""
 
-    def map(self, value: Any) -> Any:
-        raise AssertionError("replaced by the constructor")
+    def __init__(self: Any, function: Callable[..., Any]) -> None:
+        setattr(self, method, function)
 
-
-class FlatMapFunctionWrapper(FlatMapFunction):
-    def __init__(self, function: Callable[[Any], Iterable[Any]]) -> None:
-        self.flat_map = function  # type: ignore[method-assign, assignment]
-
-    def flat_map(self, value: Any) -> Iterable[Any]:
-        raise AssertionError("replaced by the constructor")
+    # The class needs the method, because its base has an abstract one.
+    members = {"__init__": __init__, method: None, "__module__": __name__}
+    return type(f"{kind.__name__}Wrapper", (kind,), members)
 
 
-class FilterFunctionWrapper(FilterFunction):
-    def __init__(self, function: Callable[[Any], bool]) -> None:
-        self.filter = function  # type: ignore[method-assign, assignment]
-
-    def filter(self, value: Any) -> bool:
-        raise AssertionError("replaced by the constructor")
-
-
-class ReduceFunctionWrapper(ReduceFunction):
-    def __init__(self, function: Callable[[Any, Any], Any]) -> None:
-        self.reduce = function  # type: ignore[method-assign, assignment]
-
-    def reduce(self, value1: Any, value2: Any) -> Any:
-        raise AssertionError("replaced by the constructor")
+MapFunctionWrapper = _wrapper(MapFunction, "map")
+FlatMapFunctionWrapper = _wrapper(FlatMapFunction, "flat_map")
+FilterFunctionWrapper = _wrapper(FilterFunction, "filter")
+ReduceFunctionWrapper = _wrapper(ReduceFunction, "reduce")
 
 
 def map_function(function: object, method: str) -> MapFunction:
     """Return `function` as a MapFunction; `method` is the name of the API method in error messages."""
-    if isinstance(function, MapFunction):
-        return function
-    return MapFunctionWrapper(_callable(function, "a MapFunction", method))
+    return _as(MapFunction, MapFunctionWrapper, function, method)
 
 
 def flat_map_function(function: object, method: str) -> FlatMapFunction:
     """Return `function` as a FlatMapFunction."""
-    if isinstance(function, FlatMapFunction):
-        return function
-    return FlatMapFunctionWrapper(_callable(function, "a FlatMapFunction", method))
+    return _as(FlatMapFunction, FlatMapFunctionWrapper, function, method)
 
 
 def filter_function(function: object, method: str) -> FilterFunction:
     """Return `function` as a FilterFunction."""
-    if isinstance(function, FilterFunction):
-        return function
-    return FilterFunctionWrapper(_callable(function, "a FilterFunction", method))
+    return _as(FilterFunction, FilterFunctionWrapper, function, method)
 
 
 def reduce_function(function: object, method: str) -> ReduceFunction:
     """Return `function` as a ReduceFunction."""
-    if isinstance(function, ReduceFunction):
-        return function
-    return ReduceFunctionWrapper(_callable(function, "a ReduceFunction", method))
+    return _as(ReduceFunction, ReduceFunctionWrapper, function, method)
+
+
+def _as(kind: type[FunctionT], wrapper: Callable[[Callable[..., Any]], FunctionT], function: object, method: str) -> FunctionT:
+    return function if isinstance(function, kind) else wrapper(_callable(function, f"a {kind.__name__}", method))
 
 
 def key_selector(selector: object, method: str) -> Callable[[Any], Any]:
@@ -118,14 +101,17 @@ def function_behind(function: Callable[..., Any] | None) -> Function | None:
 def _callable(function: object, kind: str, method: str) -> Callable[..., Any]:
     if isinstance(function, Function):
         raise InvalidArgumentError(f"{method}() needs {kind} or a callable; got {describe(function)}, another kind of function.")
-    if isinstance(function, type) and issubclass(function, Function):
-        raise InvalidArgumentError(
-            f"{method}() needs {kind} or a callable; got the class {function.__qualname__} itself.",
-            hint=f"pass an instance: {function.__name__}().",
-        )
+    _refuse_class(function, Function, f"{method}() needs {kind} or a callable")
     if not callable(function):
         raise InvalidArgumentError(f"{method}() needs {kind} or a callable; got {function!r}.", hint=_meant(function, kind))
     return function
+
+
+def _refuse_class(function: object, kind: type, needed: str) -> None:
+    if isinstance(function, type) and issubclass(function, kind):
+        raise InvalidArgumentError(
+            f"{needed}; got the class {function.__qualname__} itself.", hint=f"pass an instance: {function.__name__}()."
+        )
 
 
 def _meant(given: object, kind: str) -> str | None:
@@ -255,11 +241,7 @@ def check_function(function: object, method: str, argument: str = "function") ->
 
 def check_kind(function: object, kind: type, method: str, *, hint: str | None = None) -> None:
     """Raise InvalidArgumentError unless a function is an instance of `kind`, and check it as `check_function` does."""
-    if isinstance(function, type) and issubclass(function, kind):
-        raise InvalidArgumentError(
-            f"{method}() needs a {kind.__name__}; got the class {function.__qualname__} itself.",
-            hint=f"pass an instance: {function.__name__}().",
-        )
+    _refuse_class(function, kind, f"{method}() needs a {kind.__name__}")
     if not isinstance(function, kind):
         raise InvalidArgumentError(f"{method}() needs a {kind.__name__}; got {describe(function)}.", hint=hint)
     check_function(function, method)
@@ -267,10 +249,6 @@ def check_kind(function: object, kind: type, method: str, *, hint: str | None = 
 
 def check_strategy(strategy: object, method: str) -> None:
     """Raise an error unless the argument is a WatermarkStrategy that can be pickled."""
-    instance_of(
-        f"{method}()",
-        strategy,
-        WatermarkStrategy,
-        hint="for example WatermarkStrategy.for_bounded_out_of_orderness(Duration.of_seconds(5)), or no_watermarks().",
-    )
+    hint = "for example WatermarkStrategy.for_bounded_out_of_orderness(Duration.of_seconds(5)), or no_watermarks()."
+    instance_of(f"{method}()", strategy, WatermarkStrategy, hint=hint)
     check_serializable(strategy, f"the watermark strategy of {method}()")

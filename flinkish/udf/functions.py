@@ -310,16 +310,8 @@ class KeyedProcessFunction(Function):
 class CoProcessFunction(Function):
     """Handles each record of two connected streams that are not both keyed."""
 
-    class Context(ABC):
+    class Context(ProcessFunction.Context):
         """Information about the current record; valid during the call only."""
-
-        @abstractmethod
-        def timer_service(self) -> TimerService:
-            """Return the service that gives the time; timers cannot be registered without keys."""
-
-        @abstractmethod
-        def timestamp(self) -> int:
-            """Return the event time of the record in milliseconds, -2**63 if it has none."""
 
     @abstractmethod
     def process_element1(self, value: Any, ctx: CoProcessFunction.Context) -> Iterable[Any] | None:
@@ -333,27 +325,11 @@ class CoProcessFunction(Function):
 class KeyedCoProcessFunction(Function):
     """Handles each record of two connected keyed streams, with state and timers that both share for a key."""
 
-    class Context(ABC):
+    class Context(KeyedProcessFunction.Context):
         """Information about the current record; valid during the call only."""
 
-        @abstractmethod
-        def get_current_key(self) -> Any:
-            """Return the key of the record, or of the timer."""
-
-        @abstractmethod
-        def timer_service(self) -> TimerService:
-            """Return the service that gives the time and registers timers of the current key."""
-
-        @abstractmethod
-        def timestamp(self) -> int:
-            """Return the event time of the record in milliseconds (-2**63 if it has none), or the time of the timer."""
-
-    class OnTimerContext(Context):
+    class OnTimerContext(Context, KeyedProcessFunction.OnTimerContext):
         """Information about the timer that fires; valid during the call only."""
-
-        @abstractmethod
-        def time_domain(self) -> TimeDomain:
-            """Return whether the timer was registered in event time or in processing time."""
 
     @abstractmethod
     def process_element1(self, value: Any, ctx: KeyedCoProcessFunction.Context) -> Iterable[Any] | None:
@@ -535,40 +511,6 @@ class AllWindowFunction(Function, Generic[IN, OUT, W]):
         """Return, or yield, the results of a window; must be an iterable, None is an error."""
 
 
-class ProcessWindowFunction(Function, Generic[IN, OUT, KEY, W]):
-    """Returns results for the contents of a window of one key, with access to times and state."""
-
-    class Context(ABC, Generic[W2]):
-        """Information about the window, and its state."""
-
-        @abstractmethod
-        def window(self) -> W2:
-            """Return the window."""
-
-        @abstractmethod
-        def current_processing_time(self) -> int:
-            """Return the processing time in milliseconds."""
-
-        @abstractmethod
-        def current_watermark(self) -> int:
-            """Return the operator's watermark in milliseconds."""
-
-        @abstractmethod
-        def window_state(self) -> KeyedStateStore:
-            """Return the state of this key and window, to be cleared in `clear`; not for windows that are merged."""
-
-        @abstractmethod
-        def global_state(self) -> KeyedStateStore:
-            """Return the state of this key, over all its windows."""
-
-    @abstractmethod
-    def process(self, key: KEY, context: ProcessWindowFunction.Context[W], elements: Iterable[IN]) -> Iterable[OUT]:
-        """Return, or yield, the results of a window; must be an iterable, None is an error."""
-
-    def clear(self, context: ProcessWindowFunction.Context[W]) -> None:
-        """Clear the state of a window that is removed."""
-
-
 class ProcessAllWindowFunction(Function, Generic[IN, OUT, W]):
     """Returns results for the contents of a window of a whole stream, with access to state."""
 
@@ -581,17 +523,39 @@ class ProcessAllWindowFunction(Function, Generic[IN, OUT, W]):
 
         @abstractmethod
         def window_state(self) -> KeyedStateStore:
-            """Return the state of this window, to be cleared in `clear`; not for windows that are merged."""
+            """Return the state of this window (and key), to be cleared in `clear`; not for windows that are merged."""
 
         @abstractmethod
         def global_state(self) -> KeyedStateStore:
-            """Return the state over all windows."""
+            """Return the state of all windows of this key, or of the stream if it has no keys."""
 
     @abstractmethod
     def process(self, context: ProcessAllWindowFunction.Context[W], elements: Iterable[IN]) -> Iterable[OUT]:
         """Return, or yield, the results of a window; must be an iterable, None is an error."""
 
     def clear(self, context: ProcessAllWindowFunction.Context[W]) -> None:
+        """Clear the state of a window that is removed."""
+
+
+class ProcessWindowFunction(Function, Generic[IN, OUT, KEY, W]):
+    """Returns results for the contents of a window of one key, with access to times and state."""
+
+    class Context(ProcessAllWindowFunction.Context[W2]):
+        """Information about the window, its times, and its state."""
+
+        @abstractmethod
+        def current_processing_time(self) -> int:
+            """Return the processing time in milliseconds."""
+
+        @abstractmethod
+        def current_watermark(self) -> int:
+            """Return the operator's watermark in milliseconds."""
+
+    @abstractmethod
+    def process(self, key: KEY, context: ProcessWindowFunction.Context[W], elements: Iterable[IN]) -> Iterable[OUT]:
+        """Return, or yield, the results of a window; must be an iterable, None is an error."""
+
+    def clear(self, context: ProcessWindowFunction.Context[W]) -> None:
         """Clear the state of a window that is removed."""
 
 

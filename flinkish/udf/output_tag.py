@@ -5,8 +5,8 @@ from __future__ import annotations
 from flinkish.common.absent import AbsentMember
 from flinkish.common.absent_names import JAVA_OBJECT
 from flinkish.common.arguments import text_of
-from flinkish.common.errors import InvalidArgumentError, InvalidProgramError
-from flinkish.common.typeinfo import RowTypeInfo, TypeInformation, Types
+from flinkish.common.errors import InvalidProgramError
+from flinkish.common.typeinfo import TypeInformation, type_of
 
 
 class OutputTag:
@@ -41,18 +41,7 @@ class OutputTag:
         if not tag_id:
             raise InvalidProgramError(f"An OutputTag needs an id; got {tag_id!r}.", hint='give it a name: OutputTag("late").')
         self.tag_id = text_of("The id of an OutputTag", tag_id, empty=True)
-        if type_info is None:
-            self.type_info = Types.PICKLED_BYTE_ARRAY()
-        elif isinstance(type_info, list):
-            self.type_info = RowTypeInfo(type_info)
-        elif isinstance(type_info, TypeInformation):
-            self.type_info = type_info
-        else:
-            raise InvalidArgumentError(
-                f"The type_info of OutputTag {tag_id!r} must be None, a list of TypeInformation or a TypeInformation; "
-                f"got {type_info!r}.",
-                hint="for example OutputTag('late', Types.STRING()).",
-            )
+        self.type_info = type_of(type_info, "OutputTag", "type_info")
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, OutputTag) and other.tag_id == self.tag_id

@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import timedelta
 from enum import Enum
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import Any, Generic, Self, TypeVar
 
 from flinkish.common.arguments import instance_of, text_of
 from flinkish.common.errors import InvalidArgumentError
@@ -14,9 +14,6 @@ from flinkish.common.time import Duration, Time, milliseconds_of
 from flinkish.common.typeinfo import TypeInformation, Types
 from flinkish.udf.function_wrappers import reduce_function as as_reduce_function
 from flinkish.udf.functions import AggregateFunction, ReduceFunction
-
-if TYPE_CHECKING:
-    from typing import Self
 
 __all__ = [
     "AggregatingState",
@@ -136,16 +133,44 @@ class ListState(MergingState[T, Iterable[T]]):
         return iter(self.get())
 
 
-class MapState(State, Generic[K, V]):
-    """A map for each key.
-
-    A missing entry gives None instead of a KeyError, with `get` and with [].
-    """
+class _ReadableMap(State, Generic[K, V]):
+    """A map that can be read; a missing entry gives None instead of a KeyError, with `get` and with []."""
 
     @abstractmethod
     def get(self, key: K) -> V | None:
         """Return the value of an entry, None if there is none."""
 
+    @abstractmethod
+    def contains(self, key: K) -> bool:
+        """Return whether there is such an entry."""
+
+    @abstractmethod
+    def items(self) -> Iterable[tuple[K, V]]:
+        """Return all entries."""
+
+    @abstractmethod
+    def keys(self) -> Iterable[K]:
+        """Return the keys of all entries."""
+
+    @abstractmethod
+    def values(self) -> Iterable[V]:
+        """Return the values of all entries."""
+
+    @abstractmethod
+    def is_empty(self) -> bool:
+        """Return whether there are no entries."""
+
+    def __getitem__(self, key: K) -> V | None:
+        return self.get(key)
+
+    def __contains__(self, key: K) -> bool:
+        return self.contains(key)
+
+    def __iter__(self) -> Iterator[K]:
+        return iter(self.keys())
+
+
+class _WritableMap(_ReadableMap[K, V]):
     @abstractmethod
     def put(self, key: K, value: V) -> None:
         """Set one entry."""
@@ -161,99 +186,26 @@ class MapState(State, Generic[K, V]):
     def remove(self, key: K) -> None:
         """Remove one entry; nothing happens if there is none."""
 
-    @abstractmethod
-    def contains(self, key: K) -> bool:
-        """Return whether there is such an entry."""
-
-    @abstractmethod
-    def items(self) -> Iterable[tuple[K, V]]:
-        """Return all entries."""
-
-    @abstractmethod
-    def keys(self) -> Iterable[K]:
-        """Return the keys of all entries."""
-
-    @abstractmethod
-    def values(self) -> Iterable[V]:
-        """Return the values of all entries."""
-
-    @abstractmethod
-    def is_empty(self) -> bool:
-        """Return whether there are no entries."""
-
-    def __getitem__(self, key: K) -> V | None:
-        return self.get(key)
-
     def __setitem__(self, key: K, value: V) -> None:
         self.put(key, value)
 
     def __delitem__(self, key: K) -> None:
         self.remove(key)
 
-    def __contains__(self, key: K) -> bool:
-        return self.contains(key)
 
-    def __iter__(self) -> Iterator[K]:
-        return iter(self.keys())
+class MapState(_WritableMap[K, V]):
+    """A map for each key.
+
+    A missing entry gives None instead of a KeyError, with `get` and with [].
+    """
 
 
-class ReadOnlyBroadcastState(State, Generic[K, V]):
+class ReadOnlyBroadcastState(_ReadableMap[K, V]):
     """The map that a broadcast stream fills, as the other stream sees it."""
 
-    @abstractmethod
-    def get(self, key: K) -> V | None:
-        """Return the value of an entry, None if there is none."""
 
-    @abstractmethod
-    def contains(self, key: K) -> bool:
-        """Return whether there is such an entry."""
-
-    @abstractmethod
-    def items(self) -> Iterable[tuple[K, V]]:
-        """Return all entries."""
-
-    @abstractmethod
-    def keys(self) -> Iterable[K]:
-        """Return the keys of all entries."""
-
-    @abstractmethod
-    def values(self) -> Iterable[V]:
-        """Return the values of all entries."""
-
-    @abstractmethod
-    def is_empty(self) -> bool:
-        """Return whether there are no entries."""
-
-    def __getitem__(self, key: K) -> V | None:
-        return self.get(key)
-
-    def __contains__(self, key: K) -> bool:
-        return self.contains(key)
-
-    def __iter__(self) -> Iterator[K]:
-        return iter(self.keys())
-
-
-class BroadcastState(ReadOnlyBroadcastState[K, V]):
+class BroadcastState(_WritableMap[K, V], ReadOnlyBroadcastState[K, V]):
     """The map that a broadcast stream fills, the same in every subtask."""
-
-    @abstractmethod
-    def put(self, key: K, value: V) -> None:
-        """Set one entry."""
-
-    @abstractmethod
-    def put_all(self, dict_value: Mapping[K, V] | Iterable[tuple[K, V]]) -> None:
-        """Set several entries."""
-
-    @abstractmethod
-    def remove(self, key: K) -> None:
-        """Remove one entry; nothing happens if there is none."""
-
-    def __setitem__(self, key: K, value: V) -> None:
-        self.put(key, value)
-
-    def __delitem__(self, key: K) -> None:
-        self.remove(key)
 
 
 class StateDescriptor(ABC):  # noqa: B024 - as in PyFlink: only its subclasses are of use
@@ -273,22 +225,12 @@ class StateDescriptor(ABC):  # noqa: B024 - as in PyFlink: only its subclasses a
 
     def enable_time_to_live(self, ttl_config: StateTtlConfig) -> None:
         """Have values expire, as configured."""
-        instance_of(
-            f"ttl_config of state {self.name!r}",
-            ttl_config,
-            StateTtlConfig,
-            hint="StateTtlConfig.new_builder(Time.hours(1)).build().",
-        )
-        self.ttl_config = ttl_config
+        hint = "StateTtlConfig.new_builder(Time.hours(1)).build()."
+        self.ttl_config = instance_of(f"ttl_config of state {self.name!r}", ttl_config, StateTtlConfig, hint=hint)
 
     def _checked(self, type_info: TypeInformation, argument: str, name: str) -> TypeInformation:
-        instance_of(
-            f"{argument} of {type(self).__name__}({name!r})",
-            type_info,
-            TypeInformation,
-            hint="take one from Types, such as Types.LONG(); Types.PICKLED_BYTE_ARRAY() is for any object.",
-        )
-        return type_info
+        hint = "take one from Types, such as Types.LONG(); Types.PICKLED_BYTE_ARRAY() is for any object."
+        return instance_of(f"{argument} of {type(self).__name__}({name!r})", type_info, TypeInformation, hint=hint)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.name!r}, {self.type_info!r})"
@@ -421,14 +363,10 @@ class StateTtlConfig:
                 self, query_time_after_num_entries: int, periodic_compaction_time: Duration | timedelta | None = None
             ) -> None:
                 self._query_time_after_num_entries = query_time_after_num_entries
-                self._periodic_compaction_time = (
-                    Duration.of_days(30)
-                    if periodic_compaction_time is None
-                    else Duration.of_millis(
-                        milliseconds_of(
-                            periodic_compaction_time, "periodic_compaction_time", kinds=(Duration,), rule="must be a Duration"
-                        )
-                    )
+                month = Duration.of_days(30)
+                period = month if periodic_compaction_time is None else periodic_compaction_time
+                self._periodic_compaction_time = Duration.of_millis(
+                    milliseconds_of(period, "periodic_compaction_time", kinds=(Duration,))
                 )
 
             def get_query_time_after_num_entries(self) -> int:
@@ -484,7 +422,7 @@ class StateTtlConfig:
 
         def set_update_type(self, update_type: StateTtlConfig.UpdateType) -> Self:
             """Set which accesses renew the time-to-live of a value."""
-            self._update_type = _checked_member(update_type, StateTtlConfig.UpdateType, "set_update_type")
+            self._update_type = instance_of("set_update_type()", update_type, StateTtlConfig.UpdateType)
             return self
 
         def update_ttl_on_create_and_write(self) -> Self:
@@ -497,7 +435,7 @@ class StateTtlConfig:
 
         def set_state_visibility(self, state_visibility: StateTtlConfig.StateVisibility) -> Self:
             """Set whether expired values may still be returned."""
-            self._state_visibility = _checked_member(state_visibility, StateTtlConfig.StateVisibility, "set_state_visibility")
+            self._state_visibility = instance_of("set_state_visibility()", state_visibility, StateTtlConfig.StateVisibility)
             return self
 
         def return_expired_if_not_cleaned_up(self) -> Self:
@@ -510,8 +448,8 @@ class StateTtlConfig:
 
         def set_ttl_time_characteristic(self, ttl_time_characteristic: StateTtlConfig.TtlTimeCharacteristic) -> Self:
             """Set which time is meant; there is only processing time."""
-            self._ttl_time_characteristic = _checked_member(
-                ttl_time_characteristic, StateTtlConfig.TtlTimeCharacteristic, "set_ttl_time_characteristic"
+            self._ttl_time_characteristic = instance_of(
+                "set_ttl_time_characteristic()", ttl_time_characteristic, StateTtlConfig.TtlTimeCharacteristic
             )
             return self
 
@@ -613,9 +551,6 @@ class StateTtlConfig:
         )
 
 
-EnumT = TypeVar("EnumT", bound=Enum)
-
-
 def check_descriptor(descriptor: object, kind: type[StateDescriptor], method: str) -> None:
     """Raise InvalidArgumentError unless a getter of state got a descriptor of its kind."""
     if not isinstance(descriptor, kind):
@@ -630,13 +565,5 @@ def check_descriptor(descriptor: object, kind: type[StateDescriptor], method: st
 
 
 def _checked_ttl(ttl: Time | timedelta) -> Time:
-    millis = milliseconds_of(ttl, "A time-to-live", kinds=(Time,), rule="must be a Time", hint="for example Time.hours(1).")
-    if millis <= 0:
-        raise InvalidArgumentError(f"A time-to-live must be longer than 0 ms; got {millis} ms.")
-    return Time(millis)
-
-
-def _checked_member(value: EnumT, kind: type[EnumT], method: str) -> EnumT:
-    if not isinstance(value, kind):
-        raise InvalidArgumentError(f"{method} needs one of {', '.join(map(str, kind))}; got {value!r}.")
-    return value
+    hint = "for example Time.hours(1)."
+    return Time(milliseconds_of(ttl, "A time-to-live", kinds=(Time,), minimum=1, hint=hint))

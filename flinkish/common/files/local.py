@@ -5,12 +5,13 @@ from __future__ import annotations
 import io
 import os
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path, PurePath
 from typing import IO
 
 from flinkish.common import safe_files
 from flinkish.common.disk import make_folders, sync
+from flinkish.common.files.checkpoint_files import CheckpointFiles
 
 
 class LocalNewFile(io.BufferedWriter):
@@ -22,21 +23,13 @@ class LocalNewFile(io.BufferedWriter):
         os.fsync(self.fileno())
 
 
-class LocalFiles:
+class LocalFiles(CheckpointFiles):
     """See CheckpointFiles."""
 
+    _root: Path
+
     def __init__(self, root: PurePath) -> None:
-        self._root = Path(root)
-
-    @property
-    def root(self) -> Path:
-        """The folder."""
-        return self._root
-
-    @property
-    def delta_options(self) -> Mapping[str, str]:
-        """No options: delta-rs opens a folder by its path."""
-        return {}
+        super().__init__(Path(root))
 
     def refuse_links(self, *inside: str) -> None:
         safe_files.refuse_links(self._root.parent, self._root, *(self._root / each for each in inside))

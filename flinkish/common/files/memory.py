@@ -9,31 +9,26 @@ import errno
 import io
 import os
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import PurePath
-from types import TracebackType
 from typing import IO, Any
+
+from flinkish.common.files.checkpoint_files import CheckpointFiles, NewFile
 
 SCHEME = "memory"
 
 
-class _Disk:
-    """All files and folders of the process, by their full paths."""
-
-    def __init__(self) -> None:
-        self.lock = threading.RLock()
-        self.files: dict[PurePath, bytes] = {}
-        self.folders: set[PurePath] = set()
-
-    def below(self, folder: PurePath) -> list[PurePath]:
-        """Return the files and folders in a folder and its subfolders."""
-        return [path for path in (*self.files, *self.folders) if folder in path.parents]
+_LOCK = threading.RLock()
+#: All files of the process by their full paths, with their content; None stands for a folder.
+_ENTRIES: dict[PurePath, bytes | None] = {}
 
 
-_DISK = _Disk()
+def _below(folder: PurePath) -> list[PurePath]:
+    """Return the files and folders in a folder and its subfolders."""
+    return [path for path in _ENTRIES if folder in path.parents]
 
 
-class _MemoryNewFile:
+class _MemoryNewFile(NewFile):
     """See NewFile. Readers see the written data once it is synced or closed."""
 
     def __init__(self, path: PurePath) -> None:
@@ -44,30 +39,16 @@ class _MemoryNewFile:
         return self._buffer.write(data)
 
     def sync(self) -> None:
-        with _DISK.lock:
-            if self._path in _DISK.files:  # the file was not removed in the meantime
-                _DISK.files[self._path] = self._buffer.getvalue()
+        with _LOCK:
+            if self._path in _ENTRIES:  # the file was not removed in the meantime
+                _ENTRIES[self._path] = self._buffer.getvalue()
 
     def close(self) -> None:
         self.sync()
 
-    def __enter__(self) -> _MemoryNewFile:
-        return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None, /) -> None:
-        self.close()
-
-
-class MemoryFiles:
+class MemoryFiles(CheckpointFiles):
     """See CheckpointFiles. There are no links, and files are lost only when the process ends."""
-
-    def __init__(self, root: PurePath) -> None:
-        self._root = root
-
-    @property
-    def root(self) -> PurePath:
-        """The root, with which the paths of all files begin."""
-        return self._root
 
     def _path(self, inside: str) -> PurePath:
         names = inside.split("/") if inside else []
@@ -75,37 +56,28 @@ class MemoryFiles:
             raise OSError(errno.EINVAL, "not a plain relative path", inside)
         return self._root.joinpath(*names)
 
-    @property
-    def delta_options(self) -> Mapping[str, str]:
-        """No options: delta-rs cannot read this storage."""
-        return {}
-
-    def refuse_links(self, *inside: str) -> None:
-        """Do nothing: there are no links."""
-
     def is_folder(self, inside: str = "") -> bool:
-        return self._path(inside) in _DISK.folders
+        return _ENTRIES.get(self._path(inside), b"") is None
 
     def exists(self, inside: str) -> bool:
-        path = self._path(inside)
-        return path in _DISK.files or path in _DISK.folders
+        return self._path(inside) in _ENTRIES
 
     def names(self, inside: str = "") -> list[str]:
         folder = self._path(inside)
-        with _DISK.lock:
+        with _LOCK:
             self._need_folder(folder, inside)
-            return sorted(path.name for path in _DISK.below(folder) if path.parent == folder)
+            return sorted(path.name for path in _below(folder) if path.parent == folder)
 
     def files_below(self, inside: str) -> Iterator[str]:
         folder = self._path(inside)
-        with _DISK.lock:
+        with _LOCK:
             self._need_folder(folder, inside)
-            found = sorted(path for path in _DISK.files if folder in path.parents)
+            found = sorted(path for path in _below(folder) if _ENTRIES[path] is not None)
         return (path.relative_to(self._root).as_posix() for path in found)
 
     @staticmethod
     def _need_folder(folder: PurePath, inside: str) -> None:
-        if folder not in _DISK.folders:
+        if _ENTRIES.get(folder, b"") is not None:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), inside or str(folder))
 
     def size(self, inside: str) -> int:
@@ -121,87 +93,73 @@ class MemoryFiles:
         return io.BytesIO(self._content(inside))
 
     def _content(self, inside: str) -> bytes:
-        content = _DISK.files.get(self._path(inside))
+        content = _ENTRIES.get(self._path(inside))
         if content is None:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), inside)
         return content
 
     def create(self, inside: str) -> _MemoryNewFile:
+        self.put_new(inside, b"")
+        return _MemoryNewFile(self._path(inside))
+
+    def put_new(self, inside: str, content: bytes | None) -> None:
+        """Make a file with its content, or a folder, in one step; FileExistsError if its name is taken."""
         path = self._path(inside)
-        with _DISK.lock:
+        with _LOCK:
             self._need_free(path, inside)
-            _DISK.files[path] = b""
-        return _MemoryNewFile(path)
+            _ENTRIES[path] = content
 
     def _need_free(self, path: PurePath, inside: str) -> None:
         self._need_folder(path.parent, inside)
-        if path in _DISK.files or path in _DISK.folders:
+        if path in _ENTRIES:
             raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), inside)
-
-    def put_new(self, inside: str, content: bytes) -> None:
-        """Make a file with its content in one step; FileExistsError if its name is taken."""
-        path = self._path(inside)
-        with _DISK.lock:
-            self._need_free(path, inside)
-            _DISK.files[path] = content
 
     def replace(self, inside: str, content: bytes, *, sync: bool, draft: str = "") -> None:
         path = self._path(inside)
-        with _DISK.lock:
+        with _LOCK:
             self._need_folder(path.parent, inside)
-            _DISK.files[path] = content
+            _ENTRIES[path] = content
 
     def remove(self, inside: str) -> None:
-        if _DISK.files.pop(self._path(inside), None) is None:
-            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), inside)
+        with _LOCK:
+            self._content(inside)
+            del _ENTRIES[self._path(inside)]
 
     def remove_empty_folders(self, inside: str) -> None:
         folder = self._path(inside)
-        with _DISK.lock:
+        with _LOCK:
             self._need_folder(folder, inside)
-            within = _DISK.below(folder)
-            if any(path in _DISK.files for path in within) or (within and not inside):
+            within = _below(folder)
+            if any(_ENTRIES[path] is not None for path in within) or (within and not inside):
                 raise OSError(errno.ENOTEMPTY, os.strerror(errno.ENOTEMPTY), inside)
-            _DISK.folders.difference_update(within, [folder])
+            for path in (*within, folder):
+                del _ENTRIES[path]
 
     def remove_all(self) -> None:
-        with _DISK.lock:
-            for path in (*_DISK.below(self._root), self._root):
-                _DISK.files.pop(path, None)
-                _DISK.folders.discard(path)
+        with _LOCK:
+            for path in (*_below(self._root), self._root):
+                _ENTRIES.pop(path, None)
 
     def rename(self, inside: str, to: str) -> None:
         old, new = self._path(inside), self._path(to)
-        with _DISK.lock:
+        with _LOCK:
             self._need_folder(old, inside)
             self._need_free(new, to)
-            for path in (*_DISK.below(old), old):
-                moved = new / path.relative_to(old)
-                if path in _DISK.folders:
-                    _DISK.folders.remove(path)
-                    _DISK.folders.add(moved)
-                else:
-                    _DISK.files[moved] = _DISK.files.pop(path)
+            for path in (*_below(old), old):
+                _ENTRIES[new / path.relative_to(old)] = _ENTRIES.pop(path)
 
     def make_root(self, *, sync: bool) -> None:
-        with _DISK.lock:
-            _DISK.folders.update((self._root, *self._root.parents))
+        with _LOCK:
+            for path in (self._root, *self._root.parents):
+                _ENTRIES.setdefault(path, None)
 
     def make_folder(self, inside: str) -> None:
-        path = self._path(inside)
-        with _DISK.lock:
-            self._need_free(path, inside)
-            _DISK.folders.add(path)
+        self.put_new(inside, None)
 
     def make_folders(self, inside: str) -> None:
         path = self._path(inside)
-        with _DISK.lock:
+        with _LOCK:
             self._need_folder(self._root, inside)
-            _DISK.folders.update(each for each in (path, *path.parents) if self._root in each.parents)
-
-    def sync(self, inside: str = "") -> None:
-        """Do nothing: memory is never synced."""
-
-    def sync_log(self, synced: int) -> int:
-        """Do nothing: memory is never synced."""
-        return synced
+            for each in (path, *path.parents):
+                if self._root in each.parents:
+                    _ENTRIES.setdefault(each, None)

@@ -24,14 +24,20 @@ from pathlib import PurePath
 from types import TracebackType
 from typing import IO, TYPE_CHECKING, Any, NoReturn
 
+from flinkish.common.files.checkpoint_files import CheckpointFiles, NewFile
 from flinkish.common.files.store_settings import azure_place, storage_options, without_secrets
 from flinkish.common.ids import random_id
-from flinkish.common.packages import need
+from flinkish.common.requirements import imported_late, need
 
 if TYPE_CHECKING:
+    import obstore
     from _typeshed import WriteableBuffer
-    from obstore import UpdateVersion
+    from obstore import UpdateVersion, exceptions
+    from obstore import store as stores
     from obstore.store import ObjectStore
+else:
+    # An extra of flinkish: `ObjectFiles` says how to install it.
+    obstore, exceptions, stores = map(imported_late, ("obstore", "obstore.exceptions", "obstore.store"))
 
 _MARKER = ".folder"
 #: A larger file is kept on disk until it is sent, in parts of this size; smaller ones take one request.
@@ -48,33 +54,18 @@ _EXTRAS = {"s3": "s3", "gs": "gs", "abfss": "azure"}
 @functools.lru_cache(maxsize=16)
 def _store(scheme: str, authority: str, options: tuple[tuple[str, str], ...], pid: int) -> ObjectStore:
     # The process is part of the key, because a forked process cannot use the threads of a client.
-    from obstore import store
-
     config = dict(options)
     match scheme:
         case "gs":
             http = config.pop("allow_http", "false") == "true"
-            return store.GCSStore(authority, config=config, client_options={"allow_http": http})  # type: ignore[arg-type]
+            return stores.GCSStore(authority, config=config, client_options={"allow_http": http})  # type: ignore[arg-type]
         case "abfss":
-            return store.AzureStore(authority.partition("@")[0], config=config)  # type: ignore[arg-type]
+            return stores.AzureStore(authority.partition("@")[0], config=config)  # type: ignore[arg-type]
         case _:
-            return store.S3Store(authority, config=config)  # type: ignore[arg-type]
-
-
-@contextlib.contextmanager
-def _as_os_errors(inside: str) -> Iterator[None]:
-    """Turn errors of the client into OSErrors of one line, without credentials."""
-    from obstore import exceptions
-
-    try:
-        yield
-    except (exceptions.BaseError, FileNotFoundError, PermissionError) as error:
-        _raise_as_os_error(error, inside)
+            return stores.S3Store(authority, config=config)  # type: ignore[arg-type]
 
 
 def _raise_as_os_error(error: Exception, inside: str) -> NoReturn:
-    from obstore import exceptions
-
     text = str(error)
     code = re.search(r"<Code>(\w+)</Code>", text)
     first = without_secrets(re.sub(r"\?\S*", "", re.split(r"\n|<", text)[0])).strip(" :")[:_LONGEST_ERROR]
@@ -88,7 +79,7 @@ def _raise_as_os_error(error: Exception, inside: str) -> NoReturn:
     raise OSError(errno.EIO, said, inside) from None
 
 
-class _NewObject:
+class _NewObject(NewFile):
     """See NewFile. Readers see the written data once it is synced or closed."""
 
     def __init__(self, files: ObjectFiles, inside: str, tag: UpdateVersion) -> None:
@@ -115,9 +106,6 @@ class _NewObject:
                 self.sync()
             finally:
                 self._buffer.close()
-
-    def __enter__(self) -> _NewObject:
-        return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None, /) -> None:
         if kind is not None:
@@ -159,7 +147,7 @@ class _Reader(io.RawIOBase):
         return len(data)
 
 
-class ObjectFiles:
+class ObjectFiles(CheckpointFiles):
     """See CheckpointFiles."""
 
     def __init__(self, root: PurePath) -> None:
@@ -168,13 +156,8 @@ class ObjectFiles:
         need("obstore", str(root), _EXTRAS[self._scheme])
         if self._scheme == "abfss" and azure_place(self._authority) is None:
             raise OSError(errno.EINVAL, "expected abfss://<container>@<account>.dfs.core.windows.net/path", str(root))
-        self._root = root
+        super().__init__(root)
         self._prefix = "/".join(names)
-
-    @property
-    def root(self) -> PurePath:
-        """The reference: bucket and beginning of the names of all objects."""
-        return self._root
 
     @property
     def delta_options(self) -> Mapping[str, str]:
@@ -184,6 +167,15 @@ class ObjectFiles:
     @property
     def _client(self) -> ObjectStore:
         return _store(self._scheme, self._authority, tuple(sorted(self.delta_options.items())), os.getpid())
+
+    @contextlib.contextmanager
+    def _request(self, inside: str) -> Iterator[ObjectStore]:
+        """Give a client for a request on a path; its errors become OSErrors of one line, without credentials."""
+        client = self._client
+        try:
+            yield client
+        except (exceptions.BaseError, FileNotFoundError, PermissionError) as error:
+            _raise_as_os_error(error, inside)
 
     def _key(self, inside: str) -> str:
         names = inside.split("/") if inside else []
@@ -196,17 +188,11 @@ class ObjectFiles:
 
     # -- reading -----------------------------------------------------------------------------------------------------------
 
-    def refuse_links(self, *inside: str) -> None:
-        """Do nothing: there are no links."""
-
     def is_folder(self, inside: str = "") -> bool:
         return self._has_objects(self._key(inside), inside)
 
     def _has_objects(self, key: str, inside: str) -> bool:
-        import obstore
-
-        client = self._client
-        with _as_os_errors(inside):
+        with self._request(inside) as client:
             return any(obstore.list(client, key or None, chunk_size=1))
 
     def exists(self, inside: str) -> bool:
@@ -219,84 +205,59 @@ class ObjectFiles:
         return True
 
     def names(self, inside: str = "") -> list[str]:
-        import obstore
-
-        client, key = self._client, self._key(inside)
-        with _as_os_errors(inside):
-            found = obstore.list_with_delimiter(client, key or None)
+        with self._request(inside) as client:
+            found = obstore.list_with_delimiter(client, self._key(inside) or None)
         keys = [*found["common_prefixes"], *(each["path"] for each in found["objects"])]
         if not keys:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), inside or str(self._root))
         return sorted(name for each in keys if (name := each.rpartition("/")[2]) != _MARKER)
 
     def files_below(self, inside: str) -> Iterator[str]:
-        keys = self._keys_below(inside)
-        return (self._inside(each) for each in keys if each.rpartition("/")[2] != _MARKER)
+        return iter(self.sizes_below(inside))
 
-    def _inside(self, key: str) -> str:
-        return key.removeprefix(f"{self._prefix}/") if self._prefix else key
-
-    def _keys_below(self, inside: str) -> list[str]:
-        """Return the names of all objects in a folder, markers included; FileNotFoundError if there are none."""
-        return sorted(self._below(inside))
+    def sizes_below(self, inside: str) -> dict[str, int]:
+        """Return the sizes in bytes of all objects below a folder, by path; FileNotFoundError if there are none."""
+        start = len(self._prefix) + 1 if self._prefix else 0
+        return {key[start:]: size for key, size in self._below(inside).items() if not _is_marker(key)}
 
     def _below(self, inside: str) -> dict[str, int]:
-        import obstore
-
-        client, key = self._client, self._key(inside)
-        with _as_os_errors(inside):
-            found = {each["path"]: each["size"] for page in obstore.list(client, key or None) for each in page}
+        """Return the sizes of all objects in a folder by their names, markers included; FileNotFoundError if there are none."""
+        with self._request(inside) as client:
+            pages = obstore.list(client, self._key(inside) or None)
+            found = sorted((each["path"], each["size"]) for page in pages for each in page)
         if not found:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), inside or str(self._root))
-        return found
+        return dict(found)
 
     def size(self, inside: str) -> int:
-        import obstore
-
-        client, key = self._client, self._key(inside)
-        with _as_os_errors(inside):
-            return obstore.head(client, key)["size"]
+        with self._request(inside) as client:
+            return obstore.head(client, self._key(inside))["size"]
 
     def read(self, inside: str, *, limit: int) -> bytes:
-        import obstore
-
-        client, key = self._client, self._key(inside)
-        with _as_os_errors(inside):
-            found = obstore.get(client, key)
+        with self._request(inside) as client:
+            found = obstore.get(client, self._key(inside))
             if found.meta["size"] <= limit:
                 return bytes(found.bytes())
         raise OSError(errno.EFBIG, f"{found.meta['size']} bytes, expected at most {limit}", inside)
 
     def read_range(self, inside: str, start: int, end: int, tag: str | None = None) -> bytes:
         """Return the bytes from `start` to `end` of an object that has them; OSError if its ETag is not `tag` (None = any)."""
-        import obstore
-        from obstore import exceptions
-
-        client, key = self._client, self._key(inside)
-        with _as_os_errors(inside):
+        with self._request(inside) as client:
             try:
                 if tag is None:
-                    return bytes(obstore.get_range(client, key, start=start, end=end))
-                return bytes(obstore.get(client, key, options={"if_match": tag, "range": (start, end)}).bytes())
+                    return bytes(obstore.get_range(client, self._key(inside), start=start, end=end))
+                return bytes(obstore.get(client, self._key(inside), options={"if_match": tag, "range": (start, end)}).bytes())
             except exceptions.PreconditionError:
                 pass
         raise OSError(errno.EIO, "it was replaced while it was read", inside)
 
     def open(self, inside: str, *, buffered: bool = True) -> IO[bytes]:
         """See CheckpointFiles.open. Without `buffered` each read is one request."""
-        import obstore
-
-        client, key = self._client, self._key(inside)
-        with _as_os_errors(inside):
-            found = obstore.head(client, key)
+        with self._request(inside) as client:
+            found = obstore.head(client, self._key(inside))
             _tag(found)
         reader = _Reader(self, inside, found["size"], str(found["e_tag"]))
         return io.BufferedReader(reader, _READ) if buffered else reader  # type: ignore[return-value]
-
-    def sizes_below(self, inside: str) -> dict[str, int]:
-        """Return the sizes in bytes of all objects below a folder, by path; FileNotFoundError if there are none."""
-        found = self._below(inside)
-        return {self._inside(key): size for key, size in found.items() if key.rpartition("/")[2] != _MARKER}
 
     # -- writing -----------------------------------------------------------------------------------------------------------
 
@@ -314,11 +275,8 @@ class ObjectFiles:
 
     def _put_new(self, key: str, inside: str) -> UpdateVersion:
         """Create an object with content of its own and return its tag; FileExistsError if another one has the name."""
-        import obstore
-        from obstore import exceptions
-
-        client, content = self._client, f"made by flinkish: {random_id()}".encode()
-        with _as_os_errors(inside):
+        content = f"made by flinkish: {random_id()}".encode()
+        with self._request(inside) as client:
             try:
                 return _tag(obstore.put(client, key, content, mode="create", use_multipart=False))
             except (exceptions.AlreadyExistsError, exceptions.PreconditionError):
@@ -333,13 +291,9 @@ class ObjectFiles:
 
     def update(self, inside: str, content: IO[bytes], tag: UpdateVersion) -> UpdateVersion:
         """Replace the content of an object that has this tag, and return its new tag; do nothing if it was removed."""
-        import obstore
-        from obstore import exceptions
-
-        client, key = self._client, self._key(inside)
-        size = content.seek(0, io.SEEK_END)
+        key, size = self._key(inside), content.seek(0, io.SEEK_END)
         content.seek(0)
-        with _as_os_errors(inside):
+        with self._request(inside) as client:
             try:
                 if size <= _PART:
                     data = content.read()
@@ -364,36 +318,24 @@ class ObjectFiles:
         self._put(key, content, inside)
 
     def _put(self, key: str, content: bytes, inside: str) -> None:
-        import obstore
-
-        client = self._client
-        with _as_os_errors(inside):
+        with self._request(inside) as client:
             obstore.put(client, key, content, use_multipart=False)
 
     def put(self, inside: str, content: IO[bytes] | bytes) -> None:
         """Write an object, in parts if it is large, under a name that nobody else uses; it needs no folder."""
-        import obstore
-
-        client, key = self._client, self._key(inside)
-        with _as_os_errors(inside):
-            obstore.put(client, key, content, chunk_size=_PART)
+        with self._request(inside) as client:
+            obstore.put(client, self._key(inside), content, chunk_size=_PART)
 
     def read_with_time(self, inside: str) -> tuple[bytes, int]:
         """Return the content of an object, and the milliseconds since the epoch at which it was written."""
-        import obstore
-
-        client, key = self._client, self._key(inside)
-        with _as_os_errors(inside):
-            found = obstore.get(client, key)
+        with self._request(inside) as client:
+            found = obstore.get(client, self._key(inside))
             return bytes(found.bytes()), _milliseconds(found.meta)
 
     def describe(self, inside: str) -> tuple[int, int]:
         """Return the size of an object in bytes, and the milliseconds since the epoch at which it was written."""
-        import obstore
-
-        client, key = self._client, self._key(inside)
-        with _as_os_errors(inside):
-            found = obstore.head(client, key)
+        with self._request(inside) as client:
+            found = obstore.head(client, self._key(inside))
         return found["size"], _milliseconds(found)
 
     def make_root(self, *, sync: bool) -> None:
@@ -410,13 +352,6 @@ class ObjectFiles:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), inside)
         self._put(self._marker(inside), b"", inside)
 
-    def sync(self, inside: str = "") -> None:
-        """Do nothing: a write that has returned is durable."""
-
-    def sync_log(self, synced: int) -> int:
-        """Do nothing: a commit that has returned is durable."""
-        return synced
-
     # -- removing ----------------------------------------------------------------------------------------------------------
 
     def remove(self, inside: str) -> None:
@@ -425,37 +360,29 @@ class ObjectFiles:
 
     def _delete(self, keys: list[str], inside: str) -> None:
         """Remove objects one after the other."""
-        import obstore
-
-        client = self._client
-        with _as_os_errors(inside):
+        with self._request(inside) as client:
             for key in keys:
                 obstore.delete(client, key)
 
     def remove_empty_folders(self, inside: str) -> None:
-        keys = self._keys_below(inside)
-        if any(key.rpartition("/")[2] != _MARKER for key in keys) or (not inside and keys != [self._marker("")]):
+        keys = list(self._below(inside))
+        if not all(map(_is_marker, keys)) or (not inside and keys != [self._marker("")]):
             raise OSError(errno.ENOTEMPTY, os.strerror(errno.ENOTEMPTY), inside)
         self._delete(sorted(keys, key=len, reverse=True), inside)
 
     def remove_all(self) -> None:
-        import obstore
-
-        client = self._client
-        with contextlib.suppress(OSError), _as_os_errors(""):
-            obstore.delete(client, self._keys_below(""))
+        with contextlib.suppress(OSError), self._request("") as client:
+            obstore.delete(client, list(self._below("")))
 
     def copy(self, inside: str, to: str) -> None:
         """Copy an object; the copy appears in one step. FileNotFoundError if it does not exist."""
-        with _as_os_errors(inside):
-            self._copy(self._key(inside), self._key(to))
+        with self._request(inside) as client:
+            self._copy(client, self._key(inside), self._key(to))
 
     def remove_together(self, inside: list[str]) -> None:
         """Remove objects that exist or not, in few requests and any order."""
-        import obstore
-
-        client, keys = self._client, [self._key(each) for each in inside]
-        with _as_os_errors(inside[0]):
+        keys = [self._key(each) for each in inside]
+        with self._request(inside[0]) as client:
             try:
                 obstore.delete(client, keys)
                 return
@@ -465,19 +392,16 @@ class ObjectFiles:
                 with contextlib.suppress(FileNotFoundError):
                     obstore.delete(client, key)
 
-    def _copy(self, key: str, to: str) -> None:
-        import obstore
-
-        client = self._client
-        if self._scheme == "abfss":
-            # Azure may answer before it has copied, and the client does not wait: so the bytes go through this process.
-            with tempfile.SpooledTemporaryFile(max_size=_PART) as content:
-                for piece in obstore.get(client, key).stream(min_chunk_size=_READ):
-                    content.write(piece)
-                content.seek(0)
-                obstore.put(client, to, content, chunk_size=_PART)
-        else:
+    def _copy(self, client: ObjectStore, key: str, to: str) -> None:
+        if self._scheme != "abfss":
             obstore.copy(client, key, to)
+            return
+        # Azure may answer before it has copied, and the client does not wait: so the bytes go through this process.
+        with tempfile.SpooledTemporaryFile(max_size=_PART) as content:
+            for piece in obstore.get(client, key).stream(min_chunk_size=_READ):
+                content.write(piece)
+            content.seek(0)
+            obstore.put(client, to, content, chunk_size=_PART)
 
     def rename(self, inside: str, to: str) -> None:
         """Copy a folder, then remove the old one.
@@ -485,13 +409,16 @@ class ObjectFiles:
         Objects are removed in the order of their names: a Delta log then has a gap at its beginning, and cannot be read as an
         older version of the table.
         """
-
         old, new = self._key(inside), self._key(to)
-        keys = self._keys_below(inside)
-        with _as_os_errors(inside):
+        keys = list(self._below(inside))
+        with self._request(inside) as client:
             for key in keys:
-                self._copy(key, new + key.removeprefix(old))
+                self._copy(client, key, new + key.removeprefix(old))
         self._delete(keys, inside)
+
+
+def _is_marker(key: str) -> bool:
+    return key.rpartition("/")[2] == _MARKER
 
 
 def _milliseconds(found: Mapping[str, Any]) -> int:

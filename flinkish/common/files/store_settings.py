@@ -15,22 +15,18 @@ from flinkish.common.config_options import ConfigOption
 from flinkish.common.configuration import Configuration
 from flinkish.common.errors import ConfigurationError
 
-_OPTIONS: tuple[ConfigOption[Any], ...] = (
-    options.S3_ACCESS_KEY,
-    options.S3_SECRET_KEY,
-    options.S3_SESSION_TOKEN,
-    options.S3_ENDPOINT,
-    options.S3_REGION,
-    options.S3_PATH_STYLE,
-    options.GS_KEY_FILE,
-    *options.OF_ACCOUNTS,
+#: The options of S3, in the order of the fields of S3Settings.
+_OF_S3: tuple[ConfigOption[Any], ...] = (
+    *(options.S3_ACCESS_KEY, options.S3_SECRET_KEY, options.S3_SESSION_TOKEN),
+    *(options.S3_ENDPOINT, options.S3_REGION, options.S3_PATH_STYLE),
 )
+_OPTIONS = (*_OF_S3, options.GS_KEY_FILE, *options.OF_ACCOUNTS)
 #: Schemes of S3: the first one is used inside, the others are Flink's and Hadoop's names for the same store.
 S3_SCHEMES = ("s3", "s3a", "s3p")
-#: Schemes of Google Cloud Storage and of Azure's storage accounts; of wasb:// and wasbs:// the host has another name.
+#: Schemes of Google Cloud Storage and of Azure's storage accounts; the hosts of wasb:// and wasbs:// have other names.
 GS_SCHEMES = ("gs",)
 AZURE_SCHEMES = ("abfss", "abfs", "wasbs", "wasb")
-#: The scheme that is used inside, by all schemes of object stores.
+#: The scheme that flinkish uses internally, for each scheme of an object store.
 OBJECT_STORES = {each: names[0] for names in (S3_SCHEMES, GS_SCHEMES, AZURE_SCHEMES) for each in names}
 #: Variables of the environment with a key of a storage account: the client libraries prefer it to other credentials.
 _ACCOUNT_KEY_VARIABLES = ("AZURE_STORAGE_ACCOUNT_KEY", "AZURE_STORAGE_ACCESS_KEY", "AZURE_STORAGE_MASTER_KEY")
@@ -102,20 +98,6 @@ def _parts(endpoint: str) -> tuple[str, str]:
 
 
 @dataclass(frozen=True, slots=True)
-class GoogleSettings:
-    """The configuration of gs://."""
-
-    key_file: str | None = None
-    #: Whether the key file names a server without TLS, such as an emulator.
-    allow_http: bool = False
-
-    def client_options(self) -> dict[str, str]:
-        """Return the options by the names that obstore and delta-rs share."""
-        found = {} if self.key_file is None else {"google_service_account": self.key_file}
-        return found | ({"allow_http": "true"} if self.allow_http else {})
-
-
-@dataclass(frozen=True, slots=True)
 class AzurePlace:
     """A container of a storage account."""
 
@@ -136,61 +118,52 @@ def azure_place(authority: str) -> AzurePlace | None:
     return None if match is None else AzurePlace(*match.groups())
 
 
-@dataclass(frozen=True, slots=True)
-class AzureSettings:
-    """The configuration of abfss://: values by key, some of them for one account. Values are not part of the printed form."""
+def _azure_options(values: Mapping[str, str], place: AzurePlace) -> dict[str, str]:
+    """Return the options for an account, by the names that obstore and delta-rs share; they may hold secrets."""
 
-    values: Mapping[str, str] = field(default_factory=dict, repr=False)
+    def value(option: ConfigOption[Any]) -> str | None:
+        """Return the value for the account, or else the one for all accounts."""
+        hosts = (f"{place.account}.{kind}.{place.domain}" for kind in ("dfs", "blob"))
+        keys = (*(f"{option.key}.{host}" for host in hosts), option.key)
+        return next((values[key] for key in keys if key in values), None)
 
-    def client_options(self, place: AzurePlace) -> dict[str, str]:
-        """Return the options for an account, by the names that obstore and delta-rs share; they may hold secrets."""
-        found = {"azure_storage_account_name": place.account}
-        key = self._value(options.AZURE_ACCOUNT_KEY, place)
-        token = self._value(options.AZURE_SAS_TOKEN, place)
-        client = self._value(options.AZURE_CLIENT_ID, place)
-        if key is not None:
-            found["azure_storage_account_key"] = key
-        elif token is not None:
-            found["azure_storage_sas_key"] = token.removeprefix("?")
-        elif client is not None:
-            found |= self._of_client(client, place)
-        endpoint = os.environ.get("AZURE_STORAGE_ENDPOINT") or os.environ.get("AZURE_ENDPOINT")
-        if endpoint is None and place.domain != "core.windows.net":
-            endpoint = f"https://{place.account}.blob.{place.domain}"
-        if endpoint is not None:
-            found |= {"azure_storage_endpoint": endpoint, "azure_allow_http": str(endpoint.startswith("http:")).lower()}
-        return found
-
-    def _of_client(self, client: str, place: AzurePlace) -> dict[str, str]:
-        secret, endpoint = self._value(options.AZURE_CLIENT_SECRET, place), self._value(options.AZURE_CLIENT_ENDPOINT, place)
-        match = _TOKEN_ENDPOINT.fullmatch(endpoint or "")
-        if secret is None or match is None:
+    found = {"azure_storage_account_name": place.account}
+    if (key := value(options.AZURE_ACCOUNT_KEY)) is not None:
+        found["azure_storage_account_key"] = key
+    elif (token := value(options.AZURE_SAS_TOKEN)) is not None:
+        found["azure_storage_sas_key"] = token.removeprefix("?")
+    elif (client := value(options.AZURE_CLIENT_ID)) is not None:
+        secret, issuer = value(options.AZURE_CLIENT_SECRET), _TOKEN_ENDPOINT.fullmatch(value(options.AZURE_CLIENT_ENDPOINT) or "")
+        if secret is None or issuer is None:
             raise ConfigurationError(
                 f"{options.AZURE_CLIENT_ID.key} is set for the storage account {place.account} without a secret, or without the "
                 "address that gives tokens",
                 hint=f"set {options.AZURE_CLIENT_SECRET.key}, and {options.AZURE_CLIENT_ENDPOINT.key} as "
                 "https://login.microsoftonline.com/<tenant>/oauth2/token.",
             )
-        return {
+        found |= {
             "azure_storage_client_id": client,
             "azure_storage_client_secret": secret,
-            "azure_storage_tenant_id": match[2],
-            "azure_storage_authority_host": match[1],
+            "azure_storage_tenant_id": issuer[2],
+            "azure_storage_authority_host": issuer[1],
         }
-
-    def _value(self, option: ConfigOption[Any], place: AzurePlace) -> str | None:
-        hosts = (f"{place.account}.{kind}.{place.domain}" for kind in ("dfs", "blob"))
-        keys = (*(f"{option.key}.{host}" for host in hosts), option.key)
-        return next((self.values[key] for key in keys if key in self.values), None)
+    endpoint = os.environ.get("AZURE_STORAGE_ENDPOINT") or os.environ.get("AZURE_ENDPOINT")
+    if endpoint is None and place.domain != "core.windows.net":
+        endpoint = f"https://{place.account}.blob.{place.domain}"
+    if endpoint is not None:
+        found |= {"azure_storage_endpoint": endpoint, "azure_allow_http": str(endpoint.startswith("http:")).lower()}
+    return found
 
 
 @dataclass(frozen=True, slots=True)
 class StoreSettings:
-    """The configuration of all object stores."""
+    """The configuration of all object stores. Its printed form has no credentials."""
 
     s3: S3Settings = S3Settings()
-    google: GoogleSettings = GoogleSettings()
-    azure: AzureSettings = AzureSettings()
+    #: Options of gs://, by the names that obstore and delta-rs share.
+    google: Mapping[str, str] = field(default_factory=dict)
+    #: Values by the keys of abfss://, some of them for one account.
+    azure: Mapping[str, str] = field(default_factory=dict, repr=False)
 
 
 _lock = threading.Lock()
@@ -219,10 +192,10 @@ def storage_options(uri: str) -> dict[str, str]:
         case "s3":
             return _current.s3.client_options(authority)
         case "gs":
-            return _current.google.client_options()
+            return dict(_current.google)
         case "abfss":
             place = azure_place(authority)
-            return {} if place is None else _current.azure.client_options(place)
+            return {} if place is None else _azure_options(_current.azure, place)
         case _:
             return {}
 
@@ -232,14 +205,7 @@ def _read(configuration: Configuration) -> StoreSettings:
 
 
 def _read_s3(configuration: Configuration) -> S3Settings:
-    found = S3Settings(
-        access_key=configuration.get(options.S3_ACCESS_KEY),
-        secret_key=configuration.get(options.S3_SECRET_KEY),
-        session_token=configuration.get(options.S3_SESSION_TOKEN),
-        endpoint=configuration.get(options.S3_ENDPOINT),
-        region=configuration.get(options.S3_REGION),
-        path_style=configuration.get(options.S3_PATH_STYLE),
-    )
+    found = S3Settings(*map(configuration.get, _OF_S3))
     if (found.access_key is None) != (found.secret_key is None) or (found.session_token and found.access_key is None):
         raise ConfigurationError(
             f"only a part of the credentials for S3 is set: {_keys(configuration)}",
@@ -256,10 +222,10 @@ def _read_s3(configuration: Configuration) -> S3Settings:
     return found
 
 
-def _read_google(configuration: Configuration) -> GoogleSettings:
+def _read_google(configuration: Configuration) -> dict[str, str]:
     path = configuration.get(options.GS_KEY_FILE)
     if path is None:
-        return GoogleSettings()
+        return {}
     try:
         with open(path, encoding="utf-8") as file:
             server = json.load(file).get("gcs_base_url", "")
@@ -268,10 +234,11 @@ def _read_google(configuration: Configuration) -> GoogleSettings:
         raise ConfigurationError(
             f"{options.GS_KEY_FILE.key}: {path} {why}", hint="the file must be on the driver and on all executors."
         ) from None
-    return GoogleSettings(path, str(server).startswith("http:"))
+    # A server without TLS, such as an emulator.
+    return {"google_service_account": path} | ({"allow_http": "true"} if str(server).startswith("http:") else {})
 
 
-def _read_azure(configuration: Configuration) -> AzureSettings:
+def _read_azure(configuration: Configuration) -> dict[str, str]:
     keys = {option.key for option in options.OF_ACCOUNTS}
     names = [key for key in configuration.key_set() if key in keys or options.is_of_account(key)]
     given = {key: configuration.get_string(key, "") for key in names}
@@ -282,7 +249,7 @@ def _read_azure(configuration: Configuration) -> AzureSettings:
             f"{other} is set, and {variable} in the environment would be used instead of it",
             hint=f"remove that variable, or set {options.AZURE_ACCOUNT_KEY.key}.",
         )
-    return AzureSettings(given)
+    return given
 
 
 def _keys(configuration: Configuration) -> str:
@@ -335,7 +302,7 @@ def secrets() -> set[str]:
     """Return the credentials that this process knows."""
     found = {os.environ.get(name) for name in _SECRET_VARIABLES}
     found |= {_current.s3.access_key, _current.s3.secret_key, _current.s3.session_token}
-    found |= {value for key, value in _current.azure.values.items() if not key.startswith(options.AZURE_CLIENT_ENDPOINT.key)}
+    found |= {value for key, value in _current.azure.items() if not key.startswith(options.AZURE_CLIENT_ENDPOINT.key)}
     return {secret for secret in found if secret}
 
 

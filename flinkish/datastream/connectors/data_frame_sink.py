@@ -23,8 +23,7 @@ from flinkish.common.paths import hadoop_url
 from flinkish.common.typeinfo import TypeInformation
 from flinkish.datastream.connectors._row_buffer import RowBuffer, bytes_state
 from flinkish.datastream.connectors._spark_types import ddl_of, in_any_session, row_type_of
-from flinkish.program.data_frames import open_session
-from flinkish.program.driver_objects import DriverObject, NeedsDataFrames
+from flinkish.program.driver_objects import DriverObject, NeedsDataFrames, open_session
 from flinkish.program.row_folders import remove_file, sink_folder
 from flinkish.program.sinks import (
     CommitRequest,

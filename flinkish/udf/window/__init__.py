@@ -4,72 +4,9 @@ A WindowAssigner assigns each record to windows, and a Trigger decides when a wi
 to the window function. Times are milliseconds; sizes are given as `Time` or timedelta.
 """
 
-from flinkish.udf.window.assigners import (
-    CountSlidingWindowAssigner,
-    CountTumblingWindowAssigner,
-    DynamicEventTimeSessionWindows,
-    DynamicProcessingTimeSessionWindows,
-    EventTimeSessionWindows,
-    GlobalWindows,
-    MergingWindowAssigner,
-    ProcessingTimeSessionWindows,
-    SessionWindowTimeGapExtractor,
-    SlidingEventTimeWindows,
-    SlidingProcessingTimeWindows,
-    TumblingEventTimeWindows,
-    TumblingProcessingTimeWindows,
-    WindowAssigner,
-)
-from flinkish.udf.window.triggers import (
-    ContinuousEventTimeTrigger,
-    ContinuousProcessingTimeTrigger,
-    CountTrigger,
-    EventTimeTrigger,
-    NeverTrigger,
-    ProcessingTimeTrigger,
-    PurgingTrigger,
-    Trigger,
-    TriggerResult,
-)
-from flinkish.udf.window.windows import (
-    CountWindow,
-    CountWindowSerializer,
-    GlobalWindow,
-    GlobalWindowSerializer,
-    TimeWindow,
-    TimeWindowSerializer,
-    Window,
-)
+from flinkish.udf.window import assigners, triggers, windows
+from flinkish.udf.window.assigners import *  # noqa: F403
+from flinkish.udf.window.triggers import *  # noqa: F403
+from flinkish.udf.window.windows import *  # noqa: F403
 
-__all__ = [
-    "ContinuousEventTimeTrigger",
-    "ContinuousProcessingTimeTrigger",
-    "CountSlidingWindowAssigner",
-    "CountTrigger",
-    "CountTumblingWindowAssigner",
-    "CountWindow",
-    "CountWindowSerializer",
-    "DynamicEventTimeSessionWindows",
-    "DynamicProcessingTimeSessionWindows",
-    "EventTimeSessionWindows",
-    "EventTimeTrigger",
-    "GlobalWindow",
-    "GlobalWindowSerializer",
-    "GlobalWindows",
-    "MergingWindowAssigner",
-    "NeverTrigger",
-    "ProcessingTimeSessionWindows",
-    "ProcessingTimeTrigger",
-    "PurgingTrigger",
-    "SessionWindowTimeGapExtractor",
-    "SlidingEventTimeWindows",
-    "SlidingProcessingTimeWindows",
-    "TimeWindow",
-    "TimeWindowSerializer",
-    "Trigger",
-    "TriggerResult",
-    "TumblingEventTimeWindows",
-    "TumblingProcessingTimeWindows",
-    "Window",
-    "WindowAssigner",
-]
+__all__ = [*assigners.__all__, *triggers.__all__, *windows.__all__]

@@ -6,7 +6,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
 from flinkish.common.arguments import instance_of
 from flinkish.common.errors import InvalidProgramError
@@ -15,7 +15,6 @@ from flinkish.common.serializer import TypeSerializer
 from flinkish.common.time import Time, milliseconds_of
 from flinkish.common.typeinfo import Types
 from flinkish.udf.state import ValueStateDescriptor
-from flinkish.udf.window.sizes import record_count, size_in_ms, sizes_in_ms
 from flinkish.udf.window.triggers import CountTrigger, EventTimeTrigger, NeverTrigger, ProcessingTimeTrigger, Trigger
 from flinkish.udf.window.windows import (
     CountWindow,
@@ -25,6 +24,9 @@ from flinkish.udf.window.windows import (
     TimeWindow,
     TimeWindowSerializer,
     Window,
+    record_count,
+    size_in_ms,
+    sizes_in_ms,
 )
 
 if TYPE_CHECKING:
@@ -107,6 +109,20 @@ class SessionWindowTimeGapExtractor(ABC):
 
 
 class _CountAssigner(WindowAssigner[Any, CountWindow]):
+    def __init__(self, window_size: int, counter: str) -> None:
+        self._window_size = record_count(window_size, type(self).__name__)
+        self._count_descriptor = ValueStateDescriptor(f"_assigner.{counter}", Types.LONG())
+
+    def _count(self, context: WindowAssigner.WindowAssignerContext) -> int:
+        """Count a record of the current key, and return the number of records before it."""
+        state = context.get_runtime_context().get_state(self._count_descriptor)
+        count: int = state.value() or 0
+        state.update(count + 1)
+        return count
+
+    def get_default_trigger(self, env: Any) -> Trigger[Any, CountWindow]:
+        return CountTrigger(self._window_size)
+
     def get_window_serializer(self) -> TypeSerializer[CountWindow]:
         return CountWindowSerializer()
 
@@ -118,8 +134,7 @@ class CountTumblingWindowAssigner(_CountAssigner):
     """Windows of `window_size` records of a key; an incomplete last window never fires."""
 
     def __init__(self, window_size: int) -> None:
-        self._window_size = record_count(window_size, "CountTumblingWindowAssigner")
-        self._count_descriptor = ValueStateDescriptor("_assigner.tumble-count", Types.LONG())
+        super().__init__(window_size, "tumble-count")
 
     @staticmethod
     def of(window_size: int) -> CountTumblingWindowAssigner:
@@ -129,13 +144,7 @@ class CountTumblingWindowAssigner(_CountAssigner):
     def assign_windows(
         self, element: Any, timestamp: int, context: WindowAssigner.WindowAssignerContext
     ) -> Collection[CountWindow]:
-        state = context.get_runtime_context().get_state(self._count_descriptor)
-        count = state.value() or 0
-        state.update(count + 1)
-        return [CountWindow(count // self._window_size)]
-
-    def get_default_trigger(self, env: Any) -> Trigger[Any, CountWindow]:
-        return CountTrigger(self._window_size)
+        return [CountWindow(self._count(context) // self._window_size)]
 
     def __repr__(self) -> str:
         return f"CountTumblingWindowAssigner({self._window_size})"
@@ -148,9 +157,8 @@ class CountSlidingWindowAssigner(_CountAssigner):
     """
 
     def __init__(self, window_size: int, window_slide: int) -> None:
-        self._window_size = record_count(window_size, "CountSlidingWindowAssigner")
+        super().__init__(window_size, "slide-count")
         self._window_slide = record_count(window_slide, "CountSlidingWindowAssigner")
-        self._count_descriptor = ValueStateDescriptor("_assigner.slide-count", Types.LONG())
 
     @staticmethod
     def of(window_size: int, window_slide: int) -> CountSlidingWindowAssigner:
@@ -160,26 +168,28 @@ class CountSlidingWindowAssigner(_CountAssigner):
     def assign_windows(
         self, element: Any, timestamp: int, context: WindowAssigner.WindowAssignerContext
     ) -> Collection[CountWindow]:
-        state = context.get_runtime_context().get_state(self._count_descriptor)
-        count = state.value() or 0
-        state.update(count + 1)
+        count = self._count(context)
         last = count // self._window_slide
         first = max(0, (count - self._window_size) // self._window_slide + 1)
         return [CountWindow(window) for window in range(last, first - 1, -1)]
-
-    def get_default_trigger(self, env: Any) -> Trigger[Any, CountWindow]:
-        return CountTrigger(self._window_size)
 
     def __repr__(self) -> str:
         return f"CountSlidingWindowAssigner({self._window_size}, {self._window_slide})"
 
 
 class _TimeAssigner(WindowAssigner[Any, TimeWindow]):
+    @abstractmethod
+    def _time(self, timestamp: int, context: WindowAssigner.WindowAssignerContext) -> int:
+        """Return the time in milliseconds by which a record is assigned to windows."""
+
     def get_window_serializer(self) -> TypeSerializer[TimeWindow]:
         return TimeWindowSerializer()
 
 
 class _EventTimeAssigner(_TimeAssigner):
+    def _time(self, timestamp: int, context: WindowAssigner.WindowAssignerContext) -> int:
+        return timestamp
+
     def get_default_trigger(self, env: Any) -> Trigger[Any, TimeWindow]:
         return EventTimeTrigger()
 
@@ -188,6 +198,9 @@ class _EventTimeAssigner(_TimeAssigner):
 
 
 class _ProcessingTimeAssigner(_TimeAssigner):
+    def _time(self, timestamp: int, context: WindowAssigner.WindowAssignerContext) -> int:
+        return context.get_current_processing_time()
+
     def get_default_trigger(self, env: Any) -> Trigger[Any, TimeWindow]:
         return ProcessingTimeTrigger()
 
@@ -204,9 +217,19 @@ class _TumblingWindows(_TimeAssigner):
         self._size = size
         self._offset = offset
 
-    def _window_at(self, timestamp: int) -> TimeWindow:
-        start = timestamp - (timestamp - self._offset) % self._size
-        return TimeWindow(start, start + self._size)
+    @classmethod
+    def of(cls, size: Time | timedelta, offset: Time | timedelta | None = None) -> Self:
+        """Return an assigner of windows of this size, which begin at multiples of the size plus the offset."""
+        return cls(*sizes_in_ms(f"{cls.__name__}.of", size=size, offset=offset))
+
+    def assign_windows(
+        self, element: Any, timestamp: int, context: WindowAssigner.WindowAssignerContext
+    ) -> Collection[TimeWindow]:
+        time = self._time(timestamp, context)
+        if time == LONG_MIN:
+            raise no_timestamp(self)
+        start = time - (time - self._offset) % self._size
+        return [TimeWindow(start, start + self._size)]
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self._size}, {self._offset})"
@@ -215,35 +238,13 @@ class _TumblingWindows(_TimeAssigner):
 class TumblingProcessingTimeWindows(_TumblingWindows, _ProcessingTimeAssigner):
     """Windows of a fixed size in processing time, without gaps or overlaps."""
 
-    @staticmethod
-    def of(size: Time | timedelta, offset: Time | timedelta | None = None) -> TumblingProcessingTimeWindows:
-        """Return an assigner of windows of this size, which begin at multiples of the size plus the offset."""
-        return TumblingProcessingTimeWindows(*sizes_in_ms("TumblingProcessingTimeWindows.of", size=size, offset=offset))
-
-    def assign_windows(
-        self, element: Any, timestamp: int, context: WindowAssigner.WindowAssignerContext
-    ) -> Collection[TimeWindow]:
-        return [self._window_at(context.get_current_processing_time())]
-
 
 class TumblingEventTimeWindows(_TumblingWindows, _EventTimeAssigner):
-    """Windows of a fixed size in event time, without gaps or overlaps."""
+    """Windows of a fixed size in event time, without gaps or overlaps.
 
-    @staticmethod
-    def of(size: Time | timedelta, offset: Time | timedelta | None = None) -> TumblingEventTimeWindows:
-        """Return an assigner of windows of this size, which begin at multiples of the size plus the offset.
-
-        >>> TumblingEventTimeWindows.of(Time.hours(1), Time.minutes(15))
-        TumblingEventTimeWindows(3600000, 900000)
-        """
-        return TumblingEventTimeWindows(*sizes_in_ms("TumblingEventTimeWindows.of", size=size, offset=offset))
-
-    def assign_windows(
-        self, element: Any, timestamp: int, context: WindowAssigner.WindowAssignerContext
-    ) -> Collection[TimeWindow]:
-        if timestamp == LONG_MIN:
-            raise no_timestamp(self)
-        return [self._window_at(timestamp)]
+    >>> TumblingEventTimeWindows.of(Time.hours(1), Time.minutes(15))
+    TumblingEventTimeWindows(3600000, 900000)
+    """
 
 
 class _SlidingWindows(_TimeAssigner):
@@ -258,9 +259,19 @@ class _SlidingWindows(_TimeAssigner):
         self._offset = offset
         self._pane_size = math.gcd(size, slide)
 
-    def _windows_at(self, timestamp: int) -> list[TimeWindow]:
-        last = timestamp - (timestamp - self._offset) % self._slide
-        return [TimeWindow(start, start + self._size) for start in range(last, timestamp - self._size, -self._slide)]
+    @classmethod
+    def of(cls, size: Time | timedelta, slide: Time | timedelta, offset: Time | timedelta | None = None) -> Self:
+        """Return an assigner of windows of a size, which begin at multiples of the slide plus the offset."""
+        return cls(*sizes_in_ms(f"{cls.__name__}.of", size=size, slide=slide, offset=offset))
+
+    def assign_windows(
+        self, element: Any, timestamp: int, context: WindowAssigner.WindowAssignerContext
+    ) -> Collection[TimeWindow]:
+        time = self._time(timestamp, context)
+        if time == LONG_MIN:
+            raise no_timestamp(self)
+        last = time - (time - self._offset) % self._slide
+        return [TimeWindow(start, start + self._size) for start in range(last, time - self._size, -self._slide)]
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self._size}, {self._slide}, {self._offset})"
@@ -269,43 +280,14 @@ class _SlidingWindows(_TimeAssigner):
 class SlidingProcessingTimeWindows(_SlidingWindows, _ProcessingTimeAssigner):
     """Windows of a fixed size in processing time; a new one begins after each slide."""
 
-    @staticmethod
-    def of(
-        size: Time | timedelta, slide: Time | timedelta, offset: Time | timedelta | None = None
-    ) -> SlidingProcessingTimeWindows:
-        """Return an assigner of windows of a size, which begin at multiples of the slide plus the offset."""
-        return SlidingProcessingTimeWindows(
-            *sizes_in_ms("SlidingProcessingTimeWindows.of", size=size, slide=slide, offset=offset)
-        )
-
-    def assign_windows(
-        self, element: Any, timestamp: int, context: WindowAssigner.WindowAssignerContext
-    ) -> Collection[TimeWindow]:
-        return self._windows_at(context.get_current_processing_time())
-
 
 class SlidingEventTimeWindows(_SlidingWindows, _EventTimeAssigner):
     """Windows of a fixed size in event time; a new one begins after each slide."""
 
-    @staticmethod
-    def of(size: Time | timedelta, slide: Time | timedelta, offset: Time | timedelta | None = None) -> SlidingEventTimeWindows:
-        """Return an assigner of windows of a size, which begin at multiples of the slide plus the offset."""
-        return SlidingEventTimeWindows(*sizes_in_ms("SlidingEventTimeWindows.of", size=size, slide=slide, offset=offset))
 
-    def assign_windows(
-        self, element: Any, timestamp: int, context: WindowAssigner.WindowAssignerContext
-    ) -> Collection[TimeWindow]:
-        if timestamp == LONG_MIN:
-            raise no_timestamp(self)
-        return self._windows_at(timestamp)
-
-
-class _SessionWindows(MergingWindowAssigner[Any, TimeWindow]):
+class _SessionWindows(_TimeAssigner, MergingWindowAssigner[Any, TimeWindow]):
     def merge_windows(self, windows: Iterable[TimeWindow], callback: MergingWindowAssigner.MergeCallback[TimeWindow]) -> None:
         TimeWindow.merge_windows(windows, callback)
-
-    def get_window_serializer(self) -> TypeSerializer[TimeWindow]:
-        return TimeWindowSerializer()
 
 
 class _StaticSessionWindows(_SessionWindows):
@@ -313,6 +295,17 @@ class _StaticSessionWindows(_SessionWindows):
         if session_gap <= 0:
             raise InvalidProgramError(f"{type(self).__name__} needs a gap > 0; got {session_gap} ms.")
         self._session_gap = session_gap
+
+    @classmethod
+    def with_gap(cls, size: Time | timedelta) -> Self:
+        """Return an assigner of sessions with one gap for all."""
+        return cls(size_in_ms(size, "size", f"{cls.__name__}.with_gap"))
+
+    def assign_windows(
+        self, element: Any, timestamp: int, context: WindowAssigner.WindowAssignerContext
+    ) -> Collection[TimeWindow]:
+        time = self._time(timestamp, context)
+        return [TimeWindow(time, time + self._session_gap)]
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self._session_gap})"
@@ -324,10 +317,20 @@ class _DynamicSessionWindows(_SessionWindows):
             f"{type(self).__name__}()", session_window_time_gap_extractor, SessionWindowTimeGapExtractor
         )
 
+    @classmethod
+    def with_dynamic_gap(cls, extractor: SessionWindowTimeGapExtractor) -> Self:
+        """Return an assigner of sessions whose gap depends on the record."""
+        return cls(extractor)
+
+    def assign_windows(
+        self, element: Any, timestamp: int, context: WindowAssigner.WindowAssignerContext
+    ) -> Collection[TimeWindow]:
+        return [self._window(element, self._time(timestamp, context))]
+
     def _window(self, element: Any, time: int) -> TimeWindow:
         gap = self._session_window_time_gap_extractor.extract(element)
         if gap.__class__ is not int:
-            gap = milliseconds_of(gap, "the gap of a session", kinds=(Time,), rule="must be milliseconds (int)", or_number=True)
+            gap = milliseconds_of(gap, "the gap of a session", kinds=(Time,), or_number=True)
         if gap <= 0:
             raise InvalidProgramError(f"the gap of a session must be positive; got {gap} ms for {element!r}.")
         return TimeWindow(time, time + gap)
@@ -336,78 +339,34 @@ class _DynamicSessionWindows(_SessionWindows):
         return f"{type(self).__name__}({self._session_window_time_gap_extractor!r})"
 
 
+class DynamicProcessingTimeSessionWindows(_DynamicSessionWindows, _ProcessingTimeAssigner):
+    """Sessions in processing time, with a gap that depends on the record."""
+
+
+class DynamicEventTimeSessionWindows(_DynamicSessionWindows, _EventTimeAssigner):
+    """Sessions in event time, with a gap that depends on the record."""
+
+
 class ProcessingTimeSessionWindows(_StaticSessionWindows, _ProcessingTimeAssigner):
     """Sessions in processing time: a window ends when no record arrived for the time of the gap."""
-
-    @staticmethod
-    def with_gap(size: Time | timedelta) -> ProcessingTimeSessionWindows:
-        """Return an assigner of sessions with one gap for all."""
-        return ProcessingTimeSessionWindows(size_in_ms(size, "size", "ProcessingTimeSessionWindows.with_gap"))
 
     @staticmethod
     def with_dynamic_gap(extractor: SessionWindowTimeGapExtractor) -> DynamicProcessingTimeSessionWindows:
         """Return an assigner of sessions whose gap depends on the record."""
         return DynamicProcessingTimeSessionWindows(extractor)
-
-    def assign_windows(
-        self, element: Any, timestamp: int, context: WindowAssigner.WindowAssignerContext
-    ) -> Collection[TimeWindow]:
-        now = context.get_current_processing_time()
-        return [TimeWindow(now, now + self._session_gap)]
 
 
 class EventTimeSessionWindows(_StaticSessionWindows, _EventTimeAssigner):
     """Sessions in event time: a window ends when no record has a timestamp within the gap."""
 
     @staticmethod
-    def with_gap(size: Time | timedelta) -> EventTimeSessionWindows:
-        """Return an assigner of sessions with one gap for all."""
-        return EventTimeSessionWindows(size_in_ms(size, "size", "EventTimeSessionWindows.with_gap"))
-
-    @staticmethod
     def with_dynamic_gap(extractor: SessionWindowTimeGapExtractor) -> DynamicEventTimeSessionWindows:
         """Return an assigner of sessions whose gap depends on the record."""
         return DynamicEventTimeSessionWindows(extractor)
-
-    def assign_windows(
-        self, element: Any, timestamp: int, context: WindowAssigner.WindowAssignerContext
-    ) -> Collection[TimeWindow]:
-        return [TimeWindow(timestamp, timestamp + self._session_gap)]
-
-
-class DynamicProcessingTimeSessionWindows(_DynamicSessionWindows, _ProcessingTimeAssigner):
-    """Sessions in processing time, with a gap that depends on the record."""
-
-    @staticmethod
-    def with_dynamic_gap(extractor: SessionWindowTimeGapExtractor) -> DynamicProcessingTimeSessionWindows:
-        """Return an assigner of sessions whose gap depends on the record."""
-        return DynamicProcessingTimeSessionWindows(extractor)
-
-    def assign_windows(
-        self, element: Any, timestamp: int, context: WindowAssigner.WindowAssignerContext
-    ) -> Collection[TimeWindow]:
-        return [self._window(element, context.get_current_processing_time())]
-
-
-class DynamicEventTimeSessionWindows(_DynamicSessionWindows, _EventTimeAssigner):
-    """Sessions in event time, with a gap that depends on the record."""
-
-    @staticmethod
-    def with_dynamic_gap(extractor: SessionWindowTimeGapExtractor) -> DynamicEventTimeSessionWindows:
-        """Return an assigner of sessions whose gap depends on the record."""
-        return DynamicEventTimeSessionWindows(extractor)
-
-    def assign_windows(
-        self, element: Any, timestamp: int, context: WindowAssigner.WindowAssignerContext
-    ) -> Collection[TimeWindow]:
-        return [self._window(element, timestamp)]
 
 
 class GlobalWindows(WindowAssigner[Any, GlobalWindow]):
     """Assigns all records of a key to one window; its default trigger never fires, so set another one."""
-
-    def __init__(self) -> None:
-        pass
 
     @staticmethod
     def create() -> GlobalWindows:

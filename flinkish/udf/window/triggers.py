@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from datetime import timedelta
 from enum import Enum
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
 from flinkish.common.arguments import instance_of
 from flinkish.common.errors import InvalidProgramError
@@ -13,11 +13,9 @@ from flinkish.common.time import Time
 from flinkish.common.typeinfo import Types
 from flinkish.udf.functions import ReduceFunction
 from flinkish.udf.state import ReducingStateDescriptor
-from flinkish.udf.window.sizes import record_count, size_in_ms
-from flinkish.udf.window.windows import TimeWindow, Window
+from flinkish.udf.window.windows import OperatorTimes, TimeWindow, Window, record_count, size_in_ms
 
 if TYPE_CHECKING:
-    from flinkish.metrics import MetricGroup
     from flinkish.udf.state import State, StateDescriptor
 
 __all__ = [
@@ -60,20 +58,8 @@ class Trigger(ABC, Generic[T, W]):
     must empty.
     """
 
-    class TriggerContext(ABC):
+    class TriggerContext(OperatorTimes):
         """Time, state and timers for a trigger; state and timers belong to the current key and window."""
-
-        @abstractmethod
-        def get_current_processing_time(self) -> int:
-            """Return the processing time in milliseconds."""
-
-        @abstractmethod
-        def get_metric_group(self) -> MetricGroup:
-            """Return the operator's metrics."""
-
-        @abstractmethod
-        def get_current_watermark(self) -> int:
-            """Return the operator's watermark in milliseconds; -2**63 before the first."""
 
         @abstractmethod
         def register_processing_time_timer(self, time: int) -> None:
@@ -127,7 +113,20 @@ class Trigger(ABC, Generic[T, W]):
         """Delete the state and timers of a removed window."""
 
 
-class EventTimeTrigger(Trigger[Any, TimeWindow]):
+class _Trigger(Trigger[Any, W]):
+    """A trigger that ignores timers, unless its class handles them, and whose state can be merged."""
+
+    def on_processing_time(self, time: int, window: W, ctx: Trigger.TriggerContext) -> TriggerResult:
+        return TriggerResult.CONTINUE
+
+    def on_event_time(self, time: int, window: W, ctx: Trigger.TriggerContext) -> TriggerResult:
+        return TriggerResult.CONTINUE
+
+    def can_merge(self) -> bool:
+        return True
+
+
+class EventTimeTrigger(_Trigger[TimeWindow]):
     """Fires once the watermark passes the end of the window, and then again for each late record."""
 
     def on_element(self, element: Any, timestamp: int, window: TimeWindow, ctx: Trigger.TriggerContext) -> TriggerResult:
@@ -137,14 +136,8 @@ class EventTimeTrigger(Trigger[Any, TimeWindow]):
         ctx.register_event_time_timer(end)
         return TriggerResult.CONTINUE
 
-    def on_processing_time(self, time: int, window: TimeWindow, ctx: Trigger.TriggerContext) -> TriggerResult:
-        return TriggerResult.CONTINUE
-
     def on_event_time(self, time: int, window: TimeWindow, ctx: Trigger.TriggerContext) -> TriggerResult:
         return TriggerResult.FIRE if time == window.max_timestamp() else TriggerResult.CONTINUE
-
-    def can_merge(self) -> bool:
-        return True
 
     def on_merge(self, window: TimeWindow, ctx: Trigger.OnMergeContext) -> None:
         # If the end has already passed, the record that caused the merge fires the window.
@@ -161,7 +154,7 @@ class EventTimeTrigger(Trigger[Any, TimeWindow]):
         return EventTimeTrigger()
 
 
-class ProcessingTimeTrigger(Trigger[Any, TimeWindow]):
+class ProcessingTimeTrigger(_Trigger[TimeWindow]):
     """Fires when the processing time passes the end of the window."""
 
     def on_element(self, element: Any, timestamp: int, window: TimeWindow, ctx: Trigger.TriggerContext) -> TriggerResult:
@@ -170,12 +163,6 @@ class ProcessingTimeTrigger(Trigger[Any, TimeWindow]):
 
     def on_processing_time(self, time: int, window: TimeWindow, ctx: Trigger.TriggerContext) -> TriggerResult:
         return TriggerResult.FIRE
-
-    def on_event_time(self, time: int, window: TimeWindow, ctx: Trigger.TriggerContext) -> TriggerResult:
-        return TriggerResult.CONTINUE
-
-    def can_merge(self) -> bool:
-        return True
 
     def on_merge(self, window: TimeWindow, ctx: Trigger.OnMergeContext) -> None:
         end = window.max_timestamp()
@@ -201,7 +188,7 @@ class _Sum(ReduceFunction):
         return value1 + value2
 
 
-class _ContinuousTrigger(Trigger[Any, TimeWindow]):
+class _ContinuousTrigger(_Trigger[TimeWindow]):
     """Base of both continuous triggers, which differ in the time domain; state holds the time when a window fires next."""
 
     def __init__(self, interval: int) -> None:
@@ -210,11 +197,36 @@ class _ContinuousTrigger(Trigger[Any, TimeWindow]):
         self.interval = interval
         self.state_desc = ReducingStateDescriptor(f"_trigger.{type(self).__name__}.fire-time", _Min(), Types.LONG())
 
-    def can_merge(self) -> bool:
-        return True
+    @classmethod
+    def of(cls, interval: Time | timedelta) -> Self:
+        """Return a trigger with an interval."""
+        return cls(size_in_ms(interval, "interval", f"{cls.__name__}.of"))
 
     def _fire_time(self, ctx: Trigger.TriggerContext) -> Any:
         return ctx.get_partitioned_state(self.state_desc)
+
+    def _begin(self, time: int, window: TimeWindow, ctx: Trigger.TriggerContext) -> None:
+        """Set the first timer of a window at or after `time`, unless it has one."""
+        fire_time = self._fire_time(ctx)
+        if fire_time.get() is None:
+            self.register_next_fire_timestamp(time - time % self.interval, window, ctx, fire_time)
+
+    def _on_timer(self, time: int, window: TimeWindow, ctx: Trigger.TriggerContext) -> TriggerResult:
+        fire_time = self._fire_time(ctx)
+        if fire_time.get() != time:
+            return TriggerResult.CONTINUE
+        fire_time.clear()
+        self.register_next_fire_timestamp(time, window, ctx, fire_time)
+        return TriggerResult.FIRE
+
+    def register_next_fire_timestamp(
+        self, time: int, window: TimeWindow, ctx: Trigger.TriggerContext, fire_timestamp_state: Any
+    ) -> None:
+        """Set the timer one interval after `time`, but not after the window's end; set none if `time` is the end."""
+        next_fire = min(time + self.interval, window.max_timestamp())
+        fire_timestamp_state.add(next_fire)
+        if next_fire > time:
+            self._register(next_fire, ctx)
 
     def on_merge(self, window: TimeWindow, ctx: Trigger.OnMergeContext) -> None:
         ctx.merge_partitioned_state(self.state_desc)
@@ -241,33 +253,16 @@ class _ContinuousTrigger(Trigger[Any, TimeWindow]):
 class ContinuousEventTimeTrigger(_ContinuousTrigger):
     """Fires after each interval of event time, counted from 1970-01-01 UTC, and at the end of the window."""
 
-    @staticmethod
-    def of(interval: Time | timedelta) -> ContinuousEventTimeTrigger:
-        """Return a trigger with an interval."""
-        return ContinuousEventTimeTrigger(size_in_ms(interval, "interval", "ContinuousEventTimeTrigger.of"))
-
     def on_element(self, element: Any, timestamp: int, window: TimeWindow, ctx: Trigger.TriggerContext) -> TriggerResult:
         end = window.max_timestamp()
         if end <= ctx.get_current_watermark():
             return TriggerResult.FIRE
         ctx.register_event_time_timer(end)
-        fire_time = self._fire_time(ctx)
-        if fire_time.get() is None:
-            self.register_next_fire_timestamp(timestamp - timestamp % self.interval, window, ctx, fire_time)
-        return TriggerResult.CONTINUE
-
-    def on_processing_time(self, time: int, window: TimeWindow, ctx: Trigger.TriggerContext) -> TriggerResult:
+        self._begin(timestamp, window, ctx)
         return TriggerResult.CONTINUE
 
     def on_event_time(self, time: int, window: TimeWindow, ctx: Trigger.TriggerContext) -> TriggerResult:
-        if time == window.max_timestamp():
-            return TriggerResult.FIRE
-        fire_time = self._fire_time(ctx)
-        if fire_time.get() != time:
-            return TriggerResult.CONTINUE
-        fire_time.clear()
-        self.register_next_fire_timestamp(time, window, ctx, fire_time)
-        return TriggerResult.FIRE
+        return TriggerResult.FIRE if time == window.max_timestamp() else self._on_timer(time, window, ctx)
 
     def _register(self, time: int, ctx: Trigger.TriggerContext) -> None:
         ctx.register_event_time_timer(time)
@@ -275,55 +270,22 @@ class ContinuousEventTimeTrigger(_ContinuousTrigger):
     def _delete(self, time: int, ctx: Trigger.TriggerContext) -> None:
         ctx.delete_event_time_timer(time)
 
-    def register_next_fire_timestamp(
-        self, time: int, window: TimeWindow, ctx: Trigger.TriggerContext, fire_timestamp_state: Any
-    ) -> None:
-        """Set the timer one interval after `time`, but not after the window's end."""
-        next_fire = min(time + self.interval, window.max_timestamp())
-        fire_timestamp_state.add(next_fire)
-        ctx.register_event_time_timer(next_fire)
-
 
 class ContinuousProcessingTimeTrigger(_ContinuousTrigger):
     """Fires after each interval of processing time, counted from 1970-01-01 UTC, until the end of the window."""
 
-    @staticmethod
-    def of(interval: Time | timedelta) -> ContinuousProcessingTimeTrigger:
-        """Return a trigger with an interval."""
-        return ContinuousProcessingTimeTrigger(size_in_ms(interval, "interval", "ContinuousProcessingTimeTrigger.of"))
-
     def on_element(self, element: Any, timestamp: int, window: TimeWindow, ctx: Trigger.TriggerContext) -> TriggerResult:
-        fire_time = self._fire_time(ctx)
-        if fire_time.get() is None:
-            now = ctx.get_current_processing_time()
-            self.register_next_fire_timestamp(now - now % self.interval, window, ctx, fire_time)
+        self._begin(ctx.get_current_processing_time(), window, ctx)
         return TriggerResult.CONTINUE
 
     def on_processing_time(self, time: int, window: TimeWindow, ctx: Trigger.TriggerContext) -> TriggerResult:
-        fire_time = self._fire_time(ctx)
-        if fire_time.get() != time:
-            return TriggerResult.CONTINUE
-        fire_time.clear()
-        self.register_next_fire_timestamp(time, window, ctx, fire_time)
-        return TriggerResult.FIRE
-
-    def on_event_time(self, time: int, window: TimeWindow, ctx: Trigger.TriggerContext) -> TriggerResult:
-        return TriggerResult.CONTINUE
+        return self._on_timer(time, window, ctx)
 
     def _register(self, time: int, ctx: Trigger.TriggerContext) -> None:
         ctx.register_processing_time_timer(time)
 
     def _delete(self, time: int, ctx: Trigger.TriggerContext) -> None:
         ctx.delete_processing_time_timer(time)
-
-    def register_next_fire_timestamp(
-        self, time: int, window: TimeWindow, ctx: Trigger.TriggerContext, fire_timestamp_state: Any
-    ) -> None:
-        """Set the timer one interval after `time`, but not after the window's end; set none if `time` is the end."""
-        next_fire = min(time + self.interval, window.max_timestamp())
-        fire_timestamp_state.add(next_fire)
-        if next_fire > time:
-            ctx.register_processing_time_timer(next_fire)
 
 
 class PurgingTrigger(Trigger[Any, Any]):
@@ -360,7 +322,7 @@ def _purging(result: TriggerResult) -> TriggerResult:
     return TriggerResult.FIRE_AND_PURGE if result.is_fire() else result
 
 
-class CountTrigger(Trigger[Any, Any]):
+class CountTrigger(_Trigger[Any]):
     """Fires at every `window_size`-th record of a window, and keeps the contents."""
 
     def __init__(self, window_size: int) -> None:
@@ -380,15 +342,6 @@ class CountTrigger(Trigger[Any, Any]):
         count.clear()
         return TriggerResult.FIRE
 
-    def on_processing_time(self, time: int, window: Any, ctx: Trigger.TriggerContext) -> TriggerResult:
-        return TriggerResult.CONTINUE
-
-    def on_event_time(self, time: int, window: Any, ctx: Trigger.TriggerContext) -> TriggerResult:
-        return TriggerResult.CONTINUE
-
-    def can_merge(self) -> bool:
-        return True
-
     def on_merge(self, window: Any, ctx: Trigger.OnMergeContext) -> None:
         ctx.merge_partitioned_state(self._count_state_descriptor)
 
@@ -397,17 +350,14 @@ class CountTrigger(Trigger[Any, Any]):
         state.clear()
 
 
-class NeverTrigger(Trigger[Any, Any]):
+class NeverTrigger(_Trigger[Any]):
     """Never fires; the default of GlobalWindows."""
 
     def on_element(self, element: Any, timestamp: int, window: Any, ctx: Trigger.TriggerContext) -> TriggerResult:
         return TriggerResult.CONTINUE
 
-    def on_processing_time(self, time: int, window: Any, ctx: Trigger.TriggerContext) -> TriggerResult:
-        return TriggerResult.CONTINUE
-
-    def on_event_time(self, time: int, window: Any, ctx: Trigger.TriggerContext) -> TriggerResult:
-        return TriggerResult.CONTINUE
+    def can_merge(self) -> bool:
+        return False
 
     def on_merge(self, window: Any, ctx: Trigger.OnMergeContext) -> None:
         pass

@@ -1,18 +1,23 @@
-"""Classes of windows, and their serializers."""
+"""Classes of windows, their serializers, and checks of their sizes."""
 
 from __future__ import annotations
 
+import functools
 import struct
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
+from datetime import timedelta
 from io import BytesIO
 from typing import TYPE_CHECKING
 
+from flinkish.common.arguments import check, int_of
 from flinkish.common.errors import InvalidArgumentError
 from flinkish.common.limits import LONG_MAX
 from flinkish.common.serializer import TypeSerializer
+from flinkish.common.time import Time, milliseconds_of
 
 if TYPE_CHECKING:
+    from flinkish.metrics import MetricGroup
     from flinkish.udf.window.assigners import MergingWindowAssigner
 
 __all__ = [
@@ -34,6 +39,7 @@ class Window(ABC):
         """Return the largest timestamp (ms) that belongs to the window; 2**63 - 1 if the window has no end."""
 
 
+@functools.total_ordering
 class TimeWindow(Window):
     """The records from `start` (inclusive) to `end` (exclusive), in milliseconds.
 
@@ -68,18 +74,17 @@ class TimeWindow(Window):
     @staticmethod
     def merge_windows(windows: Iterable[TimeWindow], callback: MergingWindowAssigner.MergeCallback[TimeWindow]) -> None:
         """Call the callback for each group of windows that overlap or touch, with the window that covers the group."""
-        cover: TimeWindow | None = None
-        covered: list[TimeWindow] = []
+        groups: list[tuple[TimeWindow, list[TimeWindow]]] = []
         for window in sorted(set(windows)):
-            if cover is not None and cover.intersects(window):
-                cover = cover.cover(window)
+            if groups and groups[-1][0].intersects(window):
+                cover, covered = groups[-1]
                 covered.append(window)
-                continue
-            if cover is not None and len(covered) > 1:
+                groups[-1] = cover.cover(window), covered
+            else:
+                groups.append((window, [window]))
+        for cover, covered in groups:
+            if len(covered) > 1:
                 callback.merge(covered, cover)
-            cover, covered = window, [window]
-        if cover is not None and len(covered) > 1:
-            callback.merge(covered, cover)
 
     def __hash__(self) -> int:
         return hash((self.start, self.end))
@@ -88,28 +93,12 @@ class TimeWindow(Window):
         return isinstance(other, TimeWindow) and (self.start, self.end) == (other.start, other.end)
 
     def __lt__(self, other: TimeWindow) -> bool:
-        return self._bounds() < _bounds_of(other)
-
-    def __le__(self, other: TimeWindow) -> bool:
-        return self._bounds() <= _bounds_of(other)
-
-    def __gt__(self, other: TimeWindow) -> bool:
-        return self._bounds() > _bounds_of(other)
-
-    def __ge__(self, other: TimeWindow) -> bool:
-        return self._bounds() >= _bounds_of(other)
-
-    def _bounds(self) -> tuple[int, int]:
-        return self.start, self.end
+        if not isinstance(other, TimeWindow):
+            raise InvalidArgumentError(f"a TimeWindow can only be compared with another one; got {other!r}.")
+        return (self.start, self.end) < (other.start, other.end)
 
     def __repr__(self) -> str:
         return f"TimeWindow(start={self.start}, end={self.end})"
-
-
-def _bounds_of(window: object) -> tuple[int, int]:
-    if not isinstance(window, TimeWindow):
-        raise InvalidArgumentError(f"a TimeWindow can only be compared with another one; got {window!r}.")
-    return window._bounds()
 
 
 class CountWindow(Window):
@@ -138,9 +127,6 @@ class GlobalWindow(Window):
 
     __slots__ = ()
 
-    def __init__(self) -> None:
-        pass
-
     @staticmethod
     def get() -> GlobalWindow:
         """Return the window."""
@@ -159,15 +145,28 @@ class GlobalWindow(Window):
         return "GlobalWindow"
 
 
+class OperatorTimes(ABC):
+    """Times and metrics of a window operator, for triggers and evictors."""
+
+    @abstractmethod
+    def get_current_processing_time(self) -> int:
+        """Return the processing time in milliseconds."""
+
+    @abstractmethod
+    def get_metric_group(self) -> MetricGroup:
+        """Return the operator's metrics."""
+
+    @abstractmethod
+    def get_current_watermark(self) -> int:
+        """Return the operator's watermark in milliseconds; -2**63 before the first."""
+
+
 _TIME_WINDOW = struct.Struct(">qq")
 _COUNT_WINDOW = struct.Struct(">q")
 
 
 class TimeWindowSerializer(TypeSerializer[TimeWindow]):
     """Writes start and end as 64-bit big-endian integers."""
-
-    def __init__(self) -> None:
-        pass
 
     def serialize(self, element: TimeWindow, stream: BytesIO) -> None:
         stream.write(_TIME_WINDOW.pack(element.start, element.end))
@@ -179,9 +178,6 @@ class TimeWindowSerializer(TypeSerializer[TimeWindow]):
 class CountWindowSerializer(TypeSerializer[CountWindow]):
     """Writes the id as a 64-bit big-endian integer."""
 
-    def __init__(self) -> None:
-        pass
-
     def serialize(self, element: CountWindow, stream: BytesIO) -> None:
         stream.write(_COUNT_WINDOW.pack(element.id))
 
@@ -192,12 +188,26 @@ class CountWindowSerializer(TypeSerializer[CountWindow]):
 class GlobalWindowSerializer(TypeSerializer[GlobalWindow]):
     """Writes one byte."""
 
-    def __init__(self) -> None:
-        pass
-
     def serialize(self, element: GlobalWindow, stream: BytesIO) -> None:
         stream.write(b"\0")
 
     def deserialize(self, stream: BytesIO) -> GlobalWindow:
         stream.read(1)
         return GlobalWindow()
+
+
+def size_in_ms(time: object, argument: str, method: str) -> int:
+    """Return a size in milliseconds; raise InvalidArgumentError unless it is a Time or timedelta."""
+    return milliseconds_of(time, f"{argument} of {method}()", kinds=(Time,), hint="for example Time.seconds(5).")
+
+
+def sizes_in_ms(method: str, **times: Time | timedelta | None) -> list[int]:
+    """Return sizes in milliseconds; an `offset` of None is 0."""
+    return [0 if name == "offset" and time is None else size_in_ms(time, name, method) for name, time in times.items()]
+
+
+def record_count(number: object, what: str) -> int:
+    """Return a number of records; raise an error unless it is an int of at least 1."""
+    count = int_of(f"{what}()", number)
+    check(count >= 1, f"{what} needs at least 1 record; got {count}.")
+    return count

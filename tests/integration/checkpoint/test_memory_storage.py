@@ -80,7 +80,7 @@ def test_checkpoints_are_kept_found_and_cleaned_up(directory: str) -> None:
     assert list(again.retained()) == taken[-2:]
     again.delete_all()
     assert not files.exists("")
-    assert not any(path.is_relative_to(storage.root) for path in memory._DISK.files)
+    assert not any(path.is_relative_to(storage.root) for path in memory._ENTRIES)
 
 
 def test_a_driver_that_was_taken_over_cannot_commit(directory: str) -> None:

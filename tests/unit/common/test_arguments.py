@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from flinkish.common.arguments import bool_of, instance_of, int_of, names_of, text_of
+from flinkish.common.arguments import bool_of, bytes_of, callable_of, instance_of, int_of, names_of, number_of, text_of
 from flinkish.common.errors import InvalidArgumentError
 
 
@@ -21,6 +21,14 @@ class Sink:
         (lambda: int_of("count", True), "count must be an int; got True of type bool."),
         (lambda: int_of("count", "1", minimum=1), "count must be an int of at least 1; got '1' of type str."),
         (lambda: int_of("count", 0, minimum=1), "count must be an int of at least 1; got 0 of type int."),
+        (lambda: int_of("port", 70_000, maximum=65_535), "port must be an int of at most 65535; got 70000 of type int."),
+        (lambda: int_of("scale", -1, minimum=0, maximum=9), "scale must be an int from 0 to 9; got -1 of type int."),
+        (lambda: number_of("factor", True), "factor must be a number; got True of type bool."),
+        (lambda: number_of("factor", 0, above=0), "factor must be a number greater than 0; got 0 of type int."),
+        (lambda: number_of("factor", float("nan"), above=0), "factor must be a number greater than 0; got nan of type float."),
+        (lambda: bytes_of("delimiter", "\n"), "delimiter must be bytes; got '\\n' of type str."),
+        (lambda: callable_of("gauge()", 1), "gauge() needs a function; got 1 of type int."),
+        (lambda: callable_of("delta", 1, "a function of two records"), "delta must be a function of two records; got 1 of type"),
         (lambda: text_of("the path of read()", ""), "the path of read() must be a non-empty str; got '' of type str."),
         (lambda: text_of("name", None, empty=True), "name must be a str; got None of type NoneType."),
         (lambda: names_of("columns", "id"), "columns must be a list of names (str); got 'id' of type str."),
@@ -44,4 +52,6 @@ def test_what_passes_is_returned() -> None:
     assert (text_of("t", "a"), text_of("t", "", empty=True)) == ("a", "")
     assert names_of("c", ["a", "b"]) == ("a", "b")
     assert bool_of("b", False) is False
+    assert (int_of("n", 9, maximum=9), number_of("x", 0.5, above=0), bytes_of("b", bytearray(b"a"))) == (9, 0.5, b"a")
+    assert callable_of("f", len) is len
     assert instance_of("s", sink, Sink, hint="build one.") is sink

@@ -49,9 +49,9 @@ def test_setters_of_other_types_check_too() -> None:
         Configuration().set_integer("k", True)
     with pytest.raises(InvalidArgumentError, match="must be a bool"):
         Configuration().set_boolean("k", 1)  # type: ignore[arg-type]
-    with pytest.raises(InvalidArgumentError, match="expects a number"):
+    with pytest.raises(InvalidArgumentError, match="must be a number"):
         Configuration().set_float("k", "1")  # type: ignore[arg-type]
-    with pytest.raises(InvalidArgumentError, match="expects bytes"):
+    with pytest.raises(InvalidArgumentError, match="must be bytes"):
         Configuration().set_bytearray("k", "x")  # type: ignore[arg-type]
 
 

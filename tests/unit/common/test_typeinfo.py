@@ -104,12 +104,15 @@ def test_a_type_that_was_not_called_is_refused_with_a_hint() -> None:
     [
         (lambda: Types.ROW_NAMED(["a", "a"], [Types.INT(), Types.INT()]), "must be different"),
         (lambda: Types.ROW_NAMED(["a"], [Types.INT(), Types.INT()]), "1 names .* for 2 types"),
-        (lambda: Types.ROW_NAMED("ab", [Types.INT(), Types.INT()]), "must be a list of str"),
+        (lambda: Types.ROW_NAMED("ab", [Types.INT(), Types.INT()]), r"must be a list of names \(str\)"),
         (lambda: Types.TUPLE(Types.INT()), "TUPLE expects a list of types"),
-        (lambda: Types.PRIMITIVE_ARRAY(Types.STRING()), "PRIMITIVE_ARRAY holds elements"),
+        (lambda: Types.PRIMITIVE_ARRAY(Types.STRING()), "PrimitiveArrayTypeInfo holds elements"),
         (lambda: Types.BASIC_ARRAY(Types.ROW([Types.INT()])), "use OBJECT_ARRAY or LIST"),
-        (lambda: Types.LIST(DataTypes.DECIMAL(3, 1)), r"element type of LIST(.|\n)*write DataTypes.DECIMAL\(10, 2\)\.type_info"),
-        (lambda: Types.LIST("int"), "element type of LIST must be a TypeInformation"),
+        (
+            lambda: Types.LIST(DataTypes.DECIMAL(3, 1)),
+            r"element type of ListTypeInfo(.|\n)*write DataTypes.DECIMAL\(10, 2\)\.type_info",
+        ),
+        (lambda: Types.LIST("int"), "element type of ListTypeInfo must be a TypeInformation"),
         (lambda: Types.MAP(str, Types.INT()), "key type of MAP must be a TypeInformation"),
     ],
 )

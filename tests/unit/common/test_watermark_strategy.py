@@ -139,7 +139,7 @@ def test_no_watermarks_generates_none_but_may_assign_timestamps() -> None:
         (lambda: WatermarkStrategy.no_watermarks().with_timestamp_assigner(lambda v: v), "must take two arguments"),
         (lambda: WatermarkStrategy.no_watermarks().with_timestamp_assigner(FirstField), "expects a TimestampAssigner"),
         (lambda: WatermarkStrategy.for_generator(EveryRecord()), "not an instance"),
-        (lambda: WatermarkStrategy.for_generator(lambda: 5).create_generator(), "must return a WatermarkGenerator; got 5"),
+        (lambda: WatermarkStrategy.for_generator(lambda: 5).create_generator(), "must be a WatermarkGenerator; got 5"),
         (
             lambda: WatermarkStrategy.no_watermarks().with_watermark_alignment(1, Duration.of_millis(1)),
             "watermark_group must be a str",

@@ -23,7 +23,7 @@ from flinkish.common.errors import (
     SinkError,
     TargetRefusedError,
 )
-from flinkish.common.packages import need
+from flinkish.common.requirements import need
 from flinkish.datastream.connectors.jdbc.options import JdbcConnectionOptions
 from flinkish.datastream.connectors.jdbc.values import Rows
 

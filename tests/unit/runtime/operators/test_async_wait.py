@@ -506,5 +506,5 @@ def test_wrong_arguments_are_refused(timeout: Any, strategy: Any, capacity: int,
 @pytest.mark.parametrize("argument", ["max_attempts", "backoff_time_millis"])
 def test_strategies_refuse_what_is_not_positive(argument: str) -> None:
     arguments: dict[str, Any] = {"max_attempts": 1, "backoff_time_millis": 1, argument: 0}
-    with pytest.raises(InvalidArgumentError, match=f"{argument} should be greater than zero"):
+    with pytest.raises(InvalidArgumentError, match=f"{argument} must be a number greater than 0"):
         AsyncRetryStrategy.fixed_delay(**arguments, result_predicate=None, exception_predicate=None)

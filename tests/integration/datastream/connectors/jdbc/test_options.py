@@ -123,7 +123,7 @@ def test_sqlalchemy_itself_is_named_if_it_is_missing(monkeypatch: pytest.MonkeyP
     def missing(name: str) -> Any:
         raise ModuleNotFoundError(f"No module named {name!r}", name=name)
 
-    monkeypatch.setattr("flinkish.common.packages.importlib.import_module", missing)
+    monkeypatch.setattr("flinkish.common.requirements.importlib.import_module", missing)
     with pytest.raises(MissingPackageError, match=r"needs the package sqlalchemy.*\nHint: pip install 'flinkish\[jdbc\]'"):
         translated("jdbc:sqlite:x.db")
 
