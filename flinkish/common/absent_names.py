@@ -91,17 +91,18 @@ NAMES_ON_STREAMS: Final[Mapping[str, Absence]] = MappingProxyType(
     {
         "addSink": _named(_JAVA_NAME, "call add_sink(sink_function), or sink_to(sink)"),
         "assignTimestampsAndWatermarks": _named(_JAVA_NAME, "call assign_timestamps_and_watermarks(strategy)"),
-        "flatMap": _named(_JAVA_NAME, "call flat_map(function)"),
-        "flatmap": _named(_JAVA_NAME, "call flat_map(function)"),
+        **dict.fromkeys(("flatMap", "flatmap"), _named(_JAVA_NAME, "call flat_map(function)")),
         "keyBy": _named(_JAVA_NAME, "call key_by(lambda record: ...)"),
         "sinkTo": _named(_JAVA_NAME, "call sink_to(sink)"),
         "awaitTermination": _STARTS,
         "collect": _named(_NO_FRAME, "call execute_and_collect(), which runs the program and returns this stream's records"),
-        "groupBy": _named(_NO_FRAME, "call key_by(lambda row: row.field), then reduce(), sum(), process() or window()"),
-        "groupby": _named(_NO_FRAME, "call key_by(lambda row: row.field), then reduce(), sum(), process() or window()"),
-        "mapInPandas": _named(_NO_FRAME, "call map() or process(), or mapInPandas() of the DataFrame before from_data_frame(df)"),
-        "map_in_pandas": _named(
-            _NO_FRAME, "call map() or process(), or mapInPandas() of the DataFrame before from_data_frame(df)"
+        **dict.fromkeys(
+            ("groupBy", "groupby"),
+            _named(_NO_FRAME, "call key_by(lambda row: row.field), then reduce(), sum(), process() or window()"),
+        ),
+        **dict.fromkeys(
+            ("mapInPandas", "map_in_pandas"),
+            _named(_NO_FRAME, "call map() or process(), or mapInPandas() of the DataFrame before from_data_frame(df)"),
         ),
         "select": _FIELDS,
         "show": _named(_NO_FRAME, "call print(), then execute() of the environment"),
@@ -113,14 +114,7 @@ NAMES_ON_STREAMS: Final[Mapping[str, Absence]] = MappingProxyType(
         "where": _named(_NO_FRAME, "call filter(lambda row: ...); a join is stream.join(other).where(...)"),
         "withColumn": _FIELDS,
         "withWatermark": _named(_NO_FRAME, "call assign_timestamps_and_watermarks(WatermarkStrategy...)"),
-        "count_window": _KEYS_FIRST,
-        "interval_join": _KEYS_FIRST,
-        "max": _KEYS_FIRST,
-        "max_by": _KEYS_FIRST,
-        "min": _KEYS_FIRST,
-        "min_by": _KEYS_FIRST,
-        "reduce": _KEYS_FIRST,
-        "sum": _KEYS_FIRST,
+        **dict.fromkeys(("count_window", "interval_join", "max", "max_by", "min", "min_by", "reduce", "sum"), _KEYS_FIRST),
         "window": _named(
             _NO_KEYS, "call key_by(lambda record: ...).window(...), or window_all(...) for windows over all records"
         ),

@@ -11,7 +11,7 @@ import datetime
 from collections.abc import Callable, Sequence
 from decimal import ROUND_HALF_UP, Context, Decimal, InvalidOperation
 from enum import Enum
-from typing import TYPE_CHECKING, Any, Final, Generic
+from typing import TYPE_CHECKING, Any, Generic
 
 from flinkish.common.absent import Absence, AbsentMember
 from flinkish.common.absent_names import INTERNAL
@@ -600,20 +600,17 @@ class Types:
         return ListTypeInfo(element_type_info)
 
 
-#: Hint if one of DataTypes was given where one of Types is needed.
-HINT_OF_DATA_TYPES: Final = "it holds one: write DataTypes.DECIMAL(10, 2).type_info, for example."
-
-
-def _checked_type(type_info: Any, what: str) -> TypeInformation:
+def _checked_type(type_info: Any, what: str, expected: str = "a TypeInformation") -> TypeInformation:
     if isinstance(type_info, TypeInformation):
         return type_info
     if isinstance(getattr(type_info, "type_info", None), TypeInformation):
         raise InvalidArgumentError(
-            f"{what} must be a TypeInformation; got {type_info!r}, one of DataTypes", hint=HINT_OF_DATA_TYPES
+            f"{what} must be {expected}; got {type_info!r}, one of DataTypes",
+            hint="it holds one: write DataTypes.DECIMAL(10, 2).type_info, for example.",
         )
     forgotten = callable(type_info) and getattr(Types, getattr(type_info, "__name__", ""), None) is type_info
     raise InvalidArgumentError(
-        f"{what} must be a TypeInformation; got {type_info!r} of type {type(type_info).__name__}",
+        f"{what} must be {expected}; got {type_info!r} of type {type(type_info).__name__}",
         hint=f"call it: Types.{type_info.__name__}()." if forgotten else "use the methods of Types, such as Types.STRING().",
     )
 
@@ -646,11 +643,4 @@ def type_of(given: object, method: str, argument: str = "output_type") -> TypeIn
         return Types.PICKLED_BYTE_ARRAY()
     if isinstance(given, list):
         return RowTypeInfo(given)
-    if isinstance(given, TypeInformation):
-        return given
-    raise InvalidArgumentError(
-        f"{argument} of {method}() must be None, a list of TypeInformation or a TypeInformation; got {given!r}.",
-        hint=HINT_OF_DATA_TYPES
-        if isinstance(getattr(given, "type_info", None), TypeInformation)
-        else "take one from Types and call it: Types.STRING().",
-    )
+    return _checked_type(given, f"{argument} of {method}()", "None, a list of TypeInformation or a TypeInformation")

@@ -8,7 +8,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from datetime import timedelta
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeAlias, TypeVar
 
 from flinkish.common.arguments import callable_of, int_of
 from flinkish.common.time import Time, milliseconds_of
@@ -69,26 +69,25 @@ class Evictor(ABC, Generic[T, W]):
         """Remove records after the window function."""
 
 
+_Records: TypeAlias = list[TimestampedValue[Any]]
+
+
 class _OneTimeEvictor(Evictor[Any, Any]):
     """Evicts records either before or after the window function."""
 
     def __init__(self, do_evict_after: bool) -> None:
         self._do_evict_after = do_evict_after
 
-    def evict_before(
-        self, elements: list[TimestampedValue[Any]], size: int, window: Any, evictor_context: Evictor.EvictorContext
-    ) -> None:
+    def evict_before(self, elements: _Records, size: int, window: Any, evictor_context: Evictor.EvictorContext) -> None:
         if not self._do_evict_after:
             self._evict(elements)
 
-    def evict_after(
-        self, elements: list[TimestampedValue[Any]], size: int, window: Any, evictor_context: Evictor.EvictorContext
-    ) -> None:
+    def evict_after(self, elements: _Records, size: int, window: Any, evictor_context: Evictor.EvictorContext) -> None:
         if self._do_evict_after:
             self._evict(elements)
 
     @abstractmethod
-    def _evict(self, elements: list[TimestampedValue[Any]]) -> None: ...
+    def _evict(self, elements: _Records) -> None: ...
 
 
 class CountEvictor(_OneTimeEvictor):
@@ -103,7 +102,7 @@ class CountEvictor(_OneTimeEvictor):
         """Return an evictor that keeps the last `max_count` records; `do_evict_after`: it evicts after the window function."""
         return CountEvictor(max_count, do_evict_after)
 
-    def _evict(self, elements: list[TimestampedValue[Any]]) -> None:
+    def _evict(self, elements: _Records) -> None:
         excess = len(elements) - self._max_count
         if excess > 0:
             del elements[:excess]
@@ -121,7 +120,7 @@ class TimeEvictor(_OneTimeEvictor):
         """Return an evictor that keeps the records of the last `window_size`; for `do_evict_after` see `CountEvictor.of`."""
         return TimeEvictor(window_size, do_evict_after)
 
-    def _evict(self, elements: list[TimestampedValue[Any]]) -> None:
+    def _evict(self, elements: _Records) -> None:
         # As in Flink, the first record decides whether there are timestamps.
         if not elements or elements[0].timestamp is None:
             return
@@ -143,7 +142,7 @@ class DeltaEvictor(_OneTimeEvictor):
         """Return an evictor; `delta_function` gets a record and the last record, and returns a number."""
         return DeltaEvictor(threshold, delta_function, do_evict_after)
 
-    def _evict(self, elements: list[TimestampedValue[Any]]) -> None:
+    def _evict(self, elements: _Records) -> None:
         if elements:
             last = elements[-1].value
             # As in Flink, a delta of NaN keeps a record.

@@ -49,11 +49,5 @@ class OutputTag:
     def __hash__(self) -> int:
         return hash(self.tag_id)
 
-    def __getstate__(self) -> tuple[str, TypeInformation]:
-        return self.tag_id, self.type_info
-
-    def __setstate__(self, state: tuple[str, TypeInformation]) -> None:
-        self.tag_id, self.type_info = state
-
     def __repr__(self) -> str:
         return f"OutputTag({self.tag_id!r}, {self.type_info!r})"

@@ -6,7 +6,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeAlias, TypeVar
 
 from flinkish.common.arguments import instance_of
 from flinkish.common.errors import InvalidProgramError
@@ -85,6 +85,9 @@ class WindowAssigner(ABC, Generic[T, W]):
         """Return whether windows end, and are removed, by event time (True) or by processing time (False)."""
 
 
+_Context: TypeAlias = WindowAssigner.WindowAssignerContext
+
+
 class MergingWindowAssigner(WindowAssigner[T, W]):
     """An assigner whose windows can be merged, such as sessions."""
 
@@ -113,7 +116,7 @@ class _CountAssigner(WindowAssigner[Any, CountWindow]):
         self._window_size = record_count(window_size, type(self).__name__)
         self._count_descriptor = ValueStateDescriptor(f"_assigner.{counter}", Types.LONG())
 
-    def _count(self, context: WindowAssigner.WindowAssignerContext) -> int:
+    def _count(self, context: _Context) -> int:
         """Count a record of the current key, and return the number of records before it."""
         state = context.get_runtime_context().get_state(self._count_descriptor)
         count: int = state.value() or 0
@@ -141,9 +144,7 @@ class CountTumblingWindowAssigner(_CountAssigner):
         """Return an assigner of windows of `window_size` records. Raises an error unless it is an int of at least 1."""
         return CountTumblingWindowAssigner(window_size)
 
-    def assign_windows(
-        self, element: Any, timestamp: int, context: WindowAssigner.WindowAssignerContext
-    ) -> Collection[CountWindow]:
+    def assign_windows(self, element: Any, timestamp: int, context: _Context) -> Collection[CountWindow]:
         return [CountWindow(self._count(context) // self._window_size)]
 
     def __repr__(self) -> str:
@@ -165,9 +166,7 @@ class CountSlidingWindowAssigner(_CountAssigner):
         """Return an assigner of windows of `window_size` records, one for every `window_slide` records."""
         return CountSlidingWindowAssigner(window_size, window_slide)
 
-    def assign_windows(
-        self, element: Any, timestamp: int, context: WindowAssigner.WindowAssignerContext
-    ) -> Collection[CountWindow]:
+    def assign_windows(self, element: Any, timestamp: int, context: _Context) -> Collection[CountWindow]:
         count = self._count(context)
         last = count // self._window_slide
         first = max(0, (count - self._window_size) // self._window_slide + 1)
@@ -179,7 +178,7 @@ class CountSlidingWindowAssigner(_CountAssigner):
 
 class _TimeAssigner(WindowAssigner[Any, TimeWindow]):
     @abstractmethod
-    def _time(self, timestamp: int, context: WindowAssigner.WindowAssignerContext) -> int:
+    def _time(self, timestamp: int, context: _Context) -> int:
         """Return the time in milliseconds by which a record is assigned to windows."""
 
     def get_window_serializer(self) -> TypeSerializer[TimeWindow]:
@@ -187,7 +186,7 @@ class _TimeAssigner(WindowAssigner[Any, TimeWindow]):
 
 
 class _EventTimeAssigner(_TimeAssigner):
-    def _time(self, timestamp: int, context: WindowAssigner.WindowAssignerContext) -> int:
+    def _time(self, timestamp: int, context: _Context) -> int:
         return timestamp
 
     def get_default_trigger(self, env: Any) -> Trigger[Any, TimeWindow]:
@@ -198,7 +197,7 @@ class _EventTimeAssigner(_TimeAssigner):
 
 
 class _ProcessingTimeAssigner(_TimeAssigner):
-    def _time(self, timestamp: int, context: WindowAssigner.WindowAssignerContext) -> int:
+    def _time(self, timestamp: int, context: _Context) -> int:
         return context.get_current_processing_time()
 
     def get_default_trigger(self, env: Any) -> Trigger[Any, TimeWindow]:
@@ -222,9 +221,7 @@ class _TumblingWindows(_TimeAssigner):
         """Return an assigner of windows of this size, which begin at multiples of the size plus the offset."""
         return cls(*sizes_in_ms(f"{cls.__name__}.of", size=size, offset=offset))
 
-    def assign_windows(
-        self, element: Any, timestamp: int, context: WindowAssigner.WindowAssignerContext
-    ) -> Collection[TimeWindow]:
+    def assign_windows(self, element: Any, timestamp: int, context: _Context) -> Collection[TimeWindow]:
         time = self._time(timestamp, context)
         if time == LONG_MIN:
             raise no_timestamp(self)
@@ -264,9 +261,7 @@ class _SlidingWindows(_TimeAssigner):
         """Return an assigner of windows of a size, which begin at multiples of the slide plus the offset."""
         return cls(*sizes_in_ms(f"{cls.__name__}.of", size=size, slide=slide, offset=offset))
 
-    def assign_windows(
-        self, element: Any, timestamp: int, context: WindowAssigner.WindowAssignerContext
-    ) -> Collection[TimeWindow]:
+    def assign_windows(self, element: Any, timestamp: int, context: _Context) -> Collection[TimeWindow]:
         time = self._time(timestamp, context)
         if time == LONG_MIN:
             raise no_timestamp(self)
@@ -301,9 +296,7 @@ class _StaticSessionWindows(_SessionWindows):
         """Return an assigner of sessions with one gap for all."""
         return cls(size_in_ms(size, "size", f"{cls.__name__}.with_gap"))
 
-    def assign_windows(
-        self, element: Any, timestamp: int, context: WindowAssigner.WindowAssignerContext
-    ) -> Collection[TimeWindow]:
+    def assign_windows(self, element: Any, timestamp: int, context: _Context) -> Collection[TimeWindow]:
         time = self._time(timestamp, context)
         return [TimeWindow(time, time + self._session_gap)]
 
@@ -322,9 +315,7 @@ class _DynamicSessionWindows(_SessionWindows):
         """Return an assigner of sessions whose gap depends on the record."""
         return cls(extractor)
 
-    def assign_windows(
-        self, element: Any, timestamp: int, context: WindowAssigner.WindowAssignerContext
-    ) -> Collection[TimeWindow]:
+    def assign_windows(self, element: Any, timestamp: int, context: _Context) -> Collection[TimeWindow]:
         return [self._window(element, self._time(timestamp, context))]
 
     def _window(self, element: Any, time: int) -> TimeWindow:
@@ -373,9 +364,7 @@ class GlobalWindows(WindowAssigner[Any, GlobalWindow]):
         """Return the assigner."""
         return GlobalWindows()
 
-    def assign_windows(
-        self, element: Any, timestamp: int, context: WindowAssigner.WindowAssignerContext
-    ) -> Collection[GlobalWindow]:
+    def assign_windows(self, element: Any, timestamp: int, context: _Context) -> Collection[GlobalWindow]:
         return [GlobalWindow()]
 
     def get_default_trigger(self, env: Any) -> Trigger[Any, GlobalWindow]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from abc import ABC, abstractmethod
 from datetime import timedelta
 from enum import Enum
@@ -11,7 +12,6 @@ from flinkish.common.arguments import instance_of
 from flinkish.common.errors import InvalidProgramError
 from flinkish.common.time import Time
 from flinkish.common.typeinfo import Types
-from flinkish.udf.functions import ReduceFunction
 from flinkish.udf.state import ReducingStateDescriptor
 from flinkish.udf.window.windows import OperatorTimes, TimeWindow, Window, record_count, size_in_ms
 
@@ -178,16 +178,6 @@ class ProcessingTimeTrigger(_Trigger[TimeWindow]):
         return ProcessingTimeTrigger()
 
 
-class _Min(ReduceFunction):
-    def reduce(self, value1: int, value2: int) -> int:
-        return min(value1, value2)
-
-
-class _Sum(ReduceFunction):
-    def reduce(self, value1: int, value2: int) -> int:
-        return value1 + value2
-
-
 class _ContinuousTrigger(_Trigger[TimeWindow]):
     """Base of both continuous triggers, which differ in the time domain; state holds the time when a window fires next."""
 
@@ -195,7 +185,7 @@ class _ContinuousTrigger(_Trigger[TimeWindow]):
         if interval <= 0:
             raise InvalidProgramError(f"the interval of a {type(self).__name__} must be positive; got {interval} ms.")
         self.interval = interval
-        self.state_desc = ReducingStateDescriptor(f"_trigger.{type(self).__name__}.fire-time", _Min(), Types.LONG())
+        self.state_desc = ReducingStateDescriptor(f"_trigger.{type(self).__name__}.fire-time", min, Types.LONG())
 
     @classmethod
     def of(cls, interval: Time | timedelta) -> Self:
@@ -327,7 +317,7 @@ class CountTrigger(_Trigger[Any]):
 
     def __init__(self, window_size: int) -> None:
         self._window_size = record_count(window_size, "CountTrigger")
-        self._count_state_descriptor = ReducingStateDescriptor("_trigger.CountTrigger.count", _Sum(), Types.LONG())
+        self._count_state_descriptor = ReducingStateDescriptor("_trigger.CountTrigger.count", operator.add, Types.LONG())
 
     @staticmethod
     def of(window_size: int) -> CountTrigger:
