@@ -12,44 +12,48 @@ from typing import Final
 
 from flinkish.common.absent import Absence
 
-JAVA_OBJECT: Final = Absence(
-    "unsupported",
+
+def _unsupported(reason: str, see: str) -> Absence:
+    return Absence("unsupported", reason, see)
+
+
+def _internal(reason: str, see: str) -> Absence:
+    return Absence("internal", reason, see)
+
+
+def _gone(reason: str, see: str) -> Absence:
+    return Absence("gone", reason, see)
+
+
+JAVA_OBJECT: Final = _unsupported(
     "there is no Java object behind it, as flinkish keeps programs in Python",
     "use the methods of the Python object, and configuration keys for settings that have none",
 )
-_GATEWAY = Absence(
-    "unsupported",
+_GATEWAY = _unsupported(
     "there is no gateway to Flink's JVM, as flinkish keeps programs in Python",
     "use the Python API, and configuration keys for settings that have no method",
 )
-TABLE_API: Final = Absence(
-    "unsupported",
+TABLE_API: Final = _unsupported(
     "there is no Table API",
     "write the query with the DataStream API; for SQL on results, use a DeltaSink and read its table with Spark (flinkish sql)",
 )
-COLUMN_TYPE: Final = Absence(
-    "unsupported", "formats of files have no such columns", "write the value as a BIGINT, a STRING or an ARRAY"
-)
-_DATA_SET = Absence("gone", "there is no DataSet API", "use DataStreams with RuntimeExecutionMode.BATCH")
-_ML = Absence("unsupported", "Flink ML builds on the Table API", "call a model in an AsyncFunction or a ProcessFunction")
-_TEST_TOOLS = Absence("internal", "PyFlink tests itself with it", "use flinkish.testing")
-INTERNAL: Final = Absence("internal", "it is a part of how PyFlink works inside", "use the public classes and functions")
-_MAIN_PARTS = Absence(
-    "internal", "it is a part of how PyFlink works inside", "use the names of flinkish.common and flinkish.datastream"
-)
+COLUMN_TYPE: Final = _unsupported("formats of files have no such columns", "write the value as a BIGINT, a STRING or an ARRAY")
+_DATA_SET = _gone("there is no DataSet API", "use DataStreams with RuntimeExecutionMode.BATCH")
+_ML = _unsupported("Flink ML builds on the Table API", "call a model in an AsyncFunction or a ProcessFunction")
+_TEST_TOOLS = _internal("PyFlink tests itself with it", "use flinkish.testing")
+INTERNAL: Final = _internal("it is a part of how PyFlink works inside", "use the public classes and functions")
+_MAIN_PARTS = _internal("it is a part of how PyFlink works inside", "use the names of flinkish.common and flinkish.datastream")
 
 
 def _java_connector(service: str, client: str) -> Absence:
     """Refuse a connector; `client` is the service's Python package."""
-    return Absence(
-        "unsupported",
+    return _unsupported(
         f"it configures Flink's {service} connector, which is Java code",
         f"write a Source or Sink in Python with the package {client}; docs/pages/connectors/recipes.md shows how",
     )
 
 
-_DYNAMIC_KAFKA = Absence(
-    "unsupported",
+_DYNAMIC_KAFKA = _unsupported(
     "it configures Flink's dynamic Kafka connector, which is Java code",
     "use KafkaSource of flinkish.datastream.connectors.kafka: set_topic_pattern() finds topics that are created later, and "
     "KafkaRecordDeserializationSchema is there",
@@ -58,113 +62,92 @@ _PULSAR = _java_connector("Pulsar", "pulsar-client")
 _RABBITMQ = _java_connector("RabbitMQ", "pika")
 
 #: Names of Spark's DataFrames that their users try on a stream.
-SPARK_WRITE: Final = Absence(
-    "unsupported",
+SPARK_WRITE: Final = _unsupported(
     "a stream is no DataFrame",
     "call sink_to(DataFrameSink(write)), whose write(df, checkpoint_id) gets each checkpoint's rows as a DataFrame",
 )
-SPARK_FRAME: Final = Absence(
-    "unsupported",
-    "a stream is no DataFrame",
-    "call collect_as_data_frame(spark) on a stream that ends, or sink_to(DataFrameSink(write))",
+SPARK_FRAME: Final = _unsupported(
+    "a stream is no DataFrame", "call collect_as_data_frame(spark) on a stream that ends, or sink_to(DataFrameSink(write))"
 )
-SPARK_READ: Final = Absence(
-    "unsupported",
-    "an environment is no SparkSession",
-    "call from_data_frame(spark.readStream.format(...).load())",
-)
-
-
-def _named(reason: str, see: str) -> Absence:
-    return Absence("unsupported", reason, see)
+SPARK_READ: Final = _unsupported("an environment is no SparkSession", "call from_data_frame(spark.readStream.format(...).load())")
 
 
 _JAVA_NAME: Final = "flinkish has PyFlink's names"
 _NO_FRAME: Final = "a stream is no DataFrame"
 _NO_KEYS: Final = "the stream has no keys"
-_FIELDS: Final = _named(_NO_FRAME, "call map() with a function of the record, lambda row: ...")
-_KEYS_FIRST: Final = _named(_NO_KEYS, "call key_by(lambda record: ...) first")
-_STARTS: Final = _named("a program has one start for all its streams", "call execute() of the environment after the last sink")
+_FIELDS: Final = _unsupported(_NO_FRAME, "call map() with a function of the record, lambda row: ...")
+_KEYS_FIRST: Final = _unsupported(_NO_KEYS, "call key_by(lambda record: ...) first")
+_STARTS: Final = _unsupported(
+    "a program has one start for all its streams", "call execute() of the environment after the last sink"
+)
 
 #: Names that users of Flink's Java API and of Spark try on a stream, or that only streams with keys have.
 NAMES_ON_STREAMS: Final[Mapping[str, Absence]] = MappingProxyType(
     {
-        "addSink": _named(_JAVA_NAME, "call add_sink(sink_function), or sink_to(sink)"),
-        "assignTimestampsAndWatermarks": _named(_JAVA_NAME, "call assign_timestamps_and_watermarks(strategy)"),
-        **dict.fromkeys(("flatMap", "flatmap"), _named(_JAVA_NAME, "call flat_map(function)")),
-        "keyBy": _named(_JAVA_NAME, "call key_by(lambda record: ...)"),
-        "sinkTo": _named(_JAVA_NAME, "call sink_to(sink)"),
+        "addSink": _unsupported(_JAVA_NAME, "call add_sink(sink_function), or sink_to(sink)"),
+        "assignTimestampsAndWatermarks": _unsupported(_JAVA_NAME, "call assign_timestamps_and_watermarks(strategy)"),
+        **dict.fromkeys(("flatMap", "flatmap"), _unsupported(_JAVA_NAME, "call flat_map(function)")),
+        "keyBy": _unsupported(_JAVA_NAME, "call key_by(lambda record: ...)"),
+        "sinkTo": _unsupported(_JAVA_NAME, "call sink_to(sink)"),
         "awaitTermination": _STARTS,
-        "collect": _named(_NO_FRAME, "call execute_and_collect(), which runs the program and returns this stream's records"),
+        "collect": _unsupported(
+            _NO_FRAME, "call execute_and_collect(), which runs the program and returns this stream's records"
+        ),
         **dict.fromkeys(
             ("groupBy", "groupby"),
-            _named(_NO_FRAME, "call key_by(lambda row: row.field), then reduce(), sum(), process() or window()"),
+            _unsupported(_NO_FRAME, "call key_by(lambda row: row.field), then reduce(), sum(), process() or window()"),
         ),
         **dict.fromkeys(
             ("mapInPandas", "map_in_pandas"),
-            _named(_NO_FRAME, "call map() or process(), or mapInPandas() of the DataFrame before from_data_frame(df)"),
+            _unsupported(_NO_FRAME, "call map() or process(), or mapInPandas() of the DataFrame before from_data_frame(df)"),
         ),
         "select": _FIELDS,
-        "show": _named(_NO_FRAME, "call print(), then execute() of the environment"),
+        "show": _unsupported(_NO_FRAME, "call print(), then execute() of the environment"),
         "start": _STARTS,
-        "trigger": _named(
+        "trigger": _unsupported(
             "only windows have triggers, and micro-batches follow one another without an interval",
             "call key_by(...).window(...).trigger(...); how often results are committed is set by env.enable_checkpointing(ms)",
         ),
-        "where": _named(_NO_FRAME, "call filter(lambda row: ...); a join is stream.join(other).where(...)"),
+        "where": _unsupported(_NO_FRAME, "call filter(lambda row: ...); a join is stream.join(other).where(...)"),
         "withColumn": _FIELDS,
-        "withWatermark": _named(_NO_FRAME, "call assign_timestamps_and_watermarks(WatermarkStrategy...)"),
+        "withWatermark": _unsupported(_NO_FRAME, "call assign_timestamps_and_watermarks(WatermarkStrategy...)"),
         **dict.fromkeys(("count_window", "interval_join", "max", "max_by", "min", "min_by", "reduce", "sum"), _KEYS_FIRST),
-        "window": _named(
+        "window": _unsupported(
             _NO_KEYS, "call key_by(lambda record: ...).window(...), or window_all(...) for windows over all records"
         ),
     }
 )
-_CEP: Final = _named(
+_CEP: Final = _unsupported(
     "Flink's library of patterns is Java code", "write the pattern as a KeyedProcessFunction with state and timers"
 )
 _RICH: Final = (
     *("AggregateFunction", "AsyncFunction", "CoFlatMapFunction", "CoMapFunction", "FilterFunction", "FlatMapFunction"),
     *("Function", "MapFunction", "ReduceFunction", "SinkFunction", "SourceFunction", "WindowFunction"),
 )
-TIME_CHARACTERISTIC: Final = Absence(
-    "gone",
-    "streams know event time and processing time at once",
-    "assign a WatermarkStrategy for event time; no setting is needed",
+TIME_CHARACTERISTIC: Final = _gone(
+    "streams know event time and processing time at once", "assign a WatermarkStrategy for event time; no setting is needed"
 )
-_MEMORY_BACKEND = Absence(
-    "gone", "it was split into backend and storage", "use HashMapStateBackend and JobManagerCheckpointStorage"
+_MEMORY_BACKEND = _gone("it was split into backend and storage", "use HashMapStateBackend and JobManagerCheckpointStorage")
+_FS_BACKEND = _gone("it was split into backend and storage", "use HashMapStateBackend and FileSystemCheckpointStorage(folder)")
+_ROCKSDB_BACKEND = _gone(
+    "it was split into backend and storage", "use EmbeddedRocksDBStateBackend and FileSystemCheckpointStorage(folder)"
 )
-_FS_BACKEND = Absence(
-    "gone", "it was split into backend and storage", "use HashMapStateBackend and FileSystemCheckpointStorage(folder)"
+EXTERNALIZED_CLEANUP: Final = _gone(
+    "it has another name", "use ExternalizedCheckpointRetention and CheckpointConfig.set_externalized_checkpoint_retention()"
 )
-_ROCKSDB_BACKEND = Absence(
-    "gone", "it was split into backend and storage", "use EmbeddedRocksDBStateBackend and FileSystemCheckpointStorage(folder)"
+EXECUTION_MODE: Final = _gone(
+    "it chose how the DataSet API exchanged data", "use StreamExecutionEnvironment.set_runtime_mode(RuntimeExecutionMode...)"
 )
-EXTERNALIZED_CLEANUP: Final = Absence(
-    "gone",
-    "it has another name",
-    "use ExternalizedCheckpointRetention and CheckpointConfig.set_externalized_checkpoint_retention()",
-)
-EXECUTION_MODE: Final = Absence(
-    "gone",
-    "it chose how the DataSet API exchanged data",
-    "use StreamExecutionEnvironment.set_runtime_mode(RuntimeExecutionMode...)",
-)
-SERIALIZERS: Final = Absence(
-    "gone", "it registers a Java class with a serializer", "leave it out: records are typed by Types, or pickled"
-)
-RESTART_STRATEGY: Final = Absence(
-    "gone", "it moved to the configuration", "set restart-strategy.type and the keys below it, or env.set_restart_strategy()"
+SERIALIZERS: Final = _gone("it registers a Java class with a serializer", "leave it out: records are typed by Types, or pickled")
+RESTART_STRATEGY: Final = _gone(
+    "it moved to the configuration", "set restart-strategy.type and the keys below it, or env.set_restart_strategy()"
 )
 
-INPUT_DEPENDENCY: Final = Absence("gone", "it chose when a batch task was scheduled", "leave it out: Spark schedules the tasks")
+INPUT_DEPENDENCY: Final = _gone("it chose when a batch task was scheduled", "leave it out: Spark schedules the tasks")
 
-CHECKPOINT_STORAGE: Final = Absence(
-    "gone", "it moved to the configuration", "read execution.checkpointing.dir from the Configuration"
-)
-JARS_VALUE: Final = Absence(
-    "gone", "it reads the jars of Flink's cluster", "give jars to Spark, or to StreamExecutionEnvironment.add_jars()"
+CHECKPOINT_STORAGE: Final = _gone("it moved to the configuration", "read execution.checkpointing.dir from the Configuration")
+JARS_VALUE: Final = _gone(
+    "it reads the jars of Flink's cluster", "give jars to Spark, or to StreamExecutionEnvironment.add_jars()"
 )
 
 #: Modules that cannot be imported, nor can any module below them. Modules of connectors can: they refuse their names.
@@ -193,21 +176,17 @@ ABSENT: Final[Mapping[str, Absence]] = MappingProxyType(
         "ml": _ML,
         "pyflink_callback_server": _GATEWAY,
         "pyflink_gateway_server": _GATEWAY,
-        "serializers": Absence("internal", "it is how PyFlink's processes exchange records", "declare types with Types"),
-        "shell": Absence(
-            "unsupported", "there is no shell", "use `python -i` or a notebook; execute_and_collect() shows results"
-        ),
+        "serializers": _internal("it is how PyFlink's processes exchange records", "declare types with Types"),
+        "shell": _unsupported("there is no shell", "use `python -i` or a notebook; execute_and_collect() shows results"),
         "table": TABLE_API,
         "testing.source_sink_utils": _TEST_TOOLS,
         "testing.test_case_utils": _TEST_TOOLS,
-        "util": Absence(
-            "internal", "it holds PyFlink's own tools", "leave it out; flinkish's errors are in flinkish.common.errors"
-        ),
-        "util.exceptions": Absence(
-            "unsupported", "no errors come from Java code of Flink", "catch FlinkishError, or another of flinkish.common.errors"
+        "util": _internal("it holds PyFlink's own tools", "leave it out; flinkish's errors are in flinkish.common.errors"),
+        "util.exceptions": _unsupported(
+            "no errors come from Java code of Flink", "catch FlinkishError, or another of flinkish.common.errors"
         ),
         "util.java_utils": _GATEWAY,
-        "version": Absence("unsupported", "PyFlink's versions do not apply", "use flinkish.__version__"),
+        "version": _unsupported("PyFlink's versions do not apply", "use flinkish.__version__"),
         # Connectors.
         "datastream.connectors.cassandra": _java_connector("Cassandra", "cassandra-driver"),
         "datastream.connectors.dynamic_kafka": _DYNAMIC_KAFKA,
@@ -231,7 +210,7 @@ ABSENT: Final[Mapping[str, Absence]] = MappingProxyType(
         },
         # Names of Flink's Java API.
         **{
-            f"datastream.{module}Rich{name}": _named(
+            f"datastream.{module}Rich{name}": _unsupported(
                 "every function has open() and close(), as in PyFlink", f"use {name}, which has both"
             )
             for module in ("", "functions.")
@@ -243,8 +222,8 @@ ABSENT: Final[Mapping[str, Absence]] = MappingProxyType(
         "common.constants.DEFAULT_OUTPUT_TAG": INTERNAL,
         "common.serializer.void": INTERNAL,
         "datastream.data_stream.WINDOW_STATE_NAME": INTERNAL,
-        "common.serialization.RowDataBulkWriterFactory": Absence(
-            "internal", "it belongs to the Table API", "use the BulkWriters of flinkish.datastream.formats"
+        "common.serialization.RowDataBulkWriterFactory": _internal(
+            "it belongs to the Table API", "use the BulkWriters of flinkish.datastream.formats"
         ),
         **{
             f"datastream.functions.{name}": INTERNAL

@@ -39,27 +39,10 @@ HIDDEN = "******"
 #: Parts of keys whose values are not printed. Source: org.apache.flink.configuration.GlobalConfiguration; ours are those from
 #: access-key on. A dash stands for any separator of words, or none: access.key, ACCESS_KEY, AccessKey.
 _SENSITIVE = (
-    "password",
-    "secret",
-    "api-key",
-    "auth-params",
-    "service-key",
-    "token",
-    "basic-auth",
-    "jaas-config",
-    "http-headers",
-    "access-key",
-    "account-key",
-    "private-key",
-    "passwd",
-    "passphrase",
-    "pwd",
-    "credential",
-    "fs-azure-sas",
-    "shared-access",
-    "x-amz-signature",
+    "password|secret|api-key|auth-params|service-key|token|basic-auth|jaas-config|http-headers|access-key|account-key|private-key|"
+    "passwd|passphrase|pwd|credential|fs-azure-sas|shared-access|x-amz-signature"
 )
-_SENSITIVE_PART = re.compile("|".join(map(re.escape, _SENSITIVE)).replace(r"\-", "[-_.]?"), re.IGNORECASE)
+_SENSITIVE_PART = re.compile(_SENSITIVE.replace("-", "[-_.]?"), re.IGNORECASE)
 #: Whole words that name a secret at the end of a key: db.pass, ?sig=, -Dsas=, -storepass; not compass.
 _SENSITIVE_LAST = re.compile(r"(?:^-D|^|[^a-z]|store|key)(?:pass|sig|sas)$", re.IGNORECASE)
 #: A key that ends with the word itself: encryption.key, account_key, apiKey; not hmac-key-file or key.fields.

@@ -145,9 +145,8 @@ TIMERS_AFTER_END = _option("execution.timers.after-end-limit", in_range(INT, 0),
 )
 SHARE_PANES = _option("execution.windows.share-panes", BOOLEAN, False).described(
     "Declares that the reduce functions of all sliding windows of the job are associative and commutative, and that merge() of "
-    "their aggregate functions gives the same result as add() for each record, in any order. Each record is then added once, "
-    "to a "
-    "pane that overlapping windows share, instead of once to each window."
+    "their aggregate functions gives the same result as add() for each record, in any order. Each record is then added once, to "
+    "a pane that overlapping windows share, instead of once to each window."
 )
 DEAD_LETTERS_DIR = _unset("pipeline.dead-letters.dir", STRING).described(
     "Folder, or place in an object store, of a Delta table for records that are lost otherwise: those that a source cannot "
@@ -445,8 +444,7 @@ REST_SSL_KEY_PASSWORD = _unset("security.ssl.rest.key-password", STRING, "securi
 )
 REST_SSL_TRUSTSTORE = _unset("security.ssl.rest.truststore", STRING, "security.ssl.truststore").described(
     "PEM file with the certificates of authorities; the server trusts the clients, and the command line the servers, that they "
-    "vouch for. "
-    "If not set, the command line trusts the authorities that the machine trusts."
+    "vouch for. If not set, the command line trusts the authorities that the machine trusts."
 )
 REST_SSL_AUTHENTICATION_ENABLED = _option("security.ssl.rest.authentication-enabled", BOOLEAN, False).described(
     "Whether clients need a certificate that security.ssl.rest.truststore vouches for, in addition to the token."

@@ -11,7 +11,7 @@ import datetime
 from collections.abc import Callable, Sequence
 from decimal import ROUND_HALF_UP, Context, Decimal, InvalidOperation
 from enum import Enum
-from typing import TYPE_CHECKING, Any, Generic
+from typing import TYPE_CHECKING, Any, Final, Generic
 
 from flinkish.common.absent import Absence, AbsentMember
 from flinkish.common.absent_names import INTERNAL
@@ -118,21 +118,17 @@ class BasicTypeInfo(TypeInformation[V_co]):
     """Text, booleans, numbers and points in time."""
 
     def __init__(self, basic_type: BasicType) -> None:
-        self._basic_type = instance_of("BasicTypeInfo()", basic_type, BasicType)
-
-    @property
-    def basic_type(self) -> BasicType:
-        """The kind of basic type."""
-        return self._basic_type
+        #: The kind of basic type.
+        self.basic_type: Final = instance_of("BasicTypeInfo()", basic_type, BasicType)
 
     def _parts(self) -> tuple[Any, ...]:
-        return (self._basic_type,)
+        return (self.basic_type,)
 
     def __hash__(self) -> int:
-        return hash(self._basic_type.name)
+        return hash(self.basic_type.name)
 
     def __repr__(self) -> str:
-        return self._basic_type.value
+        return self.basic_type.value
 
     STRING_TYPE_INFO: Callable[[], BasicTypeInfo[str]] = staticmethod(lambda: BasicTypeInfo(BasicType.STRING))
     BOOLEAN_TYPE_INFO: Callable[[], BasicTypeInfo[bool]] = staticmethod(lambda: BasicTypeInfo(BasicType.BOOLEAN))
@@ -259,7 +255,8 @@ class ArrayTypeInfo(TypeInformation[V_co]):
     _allowed: frozenset[BasicType] | None = None
 
     def __init__(self, element_type: TypeInformation) -> None:
-        self._element_type = _checked_type(element_type, f"element type of {type(self).__name__}")
+        #: Type of the elements.
+        self.element_type: Final = _checked_type(element_type, f"element type of {type(self).__name__}")
         basic = element_type.basic_type if isinstance(element_type, BasicTypeInfo) else None
         if self._allowed is not None and basic not in self._allowed:
             names = ", ".join(sorted(basic.name for basic in self._allowed))
@@ -268,13 +265,8 @@ class ArrayTypeInfo(TypeInformation[V_co]):
                 hint="use OBJECT_ARRAY or LIST for other elements.",
             )
 
-    @property
-    def element_type(self) -> TypeInformation:
-        """Type of the elements."""
-        return self._element_type
-
     def _parts(self) -> tuple[Any, ...]:
-        return (self._element_type,)
+        return (self.element_type,)
 
 
 _PRIMITIVES = frozenset(BasicType) - {BasicType.STRING, BasicType.BIG_INT, BasicType.BIG_DEC, BasicType.INSTANT}
@@ -302,28 +294,18 @@ class ListTypeInfo(ArrayTypeInfo[list[Any]]):
     @property
     def elem_type(self) -> TypeInformation:
         """Type of the elements."""
-        return self._element_type
+        return self.element_type
 
 
 class MapTypeInfo(TypeInformation[dict[Any, Any]]):
     """Dicts with keys of one type and values of another; values may be None."""
 
     def __init__(self, key_type_info: TypeInformation, value_type_info: TypeInformation) -> None:
-        self._key_type_info = _checked_type(key_type_info, "key type of MAP")
-        self._value_type_info = _checked_type(value_type_info, "value type of MAP")
-
-    @property
-    def key_type(self) -> TypeInformation:
-        """Type of the keys."""
-        return self._key_type_info
-
-    @property
-    def value_type(self) -> TypeInformation:
-        """Type of the values."""
-        return self._value_type_info
+        self.key_type: Final = _checked_type(key_type_info, "key type of MAP")
+        self.value_type: Final = _checked_type(value_type_info, "value type of MAP")
 
     def _parts(self) -> tuple[Any, ...]:
-        return (self._key_type_info, self._value_type_info)
+        return (self.key_type, self.value_type)
 
 
 class PickledBytesTypeInfo(TypeInformation):
@@ -341,19 +323,14 @@ class _FieldsTypeInfo(TypeInformation[V_co]):
     """A type of values with a fixed number of fields."""
 
     def __init__(self, field_types: Sequence[TypeInformation], kind: str) -> None:
-        self._field_types = _checked_types(field_types, kind)
+        self.field_types: Final = _checked_types(field_types, kind)
 
     def get_field_types(self) -> list[TypeInformation]:
         """Return the types of the fields."""
-        return list(self._field_types)
-
-    @property
-    def field_types(self) -> tuple[TypeInformation, ...]:
-        """The types of the fields."""
-        return self._field_types
+        return list(self.field_types)
 
     def _parts(self) -> tuple[Any, ...]:
-        return self._field_types
+        return self.field_types
 
 
 class RowTypeInfo(_FieldsTypeInfo[Row]):
@@ -362,23 +339,19 @@ class RowTypeInfo(_FieldsTypeInfo[Row]):
     def __init__(self, field_types: Sequence[TypeInformation], field_names: Sequence[str] | None = None) -> None:
         super().__init__(field_types, "ROW")
         self._names_given = field_names is not None
-        self._field_names = _checked_names(field_names, len(self._field_types))
+        #: The names of the fields; all rows of the type share this tuple.
+        self.field_names: Final = _checked_names(field_names, len(self.field_types))
 
     def get_field_names(self) -> list[str]:
         """Return the names of the fields."""
-        return list(self._field_names)
+        return list(self.field_names)
 
     def get_field_index(self, field_name: str) -> int:
         """Return the position of the field with this name, -1 if there is none.
 
         Differs from Flink: PyFlink raises ValueError for an unknown name, and returns -1 for any name if none were given.
         """
-        return self._field_names.index(field_name) if field_name in self._field_names else -1
-
-    @property
-    def field_names(self) -> tuple[str, ...]:
-        """The names of the fields; all rows of the type share this tuple."""
-        return self._field_names
+        return self.field_names.index(field_name) if field_name in self.field_names else -1
 
     def to_internal_type(self, obj: Any) -> Any:
         """Return (kind as int, values...) of a Row, dict, list, tuple or object with attributes."""
@@ -388,25 +361,25 @@ class RowTypeInfo(_FieldsTypeInfo[Row]):
         values: Sequence[Any]
         if isinstance(obj, Row):
             kind = obj.get_row_kind()
-            values = obj.get_fields_by_names(self._field_names)
+            values = obj.get_fields_by_names(self.field_names)
         elif isinstance(obj, dict):
-            values = [obj.get(name) for name in self._field_names]
+            values = [obj.get(name) for name in self.field_names]
         elif isinstance(obj, (list, tuple)):
             values = obj
         elif hasattr(obj, "__dict__"):
-            values = [vars(obj).get(name) for name in self._field_names]
+            values = [vars(obj).get(name) for name in self.field_names]
         else:
             raise ValueError(f"expected a Row, dict, list, tuple or an object with attributes for {self!r}; got {obj!r}")
-        return (kind.value, *(t.to_internal_type(value) for t, value in zip(self._field_types, values, strict=True)))
+        return (kind.value, *(t.to_internal_type(value) for t, value in zip(self.field_types, values, strict=True)))
 
     def from_internal_type(self, obj: Any) -> Any:
         return None if obj is None else tuple(obj)
 
     def __repr__(self) -> str:
         if self._names_given:
-            fields = (f"{name}: {t!r}" for name, t in zip(self._field_names, self._field_types, strict=True))
+            fields = (f"{name}: {t!r}" for name, t in zip(self.field_names, self.field_types, strict=True))
         else:
-            fields = (repr(t) for t in self._field_types)
+            fields = (repr(t) for t in self.field_types)
         return f"RowTypeInfo({', '.join(fields)})"
 
 
@@ -421,15 +394,15 @@ class TupleTypeInfo(_FieldsTypeInfo[tuple[Any, ...]]):
             return None
         if not isinstance(obj, (list, tuple, Row)):
             raise ValueError(f"expected a tuple, list or Row for {self!r}; got {obj!r}")
-        return tuple(t.to_internal_type(value) for t, value in zip(self._field_types, obj, strict=True))
+        return tuple(t.to_internal_type(value) for t, value in zip(self.field_types, obj, strict=True))
 
     def from_internal_type(self, obj: Any) -> Any:
         if obj is None:
             return None
-        return tuple(t.from_internal_type(value) for t, value in zip(self._field_types, obj, strict=True))
+        return tuple(t.from_internal_type(value) for t, value in zip(self.field_types, obj, strict=True))
 
     def __repr__(self) -> str:
-        return f"TupleTypeInfo({', '.join(map(repr, self._field_types))})"
+        return f"TupleTypeInfo({', '.join(map(repr, self.field_types))})"
 
 
 class LocalTimeTypeInfo(TypeInformation):
@@ -443,33 +416,23 @@ class LocalTimeTypeInfo(TypeInformation):
         LOCAL_DATE_TIME = 2
 
     def __init__(self, time_type: LocalTimeTypeInfo.TimeType) -> None:
-        self._time_type = instance_of("LocalTimeTypeInfo()", time_type, LocalTimeTypeInfo.TimeType)
-
-    @property
-    def time_type(self) -> LocalTimeTypeInfo.TimeType:
-        """The kind of values."""
-        return self._time_type
+        self.time_type: Final = instance_of("LocalTimeTypeInfo()", time_type, LocalTimeTypeInfo.TimeType)
 
     def _parts(self) -> tuple[Any, ...]:
-        return (self._time_type.value,)
+        return (self.time_type.value,)
 
     def __repr__(self) -> str:
-        return f"LocalTimeTypeInfo<{self._time_type.name}>"
+        return f"LocalTimeTypeInfo<{self.time_type.name}>"
 
 
 class ExternalTypeInfo(TypeInformation):
     """A wrapper that the Table API puts around types; behaves like the wrapped type."""
 
     def __init__(self, type_info: TypeInformation) -> None:
-        self._type_info = _checked_type(type_info, "type of ExternalTypeInfo")
-
-    @property
-    def type_info(self) -> TypeInformation:
-        """The wrapped type."""
-        return self._type_info
+        self.type_info: Final = _checked_type(type_info, "type of ExternalTypeInfo")
 
     def _parts(self) -> tuple[Any, ...]:
-        return (self._type_info,)
+        return (self.type_info,)
 
 
 class Types:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import importlib
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 from flinkish.common.configuration import Configuration
@@ -61,3 +62,19 @@ def open_session(configuration: Configuration) -> tuple[Any, Callable[[], None]]
     """
     session, release = importlib.import_module("flinkish.engine.spark.session").open_session(configuration)
     return session, release
+
+
+@contextmanager
+def session_settings(session: Any, values: Mapping[str, str]) -> Iterator[None]:
+    """Set some settings of a SparkSession within the `with` block; then each has its former value, or none, again."""
+    before = {key: session.conf.get(key, None) for key in values}
+    try:
+        for key, value in values.items():
+            session.conf.set(key, value)
+        yield
+    finally:
+        for key, old in before.items():
+            if old is None:
+                session.conf.unset(key)
+            else:
+                session.conf.set(key, old)

@@ -335,13 +335,10 @@ class NativeSource(NeedsDataFrames, ABC, Generic[T]):
     """
 
     instead = "use a Source"
+    #: It never ends by itself.
+    boundedness = Boundedness.CONTINUOUS_UNBOUNDED
     #: Whether the decoder returns new records that nothing else refers to, so that an edge or a sink need not copy them.
     makes_new_records: bool = False
-
-    @property
-    def boundedness(self) -> Boundedness:
-        """It never ends by itself."""
-        return Boundedness.CONTINUOUS_UNBOUNDED
 
     @property
     @abstractmethod

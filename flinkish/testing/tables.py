@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from flinkish.common.errors import InvalidArgumentError
-from flinkish.common.session_settings import session_settings
+from flinkish.program.driver_objects import session_settings
 from flinkish.testing.packages import need
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import timedelta
 from enum import Enum
-from typing import Any, Generic, Self, TypeVar
+from typing import Any, Generic, Self, TypeAlias, TypeVar
 
 from flinkish.common.arguments import instance_of, text_of
 from flinkish.common.errors import InvalidArgumentError
@@ -416,9 +416,7 @@ class StateTtlConfig:
             self._state_visibility = StateTtlConfig.StateVisibility.NeverReturnExpired
             self._ttl_time_characteristic = StateTtlConfig.TtlTimeCharacteristic.ProcessingTime
             self._is_cleanup_in_background = True
-            self._strategies: dict[
-                StateTtlConfig.CleanupStrategies.Strategies, StateTtlConfig.CleanupStrategies.CleanupStrategy
-            ] = {}
+            self._strategies: dict[_Cleanup.Strategies, _Cleanup.CleanupStrategy] = {}
 
         def set_update_type(self, update_type: StateTtlConfig.UpdateType) -> Self:
             """Set which accesses renew the time-to-live of a value."""
@@ -459,26 +457,21 @@ class StateTtlConfig:
 
         def cleanup_full_snapshot(self) -> Self:
             """Leave expired values out of checkpoints."""
-            strategies = StateTtlConfig.CleanupStrategies
-            self._strategies[strategies.Strategies.FULL_STATE_SCAN_SNAPSHOT] = strategies.EMPTY_STRATEGY
+            self._strategies[_Cleanup.Strategies.FULL_STATE_SCAN_SNAPSHOT] = _Cleanup.EMPTY_STRATEGY
             return self
 
         def cleanup_incrementally(self, cleanup_size: int, run_cleanup_for_every_record: bool) -> Self:
             """Record a strategy that checks `cleanup_size` entries with each access (or each record); it has no effect."""
-            strategies = StateTtlConfig.CleanupStrategies
-            self._strategies[strategies.Strategies.INCREMENTAL_CLEANUP] = strategies.IncrementalCleanupStrategy(
-                cleanup_size, run_cleanup_for_every_record
-            )
+            strategy = _Cleanup.IncrementalCleanupStrategy(cleanup_size, run_cleanup_for_every_record)
+            self._strategies[_Cleanup.Strategies.INCREMENTAL_CLEANUP] = strategy
             return self
 
         def cleanup_in_rocksdb_compact_filter(
             self, query_time_after_num_entries: int, periodic_compaction_time: Duration | timedelta | None = None
         ) -> Self:
             """Record a strategy that removes expired values when the store compacts its files; it has no effect."""
-            strategies = StateTtlConfig.CleanupStrategies
-            self._strategies[strategies.Strategies.ROCKSDB_COMPACTION_FILTER] = strategies.RocksdbCompactFilterCleanupStrategy(
-                query_time_after_num_entries, periodic_compaction_time
-            )
+            strategy = _Cleanup.RocksdbCompactFilterCleanupStrategy(query_time_after_num_entries, periodic_compaction_time)
+            self._strategies[_Cleanup.Strategies.ROCKSDB_COMPACTION_FILTER] = strategy
             return self
 
         def disable_cleanup_in_background(self) -> Self:
@@ -498,7 +491,7 @@ class StateTtlConfig:
                 self._state_visibility,
                 self._ttl_time_characteristic,
                 self._ttl,
-                StateTtlConfig.CleanupStrategies(self._strategies, self._is_cleanup_in_background),
+                _Cleanup(self._strategies, self._is_cleanup_in_background),
             )
 
     def __init__(
@@ -549,6 +542,9 @@ class StateTtlConfig:
             f"StateTtlConfig<update_type={self._update_type}, state_visibility={self._state_visibility}, "
             f"ttl_time_characteristic={self._ttl_time_characteristic}, ttl={self._ttl}>"
         )
+
+
+_Cleanup: TypeAlias = StateTtlConfig.CleanupStrategies
 
 
 def check_descriptor(descriptor: object, kind: type[StateDescriptor], method: str) -> None:

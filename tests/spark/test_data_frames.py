@@ -19,12 +19,12 @@ from pyspark.sql.types import StructType
 from flinkish.common import Row, Time, Types, WatermarkStrategy
 from flinkish.common.errors import InvalidProgramError, JobCancelledError, UnsupportedError
 from flinkish.common.job_client import JobClient
-from flinkish.common.session_settings import session_settings
 from flinkish.common.watermark_strategy import TimestampAssigner
 from flinkish.datastream import DataStream, StreamExecutionEnvironment
 from flinkish.datastream.connectors import DataFrameCommit, DataFrameSink
 from flinkish.datastream.window import TumblingEventTimeWindows
 from flinkish.engine.spark.native import Arrivals
+from flinkish.program.driver_objects import session_settings
 from tests.integration.docs.test_examples import needs_spark, run
 from tests.kit.functions import Number
 from tests.kit.waiting import wait_until

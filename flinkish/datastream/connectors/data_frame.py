@@ -22,13 +22,12 @@ from flinkish.common.errors import (
 )
 from flinkish.common.ids import random_id
 from flinkish.common.paths import hadoop_url
-from flinkish.common.session_settings import session_settings
 from flinkish.common.typeinfo import RowTypeInfo, TypeInformation, Types
 from flinkish.common.types import RowColumns, make_row
 from flinkish.datastream.connectors._spark_types import row_type_of
 from flinkish.datastream.connectors.file_system.splits import FileEnumeratorState, FileSourceSplit
 from flinkish.datastream.connectors.record_errors import RecordErrorPolicy, RecordErrors, json_of_row
-from flinkish.program.driver_objects import DriverObject, NeedsDataFrames
+from flinkish.program.driver_objects import DriverObject, NeedsDataFrames, session_settings
 from flinkish.program.row_folders import row_folder
 from flinkish.program.sources import (
     Boundedness,

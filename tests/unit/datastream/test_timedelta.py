@@ -188,9 +188,7 @@ def test_exact_for_a_thousand_years() -> None:
 
 @pytest.mark.parametrize("value", [True, 1.5, "5 s", None], ids=str)
 def test_what_is_no_amount_of_time_is_refused(value: object) -> None:
-    with pytest.raises(
-        InvalidArgumentError, match=r"^it must be an int \(milliseconds\), a Time or a Duration, or a timedelta"
-    ):
+    with pytest.raises(InvalidArgumentError, match=r"^it must be an int \(milliseconds\), a Time or a Duration, or a timedelta"):
         milliseconds_of(value, "it", or_number=True)
 
 
