@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.client
 import json
 import os
+import re
 import ssl
 import time
 import urllib.error
@@ -62,10 +63,9 @@ def find_address(given: str | None, configuration: Configuration, environment: M
     scheme = "http" if tls is None else "https"
     token = environment.get(TOKEN_VARIABLE) or configuration.get(options.REST_TOKEN) or None
     if given is None:
-        host = configuration.get(options.REST_ADDRESS) or "localhost"
-        port = configuration.get(options.REST_PORT)
         # Port 0 means any free port, which only the server's own message names; so the default port is used.
-        given = f"{host}:{port or DEFAULT_PORT}"
+        port = configuration.get(options.REST_PORT) or DEFAULT_PORT
+        given = f"{configuration.get(options.REST_ADDRESS) or 'localhost'}:{port}"
     parts = urlsplit(given if "://" in given else f"{scheme}://{given}")
     try:
         usable = parts.scheme in ("http", "https") and parts.hostname and not (parts.username or parts.query or parts.fragment)
@@ -103,12 +103,12 @@ class RestClient:
         return str(self._ask("GET", path, decode=lambda content: content.decode(errors="replace")))
 
     def post(self, path: str, body: Any, *, timeout: float | None = None) -> Any:
-        """Send a body as JSON and return the answer; `timeout` is in seconds, None = that of the client."""
-        return self._ask("POST", path, json.dumps(body).encode(), "application/json", timeout=timeout)
+        """Send a body as JSON and return the answer; `timeout` is in seconds, None = the client's own timeout."""
+        return self._ask("POST", path, json.dumps(body).encode(), timeout=timeout)
 
     def patch(self, path: str) -> Any:
         """Return the answer to a PATCH without a body."""
-        return self._ask("PATCH", path, b"{}", "application/json")
+        return self._ask("PATCH", path, b"{}")
 
     def delete(self, path: str) -> Any:
         """Return the answer to a DELETE."""
@@ -131,14 +131,12 @@ class RestClient:
         method: str,
         path: str,
         body: bytes | None = None,
-        content_type: str | None = None,
+        content_type: str = "application/json",
         *,
         timeout: float | None = None,
         decode: Callable[[bytes], Any] | None = None,
     ) -> Any:
-        headers = {"Accept": "application/json"}
-        if content_type is not None:
-            headers["Content-Type"] = content_type
+        headers = {"Accept": "application/json", **({} if body is None else {"Content-Type": content_type})}
         if self.address.token is not None:
             headers["Authorization"] = f"Bearer {self.address.token}"
         request = urllib.request.Request(f"{self.address.url}/v1{path}", body, headers, method=method)
@@ -166,16 +164,16 @@ class RestClient:
 
     def _foreign(self) -> ServerError:
         return ServerError(
-            f"what answers at {self.address.url} is not a server of jobs",
+            f"the server at {self.address.url} is not a server of jobs",
             hint="check the address: -m HOST:PORT, or rest.address and rest.port of the configuration.",
         )
 
     def _refused(self, status: int, path: str, content: bytes) -> NoReturn:
         """Raise the error for an answer with an error status."""
         url = self.address.url
+        if status == 401 and self.address.token is None:
+            raise ServerError(f"the server at {url} needs a token", hint=f"set {TOKEN_VARIABLE} to the token of the server.")
         if status == 401:
-            if self.address.token is None:
-                raise ServerError(f"the server at {url} needs a token", hint=f"set {TOKEN_VARIABLE} to the token of the server.")
             raise ServerError(f"the server at {url} does not accept the token", hint=f"check {TOKEN_VARIABLE}; it is not shown.")
         try:
             answer = json.loads(content)
@@ -194,8 +192,7 @@ class UnreachableError(ServerError):
         super().__init__(
             f"no server answers at {url}: {what}",
             hint="is the address right (-m HOST:PORT, with https:// before it if the server has TLS)? A job has a server if its "
-            "configuration has rest.port; "
-            "`flinkish cluster start` starts one for many jobs.",
+            "configuration has rest.port; `flinkish cluster start` starts one for many jobs.",
         )
         self.reason = reason
 
@@ -226,7 +223,7 @@ def wait_for(
 ) -> Mapping[str, Any]:
     """Wait for an operation that was started, and return its result; `timeout` and the argument of `progress` are in seconds.
 
-    `path` is that of the operation's result; `what` names the operation in messages. Raises CheckpointError if it fails, and
+    `path` is the path of the operation's result; `what` names the operation in messages. Raises CheckpointError if it fails, and
     ServerError if it has not ended in time or the server stops answering.
     """
     begun = clock()
@@ -276,7 +273,7 @@ def without_java_trace(text: str) -> str:
 def check_job_id(text: str) -> str:
     """Return the id of a job in lower case; raises InvalidArgumentError if the text is not a job id."""
     found = text.strip().lower()
-    if len(found) != 32 or not all(character in "0123456789abcdef" for character in found):
+    if not re.fullmatch("[0-9a-f]{32}", found):
         raise InvalidArgumentError(
             f"{text!r} is not the id of a job: that has 32 hexadecimal digits", hint="`flinkish list -a` prints the ids."
         )

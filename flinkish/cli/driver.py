@@ -6,26 +6,24 @@ job continues when the script ends, even if the script ends with an error.
 
 from __future__ import annotations
 
+import functools
 import logging
 import os
 import runpy
 import shlex
 import shutil
 import sys
-import traceback
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
 
 import msgspec
 
-from flinkish.cli.explanation import Explained, PlanningExecutor
-from flinkish.cli.script import line_of, run_script, without_launcher
+from flinkish.cli.script import Explained, ExplainingExecutor, error_text, forgotten, run_script, write_plan
 from flinkish.common import notices, options, redaction
 from flinkish.common.config_file import PROPERTIES_VARIABLE, load_configuration
 from flinkish.common.errors import FlinkishError, InvalidProgramError
 from flinkish.program import executor_loader
-from flinkish.program.forgotten import forgotten_programs
 from flinkish.server.session.driver_protocol import (
     JOB_VARIABLE,
     LOG_VARIABLE,
@@ -74,8 +72,8 @@ def _main() -> int:
         print(f"{type(error).__name__}: {error}", file=sys.stderr)
         return 1
     if plan is not None:
-        planning = PlanningExecutor(executor_loader.load_executor(), Path(plan), job_id=os.environ[JOB_VARIABLE])
-        executor_loader.replace_executor(planning)
+        show = functools.partial(write_plan, file=Path(plan), job_id=os.environ[JOB_VARIABLE])
+        executor_loader.replace_executor(ExplainingExecutor(executor_loader.load_executor(), show))
     code = _run(program, driver)
     if driver is not None and driver.executed:
         driver.wait()
@@ -95,37 +93,25 @@ def _run(program: Program, driver: SessionDriver | None) -> int:
             run_script(path, program.arguments)
     except Explained:
         return 0
-    except FlinkishError as error:
-        if _wants_traceback():
-            _print_error(error, path)
-        else:
-            module = (program.entry_class or "__main__").replace(".", "/")
-            where = line_of(error, path) or line_of(error, path.with_suffix("") / f"{module}.py")
-            text = f"{type(error).__name__}: {error}" + (f"\nin {where}" if where else "")
-            print(redaction.redact(text), file=sys.stderr)
-        return 1
     except SystemExit as end:
         if end.code not in (None, 0):
             print(f"{path.name} ended with exit code {end.code}.", file=sys.stderr)
             return 1
     except BaseException as error:
-        _print_error(error, path)
+        module = path.with_suffix("") / f"{(program.entry_class or '__main__').replace('.', '/')}.py"
+        print(error_text(error, path, module, with_traceback=_wants_traceback()), file=sys.stderr)
         return 1
-    forgotten = forgotten_programs()
-    for text in forgotten:
-        print(f"{path.name}: {text}", file=sys.stderr)
-    return 1 if forgotten else 0
-
-
-def _print_error(error: BaseException, path: Path) -> None:
-    print(redaction.redact("".join(traceback.format_exception(without_launcher(error, path)))), end="", file=sys.stderr)
+    lines = forgotten(path.name)
+    for line in lines:
+        print(line, file=sys.stderr)
+    return 1 if lines else 0
 
 
 def _wants_traceback() -> bool:
     try:
         properties = shlex.split(os.environ.get(PROPERTIES_VARIABLE, ""))
         return load_configuration(properties, environment=os.environ).get(options.FULL_TRACEBACK)
-    except FlinkishError:  # this may be the error that is told
+    except FlinkishError:  # this may be the error that is being printed
         return False
 
 

@@ -18,8 +18,8 @@ import yaml
 
 from flinkish.cli.client import RestClient, find_address
 from flinkish.cli.connection import errors_printed
-from flinkish.cli.programs import absolute, packed
-from flinkish.cli.remote import Request, follow, submit
+from flinkish.cli.programs import packed
+from flinkish.cli.remote import follow, submit
 from flinkish.common import options
 from flinkish.common.config_file import load_configuration
 from flinkish.common.errors import EngineError, InvalidProgramError, UnsupportedError
@@ -30,7 +30,9 @@ from flinkish.program.program import Program
 execution_plan_json = executor.execution_plan_json
 explain = executor.explain
 
-#: Keys that say how and where to start a program, and keys that are fields of the request; they are not sent as settings.
+#: Keys that are fields of the request.
+_SHORT = (options.DEFAULT_PARALLELISM.key, options.SAVEPOINT_PATH.key, options.SAVEPOINT_IGNORE_UNCLAIMED_STATE.key)
+#: Keys that say how and where to start a program; they are not sent.
 _OF_CLIENT = frozenset(
     {
         "execution.attached",
@@ -39,9 +41,6 @@ _OF_CLIENT = frozenset(
         "pipeline.jars",
         "python.client.executable",
         options.PYTHON_FILES.key,
-        options.DEFAULT_PARALLELISM.key,
-        options.SAVEPOINT_PATH.key,
-        options.SAVEPOINT_IGNORE_UNCLAIMED_STATE.key,
     }
 )
 _OF_CONNECTION = ("jobmanager.", "rest.", "security.")
@@ -70,7 +69,7 @@ def _submit(given: Mapping[str, str], arguments: list[str]) -> int:
     script, module = _program()
     files = [each for each in given.get(options.PYTHON_FILES.key, "").split(",") if each]
     with packed(script, files, module) as program:
-        job_id = submit(client, program, request_of(given, arguments))
+        job_id = submit(client, program, arguments, _settings(given), {key: given[key] for key in _SHORT if key in given})
     # Flink's command line prints this line, but only for programs that it submits itself.
     click.echo(f"Job has been submitted with JobID {job_id}")
     if given.get("execution.attached") != "true":
@@ -78,26 +77,18 @@ def _submit(given: Mapping[str, str], arguments: list[str]) -> int:
     return follow(client, job_id, cancel_on_interrupt=given.get("execution.shutdown-on-attached-exit") == "true")
 
 
-def request_of(given: Mapping[str, str], arguments: list[str]) -> Request:
-    """Return the request for the options of `flink run`."""
-    parallelism = given.get(options.DEFAULT_PARALLELISM.key)
-    savepoint = given.get(options.SAVEPOINT_PATH.key)
+def _settings(given: Mapping[str, str]) -> dict[str, str]:
+    """Return those options of `flink run` that are settings of the job."""
     settings = {
         key: value
         for key, value in given.items()
-        if key in options.OPTIONS_BY_ANY_KEY and key not in _OF_CLIENT and not key.startswith(_OF_CONNECTION)
+        if key in options.OPTIONS_BY_ANY_KEY and key not in {*_OF_CLIENT, *_SHORT} and not key.startswith(_OF_CONNECTION)
     }
     # Flink adds its own jar for Python programs, which flinkish does not need.
     jars = [jar for jar in yaml.safe_load(given.get("pipeline.jars", "[]")) or () if "flink-python" not in jar.rpartition("/")[2]]
     if jars:
         settings["pipeline.jars"] = ";".join(jars)
-    return Request(
-        arguments=tuple(arguments),
-        parallelism=None if parallelism is None else int(parallelism),
-        savepoint=absolute(savepoint) if savepoint else None,
-        allow_unclaimed=given.get(options.SAVEPOINT_IGNORE_UNCLAIMED_STATE.key) == "true",
-        settings=settings,
-    )
+    return settings
 
 
 def _program() -> tuple[Path | None, str | None]:

@@ -8,7 +8,6 @@ import platform
 import re
 import shlex
 import sys
-import traceback
 from collections.abc import Callable, Sequence
 from importlib import metadata
 from pathlib import Path
@@ -18,9 +17,8 @@ import click
 
 from flinkish.cli import cluster_commands, history_command, job_commands
 from flinkish.cli.connection import INTERRUPTED, connect, errors_printed, say, with_properties
-from flinkish.cli.explanation import Explained, ExplainingExecutor
 from flinkish.cli.packaging import pack_environment
-from flinkish.cli.script import line_of, run_script, without_launcher
+from flinkish.cli.script import Explained, ExplainingExecutor, error_text, forgotten, run_script
 from flinkish.common import notices, redaction
 from flinkish.common import options as job_options
 from flinkish.common.config_file import PROPERTIES_VARIABLE, parse_properties
@@ -29,9 +27,14 @@ from flinkish.common.errors import FlinkishError
 from flinkish.engine.spark.package import pack
 from flinkish.program import executor_loader
 from flinkish.program.forgotten import forgotten_programs
+from flinkish.program.program import Program
 
 #: A property, which may stand anywhere before `--`; the form of its key distinguishes it from the script's own -D arguments.
 _PROPERTY = re.compile(r"-D[A-Za-z][\w.-]*=")
+
+
+#: Keys of Spark.
+_MASTER, _ARCHIVES = "spark.master", "spark.archives"
 
 
 class _Parallelism(click.IntRange):
@@ -43,21 +46,32 @@ class _Parallelism(click.IntRange):
 _Decorator = Callable[[Callable[..., None]], Callable[..., None]]
 
 
+def _short(key: str, *names: str, more: str = "", **how: Any) -> _Decorator:
+    """Return an option that is short for a property of this key; its value is kept for `_given_short`."""
+
+    def keep(context: click.Context, _parameter: click.Parameter, value: Any) -> None:
+        if value:
+            text = "true" if value is True else ";".join(value) if isinstance(value, tuple) else str(value)
+            context.ensure_object(dict)[key] = text
+
+    hint = "true" if how.get("is_flag") else "..."
+    return click.option(*names, expose_value=False, callback=keep, **{"help": f"Short for -D{key}={hint}{more}", **how})
+
+
+def _given_short() -> dict[str, str]:
+    """Return the values of the command's short options, by key. As in Flink, an option wins over the property of its key."""
+    return click.get_current_context().ensure_object(dict)
+
+
 def _job_options(command: Callable[..., None]) -> Callable[..., None]:
     """Add the options that `run` and `explain` have in common."""
     decorators: Sequence[_Decorator] = (
         with_properties,
-        click.option("--engine", type=click.Choice(list(ENGINES)), help="Short for -Dexecution.engine=..."),
-        click.option("-p", "--parallelism", type=_Parallelism(min=1), metavar="N", help="Short for -Dparallelism.default=..."),
-        click.option("-s", "--fromSavepoint", "savepoint", metavar="PATH", help="Short for -Dexecution.state-recovery.path=..."),
-        click.option(
-            "-n",
-            "--allowNonRestoredState",
-            "allow_unclaimed",
-            is_flag=True,
-            help="Short for -Dexecution.state-recovery.ignore-unclaimed-state=true",
-        ),
-        click.option("--traceback", "with_traceback", is_flag=True, help="Include flinkish's own frames in errors."),
+        _short("execution.engine", "--engine", type=click.Choice(list(ENGINES))),
+        _short(job_options.DEFAULT_PARALLELISM.key, "-p", "--parallelism", type=_Parallelism(min=1), metavar="N"),
+        _short(job_options.SAVEPOINT_PATH.key, "-s", "--fromSavepoint", metavar="PATH"),
+        _short(job_options.SAVEPOINT_IGNORE_UNCLAIMED_STATE.key, "-n", "--allowNonRestoredState", is_flag=True),
+        _short(job_options.FULL_TRACEBACK.key, "--traceback", is_flag=True, help="Include flinkish's own frames in errors."),
         click.option("-v", "--verbose", is_flag=True, help="Log at level INFO."),
         click.argument("job", type=click.Path(path_type=Path, dir_okay=False, exists=True)),
         click.argument("arguments", nargs=-1, type=click.UNPROCESSED),
@@ -91,25 +105,17 @@ _AS_FLINK = {"allow_interspersed_args": False}
     metavar="FILES",
     help="Python files, folders and zip files that the script imports, separated by commas.",
 )
-@click.option("-C", "--classpath", "classpaths", multiple=True, metavar="URL", help="Short for -Dpipeline.classpaths=...")
-@click.option("--master", metavar="URL", help="Short for -Dspark.master=..., such as spark://host:7077")
-@click.option(
+@_short(job_options.CLASSPATHS.key, "-C", "--classpath", multiple=True, metavar="URL")
+@_short(_MASTER, "--master", metavar="URL", more=", such as spark://host:7077")
+@_short(
+    _ARCHIVES,
     "--archives",
     metavar="FILES",
-    help="Short for -Dspark.archives=..., which Spark unpacks for each executor: environment.tar.gz#environment",
+    more=", which Spark unpacks for each executor: environment.tar.gz#environment",
 )
 @_job_options
 def run(
-    job: Path,
-    jobmanager: str | None,
-    master: str | None,
-    archives: str | None,
-    detached: bool,
-    cancel_on_exit: bool,
-    python_files: tuple[str, ...],
-    classpaths: tuple[str, ...],
-    properties: tuple[str, ...],
-    **options: Any,
+    job: Path, jobmanager: str | None, detached: bool, cancel_on_exit: bool, python_files: tuple[str, ...], **options: Any
 ) -> None:
     """Run the script JOB with its ARGUMENTS.
 
@@ -124,20 +130,19 @@ def run(
     -Dkey=value may also follow JOB. Arguments after `--` are always passed to the script.
     """
     files = tuple(file for each in python_files for file in each.split(",") if file)
-    short = [f"{job_options.CLASSPATHS.key}={';'.join(classpaths)}"] if classpaths else []
+    short = _given_short()
     if jobmanager is not None:
-        if master or archives:
+        if _MASTER in short or _ARCHIVES in short:
             raise click.UsageError(
                 "--master and --archives are for a job of this process; with -m, the session cluster starts the job: set "
                 f"{job_options.DRIVER_LAUNCHER.key} and {job_options.DRIVER_SUBMIT_OPTIONS.key} there."
             )
-        sys.exit(_run_on_cluster(job, jobmanager, files, properties, short, detached, cancel_on_exit, **options))
+        sys.exit(_run_on_cluster(job, jobmanager, files, detached, cancel_on_exit, **options))
     if detached or cancel_on_exit:
         raise click.UsageError("-d and -sae need -m HOST:PORT: without it, the job runs in this process and ends with it.")
-    short += [f"{job_options.PYTHON_FILES.key}={','.join(files)}"] if files else []
-    of_spark = {"spark.master": master, "spark.archives": archives}
-    short += [f"{key}={value}" for key, value in of_spark.items() if value]
-    sys.exit(_run(job, properties=properties, short=short, **options))
+    if files:
+        short[job_options.PYTHON_FILES.key] = ",".join(files)
+    sys.exit(_run(job, **options))
 
 
 @cli.command(context_settings=_AS_FLINK)
@@ -148,7 +153,9 @@ def explain(job: Path, as_json: bool, **options: Any) -> None:
 
     Prints the stream graph, job graph and execution plan as trees, then the engine's plan. The script runs up to its execute().
     """
-    sys.exit(_show_first_job(job, click.echo, as_json=as_json, **options))
+    usual = executor_loader.load_executor()
+    describe = usual.execution_plan_json if as_json else usual.explain
+    sys.exit(_show_first_job(job, lambda program: click.echo(describe(program)), **options))
 
 
 @cli.command(context_settings=_AS_FLINK)
@@ -158,13 +165,9 @@ def info(job: Path, **options: Any) -> None:
 
     Flink's plan visualizer draws it: https://nightlies.apache.org/flink/flink-docs-stable/visualizer/
     """
-
-    def show(plan: str) -> None:
-        click.echo(" Execution Plan ".center(62, "-"))
-        click.echo(plan)
-        click.echo("-" * 62)
-
-    sys.exit(_show_first_job(job, show, as_json=True, **options))
+    plan = executor_loader.load_executor().execution_plan_json
+    lines = " Execution Plan ".center(62, "-"), "-" * 62
+    sys.exit(_show_first_job(job, lambda program: click.echo(f"{lines[0]}\n{plan(program)}\n{lines[1]}"), **options))
 
 
 @cli.command(
@@ -259,9 +262,9 @@ def main() -> None:
     sys.exit(code)
 
 
-def _show_first_job(job: Path, show: Callable[[str], None], *, as_json: bool, **options: Any) -> int:
-    """Run a script up to its first job, which is passed to `show` as text; return the exit code."""
-    before = executor_loader.replace_executor(ExplainingExecutor(executor_loader.load_executor(), show, as_json=as_json))
+def _show_first_job(job: Path, show: Callable[[Program], None], **options: Any) -> int:
+    """Run a script up to its first job, whose program is passed to `show`; return the exit code."""
+    before = executor_loader.replace_executor(ExplainingExecutor(executor_loader.load_executor(), show))
     try:
         code = _run(job, **options)
     except Explained:
@@ -277,83 +280,42 @@ def _run_on_cluster(
     job: Path,
     jobmanager: str,
     files: tuple[str, ...],
-    properties: tuple[str, ...],
-    short: Sequence[str],
     detached: bool,
     cancel_on_exit: bool,
     *,
-    engine: str | None,
-    parallelism: int | None,
-    savepoint: str | None,
-    allow_unclaimed: bool,
-    with_traceback: bool,
+    properties: tuple[str, ...],
     verbose: bool,
     arguments: Sequence[str],
 ) -> int:
-    """Run a script on a session cluster; return the exit code. The options in `short` win over `properties`, as in `_run`."""
-    from flinkish.cli.programs import absolute, packed
-    from flinkish.cli.remote import Request, follow, submit
+    """Run a script on a session cluster; return the exit code."""
+    from flinkish.cli.programs import packed
+    from flinkish.cli.remote import follow, submit
 
     with errors_printed(logging.INFO if verbose else logging.WARNING):
         of_script, behind = split_arguments(arguments)
-        short = [*short, *([f"execution.engine={engine}"] if engine else [])]
-        short += [f"{job_options.FULL_TRACEBACK.key}=true"] if with_traceback else []
-        settings = parse_properties([*properties, *behind, *short])
-        request = Request(
-            arguments=tuple(of_script),
-            parallelism=parallelism,
-            savepoint=absolute(savepoint) if savepoint else None,
-            allow_unclaimed=allow_unclaimed,
-            settings={key: str(value) for key, value in settings.to_dict().items()},
-        )
+        settings = {key: str(value) for key, value in parse_properties([*properties, *behind]).to_dict().items()}
         client = connect(jobmanager, [*properties, *behind])
         with packed(job, files) as program:
-            job_id = submit(client, program, request)
+            job_id = submit(client, program, of_script, settings, _given_short())
         click.echo(f"Job has been submitted with JobID {job_id}")
         return 0 if detached else follow(client, job_id, cancel_on_interrupt=cancel_on_exit)
     raise AssertionError
 
 
 @notices.told_always()
-def _run(
-    job: Path,
-    *,
-    properties: Sequence[str],
-    engine: str | None,
-    parallelism: int | None,
-    savepoint: str | None,
-    allow_unclaimed: bool,
-    with_traceback: bool,
-    verbose: bool,
-    arguments: Sequence[str],
-    short: Sequence[str] = (),
-) -> int:
-    """Run a script with properties; return the exit code.
-
-    `short` has options as properties. As in Flink, an option wins over the property of the same key, wherever that is.
-    """
+def _run(job: Path, *, properties: Sequence[str], verbose: bool, arguments: Sequence[str]) -> int:
+    """Run a script with properties; return the exit code."""
     logging.basicConfig(
         level=logging.INFO if verbose else logging.WARNING, format="%(levelname)s %(name)s: %(message)s", force=True
     )
     redaction.protect_log()
     of_script, behind = split_arguments(arguments)
-    short = [*short, *([f"execution.engine={engine}"] if engine else [])]
-    short += [f"parallelism.default={parallelism}"] if parallelism else []
-    short += [f"{job_options.SAVEPOINT_PATH.key}={savepoint}"] if savepoint else []
-    short += [f"{job_options.SAVEPOINT_IGNORE_UNCLAIMED_STATE.key}=true"] if allow_unclaimed else []
-    short += [f"{job_options.FULL_TRACEBACK.key}=true"] if with_traceback else []
+    short = _given_short()
     forgotten_programs()
     try:
-        _set_properties([*properties, *behind, *short])
+        _set_properties([*properties, *behind, *(f"{key}={value}" for key, value in short.items())])
         run_script(job, of_script)
         return _remind(job)
-    except FlinkishError as error:
-        if with_traceback:
-            traceback.print_exception(without_launcher(error, job))
-        else:
-            where = line_of(error, job)
-            say(f"{type(error).__name__}: {error}" + (f"\nin {where}" if where else ""))
-        return 1
     except SystemExit as end:
         if end.code not in (None, 0):
             raise
@@ -361,7 +323,7 @@ def _run(
     except KeyboardInterrupt:
         return INTERRUPTED
     except Exception as error:
-        traceback.print_exception(without_launcher(error, job))
+        say(error_text(error, job, with_traceback=job_options.FULL_TRACEBACK.key in short))
         return 1
     finally:
         forgotten_programs()
@@ -369,10 +331,10 @@ def _run(
 
 def _remind(job: Path) -> int:
     """Print which programs a script has built but not executed; return the exit code."""
-    forgotten = forgotten_programs()
-    for text in forgotten:
-        say(f"{job}: {text}")
-    return 1 if forgotten else 0
+    lines = forgotten(str(job))
+    for line in lines:
+        say(line)
+    return 1 if lines else 0
 
 
 def split_arguments(arguments: Sequence[str]) -> tuple[list[str], list[str]]:

@@ -36,22 +36,18 @@ def pack_environment(target: Path, environment: Path = Path(sys.prefix), base: P
             f"packages of {environment} are in folders elsewhere, which would be missing: {', '.join(elsewhere)}",
             hint="install them without --editable, or send them with --py-files from another environment.",
         )
-    left_out = {packages / name for name in _LEFT_OUT}
     target.parent.mkdir(parents=True, exist_ok=True)
     # The fastest level: a higher one hardly makes libraries smaller.
     how = {} if target.suffix == ".tar" else {"compresslevel": 1}
     # Half a file would be found on the cluster only, so the target is complete or as it was.
     draft = target.with_name(f".{target.name}.new")
-    own = {target.resolve(), draft.resolve()}
+    left_out = {path.resolve() for path in (*(packages / name for name in _LEFT_OUT), target, draft)}
     try:
         with tarfile.open(draft, "w" if target.suffix == ".tar" else "w:gz", **how) as archive:  # type: ignore[call-overload]
-            for folder, names, files in os.walk(environment):
-                names[:] = sorted(name for name in names if Path(folder, name) not in left_out)
-                links = [name for name in names if Path(folder, name).is_symlink()]
-                for name in sorted([*files, *links]):
-                    path = Path(folder, name)
-                    if path.resolve() not in own:
-                        archive.add(path, path.relative_to(environment), recursive=False)
+            for path in sorted(environment.iterdir()):
+                archive.add(
+                    path, path.name, filter=lambda file: None if (environment / file.name).resolve() in left_out else file
+                )
         draft.replace(target)
     finally:
         draft.unlink(missing_ok=True)

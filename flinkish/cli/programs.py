@@ -9,6 +9,7 @@ import zipfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 
 from flinkish.common.errors import InvalidArgumentError, InvalidProgramError
@@ -48,26 +49,20 @@ def packed(script: Path | None, files: Sequence[str], module: str | None = None)
         target = Path(folder, f"{name}.zip")
         origins: dict[str, str] = {}
         with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
-            if script is not None:
-                _add(archive, f"{module}.py", _read(script), str(script), origins)
-            for each in files:
-                for inside, content in _contents(each):
-                    _add(archive, inside, content, each, origins)
+            own = [] if script is None else [(f"{module}.py", _read(script), str(script))]
+            for inside, content, origin in chain(own, *map(_contents, files)):
+                if inside in origins:
+                    raise InvalidProgramError(
+                        f"the program has two files named {inside}: of {origins[inside]} and of {origin}",
+                        hint="rename one of them, or leave it out.",
+                    )
+                origins[inside] = origin
+                archive.writestr(inside, content)
         yield Program(target, module)
 
 
-def _add(archive: zipfile.ZipFile, name: str, content: bytes, origin: str, origins: dict[str, str]) -> None:
-    if name in origins:
-        raise InvalidProgramError(
-            f"the program has two files named {name}: of {origins[name]} and of {origin}",
-            hint="rename one of them, or leave it out.",
-        )
-    origins[name] = origin
-    archive.writestr(name, content)
-
-
-def _contents(text: str) -> Iterator[tuple[str, bytes]]:
-    """Yield the files that a Python file, folder or zip file makes importable: names below a folder of sys.path, with content."""
+def _contents(text: str) -> Iterator[tuple[str, bytes, str]]:
+    """Yield the files that a Python file, folder or zip file makes importable: name below a folder of sys.path, content, text."""
     place = location(text)
     if not place.is_local:
         raise InvalidArgumentError(f"--py-files: {text}: only files of this machine are sent", hint="give a local path.")
@@ -77,14 +72,14 @@ def _contents(text: str) -> Iterator[tuple[str, bytes]]:
     if path.is_dir():
         for file in sorted(path.rglob("*")):
             if file.is_file() and "__pycache__" not in file.parts:
-                yield file.relative_to(path).as_posix(), _read(file)
+                yield file.relative_to(path).as_posix(), _read(file), text
     elif zipfile.is_zipfile(path):
         with zipfile.ZipFile(path) as archive:
             for info in archive.infolist():
                 if not info.is_dir():
-                    yield info.filename, archive.read(info)
+                    yield info.filename, archive.read(info), text
     elif path.suffix == ".py":
-        yield path.name, _read(path)
+        yield path.name, _read(path), text
     else:
         raise InvalidArgumentError(f"--py-files: {text} is not a .py file, a folder or a zip file")
 

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import click
 
 from flinkish.cli.client import ENDED, RefusedError, RestClient, UnreachableError
 from flinkish.cli.connection import INTERRUPTED, say
-from flinkish.cli.programs import Program
+from flinkish.cli.programs import Program, absolute
 from flinkish.cli.tables import duration_text, restarts_text
+from flinkish.common import options
 from flinkish.common.errors import InvalidProgramError, JobExecutionError, ServerError
 
 #: How long the start of a program may take, in seconds: the server waits for the job, at most session.driver.start-timeout.
@@ -26,32 +26,30 @@ _JARS_ONLY = "Only Jar files are allowed"
 _OF_CLIENT = ("rest.", "security.ssl.", "security.rest.")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Request:
-    """Options of a program's run."""
-
-    arguments: tuple[str, ...] = ()
-    parallelism: int | None = None
-    savepoint: str | None = None
-    allow_unclaimed: bool = False
-    #: Configuration keys and values.
-    settings: Mapping[str, str] = field(default_factory=dict)
-
-    def body(self, module: str | None) -> dict[str, Any]:
-        """Return the body of Flink's request, without the fields that are not set."""
-        values = {
-            "entryClass": module,
-            "programArgsList": list(self.arguments) or None,
-            "parallelism": self.parallelism,
-            "savepointPath": self.savepoint,
-            "allowNonRestoredState": self.allow_unclaimed or None,
-            "flinkConfiguration": {key: value for key, value in self.settings.items() if not key.startswith(_OF_CLIENT)} or None,
-        }
-        return {key: value for key, value in values.items() if value is not None}
+def _body(module: str | None, arguments: Sequence[str], settings: Mapping[str, str], short: Mapping[str, str]) -> dict[str, Any]:
+    """Return the body of Flink's request, without the fields that are not set."""
+    given = dict(short)
+    parallelism = given.pop(options.DEFAULT_PARALLELISM.key, None)
+    savepoint = given.pop(options.SAVEPOINT_PATH.key, None)
+    unclaimed = given.pop(options.SAVEPOINT_IGNORE_UNCLAIMED_STATE.key, None)
+    values = {
+        "entryClass": module,
+        "programArgsList": list(arguments),
+        "parallelism": parallelism and int(parallelism),
+        "savepointPath": savepoint and absolute(savepoint),
+        "allowNonRestoredState": unclaimed == "true",
+        "flinkConfiguration": {key: value for key, value in {**settings, **given}.items() if not key.startswith(_OF_CLIENT)},
+    }
+    return {key: value for key, value in values.items() if value}
 
 
-def submit(client: RestClient, program: Program, request: Request) -> str:
-    """Upload a program, start it and return the id of its job.
+def submit(
+    client: RestClient, program: Program, arguments: Sequence[str], settings: Mapping[str, str], short: Mapping[str, str]
+) -> str:
+    """Upload a program, start it with its arguments and return the id of its job.
+
+    `settings` are sent as settings of the job. So are the options in `short`, by the keys that they are short for, except those
+    that are fields of Flink's request: parallelism, savepoint, and whether state may be dropped.
 
     Raises ServerError if there is no session cluster, InvalidProgramError if the program fails before it starts a job.
     """
@@ -70,7 +68,7 @@ def submit(client: RestClient, program: Program, request: Request) -> str:
             ) from None
         raise
     try:
-        answer = client.post(f"/jars/{program_id}/run", request.body(program.module), timeout=_START_TIMEOUT)
+        answer = client.post(f"/jars/{program_id}/run", _body(program.module, arguments, settings, short), timeout=_START_TIMEOUT)
     except RefusedError as error:
         raise InvalidProgramError(f"the program was not started: {error.text}", hint=_hint(error.text)) from None
     except UnreachableError as error:

@@ -1,14 +1,21 @@
-"""Runs a job script in this process as if it had been started with `python script`."""
+"""Runs a job script in this process as if it had been started with `python script`, or up to its first job, which is shown."""
 
 from __future__ import annotations
 
 import sys
 import traceback
 import types
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import NoReturn
 
-from flinkish.common.errors import InvalidProgramError
+import msgspec
+
+from flinkish.common import redaction
+from flinkish.common.errors import FlinkishError, InvalidProgramError
+from flinkish.program.executor_loader import Executor
+from flinkish.program.forgotten import forgotten_programs
+from flinkish.program.program import Program
 
 
 def run_script(path: Path, arguments: Sequence[str]) -> None:
@@ -40,18 +47,62 @@ def _compile(path: Path) -> types.CodeType:
         raise InvalidProgramError(f"the job script is not valid Python: {where}: {text}") from error
 
 
-def line_of(error: BaseException, path: Path) -> str | None:
-    """Return the script's line that raised an error, as `script.py line 3: env.execute()`; None if the error arose elsewhere."""
-    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(path)]
-    if not frames:
-        return None
-    last = frames[-1]
-    return f"{path.name} line {last.lineno}: {last.line}"
+def error_text(error: BaseException, *paths: Path, with_traceback: bool) -> str:
+    """Return the text of an error that ended a script, which is in the first of the paths that the error has passed.
+
+    For an error of flinkish this is its message, and the script's line that raised it, as `in script.py line 3: env.execute()`.
+    For all others, or with `with_traceback`, it is the traceback without the launcher's frames, which precede the script's.
+    """
+    frames = traceback.extract_tb(error.__traceback__)
+    path = next((path for path in paths if any(frame.filename == str(path) for frame in frames)), paths[0])
+    if with_traceback or not isinstance(error, FlinkishError):
+        trace = error.__traceback__
+        while trace is not None and trace.tb_frame.f_code.co_filename != str(path):
+            trace = trace.tb_next
+        text = "".join(traceback.format_exception(error if trace is None else error.with_traceback(trace))).rstrip("\n")
+    else:
+        lines = [f"\nin {path.name} line {frame.lineno}: {frame.line}" for frame in frames if frame.filename == str(path)]
+        text = f"{type(error).__name__}: {error}" + (lines[-1] if lines else "")
+    return redaction.redact(text)
 
 
-def without_launcher(error: BaseException, path: Path) -> BaseException:
-    """Remove the launcher's frames, which precede the script's, from an error's traceback."""
-    trace = error.__traceback__
-    while trace is not None and trace.tb_frame.f_code.co_filename != str(path):
-        trace = trace.tb_next
-    return error if trace is None else error.with_traceback(trace)
+def forgotten(name: str) -> list[str]:
+    """Return a line for each program that the script with this name has built but not executed."""
+    return [f"{name}: {text}" for text in forgotten_programs()]
+
+
+class Explained(BaseException):
+    """Ends the script after its job was shown.
+
+    Flink's `info` does the same: the code after execute() would need results, and there are none. It is not an Exception, so
+    that the script does not catch it.
+    """
+
+
+class ExplainingExecutor:
+    """An `Executor` that passes a program to `show` and ends the script; it describes programs as the usual executor does."""
+
+    def __init__(self, usual: Executor, show: Callable[[Program], None]) -> None:
+        self._show = show
+        self.execution_plan_json = usual.execution_plan_json
+        self.explain = usual.explain
+
+    def execute_async(self, program: Program) -> NoReturn:
+        """Show the program and end the script."""
+        self._show(program)
+        raise Explained
+
+
+def write_plan(program: Program, file: Path, job_id: str) -> None:
+    """Check a program as for a start, and write its plan in the form in which REST shows the plans of jobs."""
+    from flinkish.engine.launcher import check
+    from flinkish.graph.chaining import build_job_graph
+    from flinkish.graph.execution_plan import plan
+    from flinkish.server.views.jobs import plan_of
+
+    checked = check(program)
+    found = plan_of(plan(build_job_graph(checked.stream_graph)).job_graph, checked.configuration, job_id)
+    draft = file.with_suffix(".new")
+    draft.write_bytes(msgspec.json.encode(found))
+    # In one step, so that a reader never sees half of the file.
+    draft.replace(file)

@@ -13,6 +13,7 @@ from rich.text import Text
 
 #: Wide enough for any line: a table that goes to a file or a pipe must not be wrapped.
 _UNLIMITED = 10_000
+_SIZES = (10**3, "KB"), (10**6, "MB"), (10**9, "GB"), (10**12, "TB")
 _STYLES = {"RUNNING": "green", "FINISHED": "blue", "FAILED": "red", "FAILING": "red", "RESTARTING": "yellow"}
 
 
@@ -49,7 +50,7 @@ def duration_text(milliseconds: int) -> str:
 
 
 def restarts_text(restarts: Mapping[str, Any]) -> str:
-    """Return what a server tells of the restarts of a job, in one line.
+    """Return one line about the restarts of a job, from a server's answer.
 
     >>> restarts_text({"count": 1, "last-failure": "operator 'map': ValueError: 7", "last-failure-time": 0})
     "1 restart, last failure -: operator 'map': ValueError: 7"
@@ -63,9 +64,6 @@ def restarts_text(restarts: Mapping[str, Any]) -> str:
 
 def size_text(size: int) -> str:
     """Return a number of bytes in the largest suitable unit."""
-    amount = float(size)
-    for unit in ("B", "KB", "MB", "GB"):
-        if amount < 1_000:
-            return f"{amount:.0f} {unit}" if unit == "B" else f"{amount:.1f} {unit}"
-        amount /= 1_000
-    return f"{amount:.1f} TB"
+    if size < 1_000:
+        return f"{size} B"
+    return next(f"{size / unit:.1f} {name}" for unit, name in _SIZES if size < 1_000 * unit or name == "TB")

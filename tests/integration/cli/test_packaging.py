@@ -70,8 +70,8 @@ def test_an_archive_that_cannot_be_completed_leaves_the_former_one(
     target.write_text("the former one")
     add = tarfile.TarFile.add
 
-    def interrupted(self: tarfile.TarFile, name: Path, *arguments: Any, **named: Any) -> None:
-        if name.name == "thing.py":
+    def interrupted(self: tarfile.TarFile, name: str | Path, *arguments: Any, **named: Any) -> None:
+        if Path(name).name == "thing.py":
             raise KeyboardInterrupt
         add(self, name, *arguments, **named)
 
