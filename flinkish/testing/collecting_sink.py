@@ -30,9 +30,9 @@ class Prepared:
 class CollectingSink(Sink[Any, Prepared]):
     """A sink made by `JobHarness.sink`: pass it to `sink_to`; it collects the output for the test.
 
-    It has two views of the output. The written records are those of a sink without transactions: a job that goes back to a
-    checkpoint writes some records again. The committed records are those of two-phase commit: each is there once. Records of one
-    subtask are in its order.
+    It has two views of the output. `take_output` shows what a sink without transactions would write: a job that goes back to a
+    checkpoint writes some records again. `committed` shows what a sink with two-phase commit would write: each record once.
+    Records of one subtask are in its order.
     """
 
     def __init__(self, name: str, settle: Callable[[], object] = lambda: None) -> None:
@@ -115,7 +115,6 @@ class _Writer(SinkWriter[Any, Prepared]):
         self._destination = destination
         self._state = context.get_list_state(ListStateDescriptor("records", Types.PICKLED_BYTE_ARRAY()))
         self._records: list[tuple[Any, int | None]] = []
-        self._sent = 0
         self._prepared: list[Prepared] = []
 
     def write(self, value: Any, context: WriteContext) -> None:
@@ -126,12 +125,10 @@ class _Writer(SinkWriter[Any, Prepared]):
         if self._records:
             self._state.add_all(self._records)
             self._records = []
-        self._sent = 0
 
     def _send(self) -> None:
-        if len(self._records) > self._sent:
-            self._context.emit_to_driver(self._destination, self._records[self._sent :])
-            self._sent = len(self._records)
+        if self._records:
+            self._context.emit_to_driver(self._destination, self._records)
 
     def flush(self, end_of_input: bool) -> None:
         self._send()
@@ -141,7 +138,6 @@ class _Writer(SinkWriter[Any, Prepared]):
             self._prepared.append(Prepared(name=name, records=pickling.dumps(records)))
         self._state.clear()
         self._records = []
-        self._sent = 0
 
     def prepare_commit(self) -> Sequence[Prepared]:
         prepared, self._prepared = self._prepared, []

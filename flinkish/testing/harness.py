@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from collections.abc import Callable, Iterable
+from typing import Any, Unpack
 
 from flinkish.common.typeinfo import TypeInformation
 from flinkish.datastream.data_stream import DataStream
-from flinkish.datastream.output_tag import OutputTag
-from flinkish.testing.piece import Input
-from flinkish.testing.piece_harness import PieceHarness
+from flinkish.testing.piece_harness import HarnessOptions, PieceHarness
 from flinkish.testing.records import StreamRecord
-from flinkish.testing.snapshots import HarnessSnapshot
+from flinkish.testing.steps import Emit, EmitWatermark, End, MarkActive, MarkIdle
 
 __all__ = ["OneInputHarness", "TwoInputHarness"]
 
@@ -56,45 +54,32 @@ class OneInputHarness(PieceHarness):
         self,
         build: Callable[[DataStream], DataStream],
         input_type: TypeInformation | None = None,
-        *,
-        side_outputs: Iterable[OutputTag] = (),
-        parallelism: int = 1,
-        max_parallelism: int = 128,
-        settings: Mapping[str, Any] | None = None,
-        snapshot: HarnessSnapshot | None = None,
+        **options: Unpack[HarnessOptions],
     ) -> None:
-        super().__init__(
-            build,
-            (input_type,),
-            side_outputs=side_outputs,
-            parallelism=parallelism,
-            max_parallelism=max_parallelism,
-            settings=settings,
-            snapshot=snapshot,
-        )
+        super().__init__(build, (input_type,), options)
 
     def process_element(self, value: Any, timestamp: int | None = None) -> None:
         """Push a record; event time in milliseconds."""
-        self._push(lambda given: given.record(value, timestamp), 0)
+        self._push(Emit(value, timestamp), 0)
 
     def process_elements(self, values: Iterable[Any], timestamp: int | None = None) -> None:
         """Push records in one epoch, all with the same event time; a StreamRecord has one of its own."""
         for value in values:
             record = value if isinstance(value, StreamRecord) else StreamRecord(value, timestamp)
-            self._inputs[0].record(*record)
+            self._inputs[0].do(Emit(*record))
         self._pushed()
 
     def process_watermark(self, timestamp: int) -> None:
         """Push a watermark; milliseconds."""
-        self._push(lambda given: given.watermark(timestamp), 0)
+        self._push(EmitWatermark(timestamp), 0)
 
     def process_status(self, *, idle: bool) -> None:
         """Mark the input as idle, or as active again."""
-        self._push(lambda given: given.status(idle), 0)
+        self._push(MarkIdle() if idle else MarkActive(), 0)
 
     def end_input(self) -> None:
         """End the input, after the final watermark."""
-        self._push(Input.end, 0)
+        self._push(End(), 0)
 
 
 class TwoInputHarness(PieceHarness):
@@ -129,59 +114,46 @@ class TwoInputHarness(PieceHarness):
         build: Callable[[DataStream, DataStream], DataStream],
         first_type: TypeInformation | None = None,
         second_type: TypeInformation | None = None,
-        *,
-        side_outputs: Iterable[OutputTag] = (),
-        parallelism: int = 1,
-        max_parallelism: int = 128,
-        settings: Mapping[str, Any] | None = None,
-        snapshot: HarnessSnapshot | None = None,
+        **options: Unpack[HarnessOptions],
     ) -> None:
-        super().__init__(
-            build,
-            (first_type, second_type),
-            side_outputs=side_outputs,
-            parallelism=parallelism,
-            max_parallelism=max_parallelism,
-            settings=settings,
-            snapshot=snapshot,
-        )
+        super().__init__(build, (first_type, second_type), options)
 
     def process_element1(self, value: Any, timestamp: int | None = None) -> None:
         """Push a record into the first input; event time in milliseconds."""
-        self._push(lambda given: given.record(value, timestamp), 0)
+        self._push(Emit(value, timestamp), 0)
 
     def process_element2(self, value: Any, timestamp: int | None = None) -> None:
         """Push a record into the second input; event time in milliseconds."""
-        self._push(lambda given: given.record(value, timestamp), 1)
+        self._push(Emit(value, timestamp), 1)
 
     def process_watermark1(self, timestamp: int) -> None:
         """Push a watermark into the first input; milliseconds. The operator sees the lower one of both inputs."""
-        self._push(lambda given: given.watermark(timestamp), 0)
+        self._push(EmitWatermark(timestamp), 0)
 
     def process_watermark2(self, timestamp: int) -> None:
         """Push a watermark into the second input; milliseconds. The operator sees the lower one of both inputs."""
-        self._push(lambda given: given.watermark(timestamp), 1)
+        self._push(EmitWatermark(timestamp), 1)
 
     def process_both_watermarks(self, timestamp: int) -> None:
         """Push the same watermark into both inputs; milliseconds."""
-        self._push(lambda given: given.watermark(timestamp), 0, 1)
+        self._push(EmitWatermark(timestamp), 0, 1)
 
     def process_status1(self, *, idle: bool) -> None:
         """Mark the first input as idle, or as active again."""
-        self._push(lambda given: given.status(idle), 0)
+        self._push(MarkIdle() if idle else MarkActive(), 0)
 
     def process_status2(self, *, idle: bool) -> None:
         """Mark the second input as idle, or as active again."""
-        self._push(lambda given: given.status(idle), 1)
+        self._push(MarkIdle() if idle else MarkActive(), 1)
 
     def end_input1(self) -> None:
         """End the first input, after the final watermark."""
-        self._push(Input.end, 0)
+        self._push(End(), 0)
 
     def end_input2(self) -> None:
         """End the second input, after the final watermark."""
-        self._push(Input.end, 1)
+        self._push(End(), 1)
 
     def end_inputs(self) -> None:
         """End both inputs in one epoch."""
-        self._push(Input.end, 0, 1)
+        self._push(End(), 0, 1)

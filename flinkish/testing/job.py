@@ -8,18 +8,19 @@ import sys
 import tempfile
 import threading
 import traceback
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
-from flinkish.common.clock import Clock, SystemClock
+from flinkish.common.clock import SystemClock
 from flinkish.common.closing import Unwinding
+from flinkish.common.completable_future import CompletableFuture
 from flinkish.common.configuration import Configuration
 from flinkish.common.engines import ENGINES
 from flinkish.common.errors import CheckpointError, InvalidArgumentError, InvalidProgramError
-from flinkish.common.ids import IdSource, random_id
+from flinkish.common.ids import CheckpointId, random_id
 from flinkish.common.job_execution_result import JobExecutionResult
 from flinkish.common.job_status import JobStatus
 from flinkish.common.typeinfo import TypeInformation
@@ -27,7 +28,6 @@ from flinkish.datastream.stream_execution_environment import StreamExecutionEnvi
 from flinkish.engine import executor, launcher
 from flinkish.engine.executor import create_engine, hold_shared
 from flinkish.engine.job_client import EmbeddedJobClient
-from flinkish.jobmaster.epochs import Engine
 from flinkish.jobmaster.program_parts import listens_to_checkpoints
 from flinkish.program import executor_loader
 from flinkish.runtime import faults
@@ -38,6 +38,8 @@ from flinkish.testing.steps import CrashPoint
 from flinkish.testing.virtual_clock import VirtualClock
 
 __all__ = ["JobHarness", "SimulatedCrash"]
+
+MadeT = TypeVar("MadeT")
 
 #: Interval of events that should happen only when the test requests them.
 _NEVER = "3650 d"
@@ -55,11 +57,11 @@ class JobHarness:
     still, sources give nothing. What the test says of sources is handed over together, in one epoch, as soon as it looks at an
     output, moves the time, takes a checkpoint, or calls `settle`.
 
-    Everything is the same on both engines, also the time: tasks are told it by the driver, whose clock is the test's. Only what
-    user code does by itself (time.sleep, timeouts of asynchronous calls) takes real time, on both.
+    Both engines behave the same, also in time: the driver, whose clock is the test's, sends the time to the tasks. Only waits in
+    user code (time.sleep, timeouts of asynchronous calls) take real time, on both engines.
 
-    Settings differ from those of a job where nothing else is said by `settings` or the program: checkpoints are on, but taken
-    only by `checkpoint`; the first failure ends the job; sources that have nothing are not asked again by the clock.
+    Unless `settings` or the program say otherwise, some settings differ from a job's defaults: checkpoints are on, but taken only
+    by `checkpoint`; the first failure ends the job; sources that have nothing are not asked again by the clock.
     `timeout` is how many seconds of real time a step may take.
 
     Example:
@@ -113,7 +115,9 @@ class JobHarness:
         self._job_id = random_id()
         self._clock = VirtualClock(self._job_id, start_time)
         self._folder = Path(tempfile.mkdtemp(prefix="flinkish-job-harness-"))
-        _write_key(self._folder / "key")
+        # The key that signs checkpoints of this harness; written without waiting for the disk.
+        (self._folder / "key").touch(mode=0o600)
+        (self._folder / "key").write_bytes(secrets.token_bytes(32))
         self._sources: dict[str, ScriptedSource] = {}
         self._sinks: dict[str, CollectingSink] = {}
         self._client: EmbeddedJobClient | None = None
@@ -139,23 +143,21 @@ class JobHarness:
 
         With a type, records are converted to it like those of from_collection. `bounded` only affects the runtime mode AUTOMATIC.
         """
-        source = self._sources.get(name)
-        if source is None:
-            if self._started.is_set():
-                raise InvalidArgumentError(f"the program has no source {name!r}; it has {sorted(self._sources)}")
-            source = self._sources[name] = ScriptedSource(name, type_info, splits, bounded)
-        elif not source.is_like(type_info, splits, bounded):
+        source = self._made("source", self._sources, name, lambda: ScriptedSource(name, type_info, splits, bounded))
+        if not source.is_like(type_info, splits, bounded):
             raise InvalidArgumentError(f"source {name!r} was made with another type, number of splits or boundedness before")
         return source
 
     def sink(self, name: str) -> CollectingSink:
         """Return the sink of that name. The first call, in the program, creates it."""
-        sink = self._sinks.get(name)
-        if sink is None:
+        return self._made("sink", self._sinks, name, lambda: CollectingSink(name, self._settle_if_running))
+
+    def _made(self, kind: str, known: dict[str, MadeT], name: str, make: Callable[[], MadeT]) -> MadeT:
+        if name not in known:
             if self._started.is_set():
-                raise InvalidArgumentError(f"the program has no sink {name!r}; it has {sorted(self._sinks)}")
-            sink = self._sinks[name] = CollectingSink(name, self._settle_if_running)
-        return sink
+                raise InvalidArgumentError(f"the program has no {kind} {name!r}; it has {sorted(known)}")
+            known[name] = make()
+        return known[name]
 
     @property
     def client(self) -> EmbeddedJobClient:
@@ -175,7 +177,10 @@ class JobHarness:
 
         Raises JobExecutionError if the job has failed, and TimeoutError with the job's stack if it does not become idle.
         """
-        self._require_running()
+        if self._closed:
+            raise InvalidArgumentError("the harness is closed")
+        if not self._is_running():
+            raise InvalidArgumentError("the job has ended", hint="restart(savepoint=path) starts it from a savepoint.")
         self._hand_over()
 
     def advance(self, milliseconds: int) -> None:
@@ -206,8 +211,7 @@ class JobHarness:
         Raises CheckpointError if it does not complete, and InvalidArgumentError in batch mode, which has none.
         """
         self.settle()
-        self._require_checkpoints()
-        taken = self.client.trigger_checkpoint()
+        taken = self._trigger_checkpoint()
         self._settle()
         if not taken.done():
             raise CheckpointError(f"no checkpoint was taken: the job is {self.client.get_job_status().result().name}")
@@ -278,7 +282,7 @@ class JobHarness:
             self._hand_over()
         if self._is_running():
             raise InvalidProgramError(
-                "the job has sources that are not those of the harness, and has not ended with these",
+                "the job also has sources that are not those of the harness, and has not ended with the latter",
                 hint="stop() ends any job; a pause of a source lasts until the time is moved by advance().",
             )
         return self.client.get_job_execution_result().result(self.timeout)
@@ -298,9 +302,8 @@ class JobHarness:
                 case steps.Restart(parallelism=parallelism):
                     self.restart(parallelism=parallelism)
                 case steps.LoseHeap():
-                    raise InvalidArgumentError(
-                        "LoseHeap is a step for the harness of an operator", hint="Crash loses a whole job."
-                    )
+                    text = "LoseHeap is a step for the harness of an operator"
+                    raise InvalidArgumentError(text, hint="Crash loses a whole job.")
                 case _:
                     self.source(step.source).do(step)
 
@@ -329,15 +332,19 @@ class JobHarness:
         env = StreamExecutionEnvironment.get_execution_environment(self._configuration())
         env.set_parallelism(self.parallelism)
         env.set_max_parallelism(self._max_parallelism)
-        with _not_to_be_executed():
+        before = executor_loader.replace_executor(_Refusal())
+        try:
             self._program(env, self)
+        finally:
+            executor_loader.replace_executor(before)
         self._dying = False
         self._started.clear()
         self._client = launcher.start(
             env._program("harness"),
             launcher.Surroundings(
                 clock=self._clock,
-                make_engine=_make_engine,
+                # The engine itself waits for processes and Spark, which takes real time.
+                make_engine=lambda configuration, _, ids: create_engine(configuration, SystemClock(), ids),
                 takers={sink.destination: sink.take for sink in self._sinks.values()},
                 job_id=self._job_id,
                 checkpoints=self._folder / "checkpoints",
@@ -362,23 +369,10 @@ class JobHarness:
         }
         if self._savepoint is not None:
             settings["execution.state-recovery.path"] = self._savepoint
-        configuration = Configuration()
-        for key, value in settings.items():
-            configuration.set_string(key, str(value))
-        return configuration
+        return Configuration.from_dict({key: str(value) for key, value in settings.items()})
 
     def _is_running(self) -> bool:
         return self._client is not None and not self._client.job_master.result.done()
-
-    def _require_running(self) -> None:
-        if self._closed:
-            raise InvalidArgumentError("the harness is closed")
-        if not self._is_running():
-            raise InvalidArgumentError("the job has ended", hint="restart(savepoint=path) starts it from a savepoint.")
-
-    def _require_checkpoints(self) -> None:
-        if not self.client.job_master.setup.checkpointing:
-            raise InvalidArgumentError("the job takes no checkpoints: it runs in batch mode, or its settings say so")
 
     def _settle_if_running(self) -> None:
         if self._is_running() and not self._closed:
@@ -432,23 +426,16 @@ class JobHarness:
         raise SimulatedCrash
 
     def _crash_in_checkpoint(self, at: CrashPoint) -> None:
-        self._require_checkpoints()
         with faults.call_at(at.value, self._die):
-            self.client.trigger_checkpoint()
+            self._trigger_checkpoint()
             self._settle()
         if self._is_running():
             raise CheckpointError(f"the job did not come to {at.name}: the checkpoint was not taken, or failed before")
 
-
-def _write_key(path: Path) -> None:
-    """Write a signing key for checkpoints of this harness, without waiting for the disk."""
-    path.touch(mode=0o600)
-    path.write_bytes(secrets.token_bytes(32))
-
-
-def _make_engine(configuration: Configuration, clock: Clock, ids: IdSource) -> Engine:
-    # The engine itself waits for processes and Spark, which takes real time.
-    return create_engine(configuration, SystemClock(), ids)
+    def _trigger_checkpoint(self) -> CompletableFuture[CheckpointId]:
+        if not self.client.job_master.setup.checkpointing:
+            raise InvalidArgumentError("the job takes no checkpoints: it runs in batch mode, or its settings say so")
+        return self.client.trigger_checkpoint()
 
 
 class _Refusal:
@@ -462,12 +449,3 @@ class _Refusal:
 
     execution_plan_json = staticmethod(executor.execution_plan_json)
     explain = staticmethod(executor.explain)
-
-
-@contextmanager
-def _not_to_be_executed() -> Iterator[None]:
-    before = executor_loader.replace_executor(_Refusal())
-    try:
-        yield
-    finally:
-        executor_loader.replace_executor(before)

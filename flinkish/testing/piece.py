@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from flinkish.common.configuration import Configuration
@@ -21,6 +22,7 @@ from flinkish.graph.stream_graph_generator import generate
 from flinkish.jobmaster.setup import effective_configuration
 from flinkish.runtime.channels import EdgeWriter
 from flinkish.runtime.protocol import MAX_WATERMARK
+from flinkish.testing.steps import Emit, EmitWatermark, End, InputStep, MarkActive, MarkIdle
 
 
 class Piece:
@@ -35,11 +37,8 @@ class Piece:
         max_parallelism: int,
         settings: Mapping[str, Any],
     ) -> None:
-        configuration = Configuration()
-        configuration.set_string("execution.engine", "local")
-        for key, value in settings.items():
-            configuration.set_string(key, str(value))
-        env = StreamExecutionEnvironment.get_execution_environment(configuration)
+        texts = {"execution.engine": "local", **{key: str(value) for key, value in settings.items()}}
+        env = StreamExecutionEnvironment.get_execution_environment(Configuration.from_dict(texts))
         env.set_parallelism(parallelism)
         env.set_max_parallelism(max_parallelism)
         inputs = [env.from_collection([], type_info or Types.PICKLED_BYTE_ARRAY()) for type_info in input_types]
@@ -47,7 +46,7 @@ class Piece:
         result = build(*(stream.rebalance() for stream in inputs))
         if not isinstance(result, DataStream) or isinstance(result, KeyedStream):
             raise InvalidArgumentError(
-                f"the function that builds what is tested must return a DataStream made by an operator; got {result!r}."
+                f"the function that builds the part under test must return a DataStream made by an operator; got {result!r}."
             )
         sinks = {None: _sink(result)} | {tag.tag_id: _sink(result.get_side_output(tag)) for tag in tags}
         program = env._program("harness")
@@ -57,7 +56,7 @@ class Piece:
         heads = [VertexId(stream._id) for stream in inputs]
         if set(self.plan.levels[0]) != set(heads):
             raise InvalidProgramError(
-                "what is tested must read all of its inputs, and nothing else",
+                "the part under test must read all of its inputs, and nothing else",
                 hint="no sources of its own, and no forward() on an input.",
             )
         self.input_edges = [graph.outputs(head) for head in heads]
@@ -97,29 +96,20 @@ class Input:
         self.ended = False
         self._convert = None if type_info is None else lenient_converter(type_info)
 
-    def record(self, value: Any, timestamp: int | None) -> None:
-        self._check()
-        if self._convert is not None:
-            value = self._convert(value)
-        for writer in self.writers:
-            writer.emit(value, timestamp)
-
-    def watermark(self, timestamp: int) -> None:
-        self._check()
-        for writer in self.writers:
-            writer.watermark(timestamp)
-
-    def status(self, idle: bool) -> None:
-        self._check()
-        for writer in self.writers:
-            writer.status(idle)
-
-    def end(self) -> None:
-        self.watermark(MAX_WATERMARK)
-        self.ended = True
-        for writer in self.writers:
-            writer.end_of_input()
-
-    def _check(self) -> None:
+    def do(self, step: InputStep) -> None:
         if self.ended:
             raise InvalidArgumentError("the input has ended; nothing can be pushed into it any more")
+        if isinstance(step, Emit) and self._convert is not None:
+            step = replace(step, value=self._convert(step.value))
+        for writer in self.writers:
+            match step:
+                case Emit(value=value, timestamp=timestamp):
+                    writer.emit(value, timestamp)
+                case EmitWatermark(timestamp=watermark):
+                    writer.watermark(watermark)
+                case MarkIdle() | MarkActive():
+                    writer.status(isinstance(step, MarkIdle))
+                case End():
+                    writer.watermark(MAX_WATERMARK)
+                    writer.end_of_input()
+        self.ended = isinstance(step, End)

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self, assert_never
+from typing import Any, Self, TypedDict
 
 from flinkish.common import pickling
 from flinkish.common.clock import ManualClock
@@ -39,26 +39,33 @@ from flinkish.testing.snapshots import HarnessSnapshot
 __all__ = ["PieceHarness"]
 
 
+class HarnessOptions(TypedDict, total=False):
+    """Options of the operator harnesses."""
+
+    #: Side outputs to read, in addition to the main output.
+    side_outputs: Iterable[OutputTag]
+    #: Parallelism of the operators, 1 by default.
+    parallelism: int
+    #: Number of key groups, 128 by default.
+    max_parallelism: int
+    #: Configuration keys and values.
+    settings: Mapping[str, Any] | None
+    #: The checkpoint to start from.
+    snapshot: HarnessSnapshot | None
+
+
 class PieceHarness:
     """The base class of the operator harnesses."""
 
     def __init__(
-        self,
-        build: Callable[..., DataStream],
-        input_types: Sequence[TypeInformation | None],
-        *,
-        side_outputs: Iterable[OutputTag],
-        parallelism: int,
-        max_parallelism: int,
-        settings: Mapping[str, Any] | None,
-        snapshot: HarnessSnapshot | None,
+        self, build: Callable[..., DataStream], input_types: Sequence[TypeInformation | None], options: HarnessOptions
     ) -> None:
         self._build = build
-        self._types = tuple(input_types)
-        self._tags = tuple(side_outputs)
-        self._max_parallelism = max_parallelism
-        self._settings = dict(settings or {})
-        self._start(parallelism, snapshot)
+        self._types = input_types
+        self._tags = tuple(options.get("side_outputs", ()))
+        self._max_parallelism = options.get("max_parallelism", 128)
+        self._settings = options.get("settings") or {}
+        self._start(options.get("parallelism", 1), options.get("snapshot"))
 
     def _start(self, parallelism: int, snapshot: HarnessSnapshot | None) -> None:
         """Start with new objects, from a checkpoint if there is one."""
@@ -180,10 +187,10 @@ class PieceHarness:
             self._grouping = False
         self._run()
 
-    def _push(self, push: Callable[[Input], None], *indexes: int) -> None:
+    def _push(self, step: steps.InputStep, *indexes: int) -> None:
         """Push something into some of the inputs, in one epoch."""
         for index in indexes:
-            push(self._inputs[index])
+            self._inputs[index].do(step)
         self._pushed()
 
     def _pushed(self) -> None:
@@ -261,54 +268,34 @@ class PieceHarness:
         InvalidArgumentError for a step that only whole jobs know.
         """
         for step in script:
-            self._play(step, sources)
+            match step:
+                case steps.Settle():
+                    self._pushed()
+                case steps.Advance(milliseconds=milliseconds):
+                    self.set_processing_time(self._processing_time + milliseconds)
+                case steps.TakeCheckpoint():
+                    self.notify_checkpoint_complete(int(self.snapshot().checkpoint_id))
+                case steps.Restart(parallelism=parallelism):
+                    self.restart(parallelism=parallelism)
+                case steps.LoseHeap():
+                    self.lose_heap()
+                case steps.Pause() | steps.Fail() | steps.Crash():
+                    text = f"{step!r} is a step for a JobHarness"
+                    raise InvalidArgumentError(text, hint="an operator has no source and no driver.")
+                case _:
+                    self._push(step, self._input_of(step, sources))
 
-    def _play(self, step: steps.Step, sources: Sequence[str] | None) -> None:
-        match step:
-            case steps.Emit(value=value, timestamp=timestamp):
-                self._input_of(step, sources).record(value, timestamp)
-            case steps.EmitWatermark(timestamp=watermark):
-                self._input_of(step, sources).watermark(watermark)
-            case steps.MarkIdle() | steps.MarkActive():
-                self._input_of(step, sources).status(isinstance(step, steps.MarkIdle))
-            case steps.End():
-                self._input_of(step, sources).end()
-            case steps.Settle():
-                pass
-            case steps.Advance(milliseconds=milliseconds):
-                self.set_processing_time(self._processing_time + milliseconds)
-                return
-            case steps.TakeCheckpoint():
-                self.notify_checkpoint_complete(int(self.snapshot().checkpoint_id))
-                return
-            case steps.Restart(parallelism=parallelism):
-                self.restart(parallelism=parallelism)
-                return
-            case steps.LoseHeap():
-                self.lose_heap()
-                return
-            case steps.Pause() | steps.Fail() | steps.Crash():
-                raise InvalidArgumentError(
-                    f"{step!r} is a step for a JobHarness", hint="an operator has no source and no driver."
-                )
-            case unexpected:
-                assert_never(unexpected)
-        self._pushed()
-
-    def _input_of(
-        self,
-        step: steps.Emit | steps.EmitWatermark | steps.MarkIdle | steps.MarkActive | steps.End,
-        sources: Sequence[str] | None,
-    ) -> Input:
+    def _input_of(self, step: steps.InputStep, sources: Sequence[str] | None) -> int:
+        """Return the index of the input that a step is for."""
         if step.split:
             raise InvalidArgumentError(f"{step!r}: the input of an operator has no splits")
         if len(self._inputs) == 1:
-            return self._inputs[0]
+            return 0
         if sources is None or step.source not in sources:
             raise InvalidArgumentError(
                 f"{step!r}: which input is {step.source!r}?", hint='name the inputs in their order: sources=["left", "right"].'
             )
-        return self._inputs[sources.index(step.source)]
+        return sources.index(step.source)
 
     # -- epochs --------------------------------------------------------------------------------------------------------------
 
@@ -318,7 +305,7 @@ class PieceHarness:
                 writer.begin_epoch(self._epoch)
 
     def _run(self, barrier: Barrier | None = None, completed: tuple[CheckpointId, ...] = ()) -> list[EpochReport]:
-        """Run the levels of one epoch on what was pushed, as the local engine does."""
+        """Run the levels of one epoch on the pushed elements, as the local engine does."""
         if not self._slots:
             raise InvalidArgumentError("the harness is closed")
         if self._failed:

@@ -1,15 +1,4 @@
-"""Fixtures for tests of programs; pytest loads them automatically if flinkish is installed.
-
-| fixture | what it is |
-|---|---|
-| `flinkish_engine` | name of an engine, "local" or "spark": a test that uses it, or one of the next three, runs once on each |
-| `flinkish_env` | an environment on that engine, of parallelism 2 |
-| `flinkish_make_env` | makes environments on that engine: `flinkish_make_env(parallelism, {"key": value})` |
-| `flinkish_job` | makes a `JobHarness` on that engine, with its arguments, and closes it |
-| `flinkish_local_env`, `flinkish_spark_env` | an environment on one engine, of parallelism 2 |
-| `flinkish_spark` | the Spark session of the whole test run, as jobs use it |
-| `flinkish_one_input`, `flinkish_two_inputs` | make harnesses of operators, with their arguments, and close them |
-| `flinkish_checkpoints` | an empty folder for checkpoints, of this test only |
+"""Fixtures for tests of programs; pytest loads them automatically if flinkish is installed, and `pytest --fixtures` lists them.
 
 Tests on Spark carry the mark `spark`: `pytest -m "not spark"` leaves them out. A fixture of a test suite replaces the one
 of the same name here: one named `flinkish_engine` that returns "local" has everything run there.
@@ -20,14 +9,14 @@ Importing this module imports nothing else of flinkish, nor pyspark.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import pytest
 
 if TYPE_CHECKING:
-    from _pytest.mark import ParameterSet
     from pyspark.sql import SparkSession
 
     from flinkish.datastream import StreamExecutionEnvironment
@@ -35,6 +24,7 @@ if TYPE_CHECKING:
 
 MakeEnvironment = Callable[..., "StreamExecutionEnvironment"]
 Share = Callable[[str], None]
+HarnessT = TypeVar("HarnessT", bound=AbstractContextManager[Any])
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -56,14 +46,10 @@ def flinkish_spark() -> Iterator[SparkSession]:
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Run a test once on each engine if it uses `flinkish_engine` and the test suite does not define that fixture itself."""
     if "_flinkish_each_engine" in metafunc.fixturenames:
-        metafunc.parametrize("_flinkish_each_engine", _engine_parameters())
+        from flinkish.common.engines import ENGINES
 
-
-def _engine_parameters() -> list[ParameterSet]:
-    """Return the names of all engines; those that need a JVM carry the mark `spark`."""
-    from flinkish.common.engines import ENGINES
-
-    return [pytest.param(name, marks=[pytest.mark.spark] if engine.jvm else []) for name, engine in ENGINES.items()]
+        engines = [pytest.param(name, marks=[pytest.mark.spark] * engine.jvm) for name, engine in ENGINES.items()]
+        metafunc.parametrize("_flinkish_each_engine", engines)
 
 
 @pytest.fixture
@@ -73,7 +59,7 @@ def flinkish_engine(_flinkish_each_engine: str) -> str:
 
 
 @pytest.fixture(scope="session")
-def _flinkish_share() -> Iterator[Callable[[str], None]]:
+def _flinkish_share() -> Iterator[Share]:
     """Return a function that keeps the shared resources of an engine's jobs until the end of the test run."""
     from flinkish.common import Configuration
     from flinkish.engine.executor import hold_shared
@@ -92,7 +78,7 @@ def _flinkish_share() -> Iterator[Callable[[str], None]]:
 @pytest.fixture
 def flinkish_make_env(flinkish_engine: str, _flinkish_share: Share) -> MakeEnvironment:
     """Return a function that makes an environment on the engine, of a parallelism, with settings by their keys."""
-    return _maker(flinkish_engine, _flinkish_share)
+    return partial(_environment, _flinkish_share, flinkish_engine)
 
 
 @pytest.fixture
@@ -104,41 +90,38 @@ def flinkish_env(flinkish_make_env: MakeEnvironment) -> StreamExecutionEnvironme
 @pytest.fixture
 def flinkish_local_env(_flinkish_share: Share) -> StreamExecutionEnvironment:
     """Return an environment on the local engine, of parallelism 2."""
-    return _maker("local", _flinkish_share)()
+    return _environment(_flinkish_share, "local")
 
 
 @pytest.fixture
 def flinkish_spark_env(_flinkish_share: Share) -> StreamExecutionEnvironment:
     """Return an environment on Spark, of parallelism 2."""
-    return _maker("spark", _flinkish_share)()
+    return _environment(_flinkish_share, "spark")
 
 
 @pytest.fixture
 def flinkish_job(flinkish_engine: str, _flinkish_share: Share) -> Iterator[Callable[..., JobHarness]]:
-    """Return a function that makes a JobHarness on the engine."""
+    """Return a function that makes a JobHarness on the engine, with its arguments; the harness is closed after the test."""
     from flinkish.testing import JobHarness
 
     _flinkish_share(flinkish_engine)
-    with ExitStack() as stack:
-        yield lambda program, **arguments: stack.enter_context(JobHarness(program, engine=flinkish_engine, **arguments))
+    yield from _making(partial(JobHarness, engine=flinkish_engine))
 
 
 @pytest.fixture
 def flinkish_one_input() -> Iterator[Callable[..., OneInputHarness]]:
-    """Return a function that makes a OneInputHarness."""
+    """Return a function that makes a OneInputHarness, with its arguments; the harness is closed after the test."""
     from flinkish.testing import OneInputHarness
 
-    with ExitStack() as stack:
-        yield lambda *arguments, **named: stack.enter_context(OneInputHarness(*arguments, **named))
+    yield from _making(OneInputHarness)
 
 
 @pytest.fixture
 def flinkish_two_inputs() -> Iterator[Callable[..., TwoInputHarness]]:
-    """Return a function that makes a TwoInputHarness."""
+    """Return a function that makes a TwoInputHarness, with its arguments; the harness is closed after the test."""
     from flinkish.testing import TwoInputHarness
 
-    with ExitStack() as stack:
-        yield lambda *arguments, **named: stack.enter_context(TwoInputHarness(*arguments, **named))
+    yield from _making(TwoInputHarness)
 
 
 @pytest.fixture
@@ -149,17 +132,18 @@ def flinkish_checkpoints(tmp_path: Path) -> Path:
     return folder
 
 
-def _maker(engine: str, share: Share) -> MakeEnvironment:
+def _environment(
+    share: Share, engine: str, parallelism: int = 2, settings: dict[str, Any] | None = None
+) -> StreamExecutionEnvironment:
     from flinkish.common import Configuration
     from flinkish.datastream import StreamExecutionEnvironment
 
     share(engine)
+    texts = {"execution.engine": engine, **{key: str(value) for key, value in (settings or {}).items()}}
+    environment = StreamExecutionEnvironment.get_execution_environment(Configuration.from_dict(texts))
+    return environment.set_parallelism(parallelism)
 
-    def make(parallelism: int = 2, settings: dict[str, Any] | None = None) -> StreamExecutionEnvironment:
-        configuration = Configuration()
-        configuration.set_string("execution.engine", engine)
-        for key, value in (settings or {}).items():
-            configuration.set_string(key, str(value))
-        return StreamExecutionEnvironment.get_execution_environment(configuration).set_parallelism(parallelism)
 
-    return make
+def _making(kind: Callable[..., HarnessT]) -> Iterator[Callable[..., HarnessT]]:
+    with ExitStack() as stack:
+        yield lambda *arguments, **named: stack.enter_context(kind(*arguments, **named))

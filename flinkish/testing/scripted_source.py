@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, assert_never
 
 from flinkish.common import pickling
@@ -89,7 +89,7 @@ class ScriptedSource(Source[Any, ScriptSplit, int]):
 
     def emit(self, value: Any, timestamp: int | None = None, *, split: int = 0) -> None:
         """Emit a record with its event time in milliseconds. With a type, it is converted like values of from_collection."""
-        self._say(Emit(value if self._convert is None else self._convert(value), timestamp, self.name, split))
+        self.do(Emit(value, timestamp, self.name, split))
 
     def emit_all(self, values: Iterable[Any], timestamp: int | None = None, *, split: int = 0) -> None:
         """Emit records, all with the same event time; a StreamRecord has its own."""
@@ -99,29 +99,27 @@ class ScriptedSource(Source[Any, ScriptSplit, int]):
 
     def watermark(self, timestamp: int, *, split: int = 0) -> None:
         """Emit a watermark: no more records of the split with event time <= `timestamp` (milliseconds) will follow."""
-        self._say(EmitWatermark(timestamp, self.name, split))
+        self.do(EmitWatermark(timestamp, self.name, split))
 
     def idle(self, *, split: int = 0) -> None:
         """Mark the split as idle until its next watermark or `active`; meanwhile it does not hold back the watermark."""
-        self._say(MarkIdle(self.name, split))
+        self.do(MarkIdle(self.name, split))
 
     def active(self, *, split: int = 0) -> None:
         """Mark the split as active again."""
-        self._say(MarkActive(self.name, split))
+        self.do(MarkActive(self.name, split))
 
     def pause(self, milliseconds: int) -> None:
         """Emit nothing until this many milliseconds of processing time have passed; other sources continue."""
-        self._say(Pause(milliseconds, self.name))
+        self.do(Pause(milliseconds, self.name))
 
     def fail(self, message: str = "the script says so", *, split: int = 0) -> None:
         """Raise ScriptedFailure in the task that reads the split, once. The job's restart strategy decides what follows."""
-        self._say(Fail(message, self.name, split))
+        self.do(Fail(message, self.name, split))
 
     def end(self, *, split: int | None = None) -> None:
         """End one split, or all that have not ended yet; the source ends with the last."""
-        for number in range(self.splits) if split is None else [split]:
-            if split is not None or number not in self._ended:
-                self._say(End(self.name, number))
+        self.do(End(self.name, split))
 
     @property
     def ended(self) -> bool:
@@ -129,27 +127,22 @@ class ScriptedSource(Source[Any, ScriptSplit, int]):
         return len(self._ended) == self.splits
 
     def do(self, step: SourceStep) -> None:
-        """Do a step of a script."""
-        match step:
-            case Emit(value=value, timestamp=timestamp, split=split):
-                self.emit(value, timestamp, split=split)
-            case End(split=split):
-                self.end(split=split)
-            case _:
-                self._say(step)
-
-    def _say(self, step: SourceStep) -> None:
+        """Add a step to the script."""
         if isinstance(step, Pause):
             if step.milliseconds < 0 or self.ended:
                 raise InvalidArgumentError(f"{step!r}: a source that has not ended can pause for 0 ms or more")
-        else:
-            number = step.split
-            if number is None or not 0 <= number < self.splits:
-                raise InvalidArgumentError(f"{step!r}: source {self.name!r} has splits 0 to {self.splits - 1}")
-            if number in self._ended:
-                raise InvalidArgumentError(f"{step!r}: split {number} of source {self.name!r} has ended")
-            if isinstance(step, End):
-                self._ended.add(number)
+        elif step.split is None:
+            for number in set(range(self.splits)) - self._ended:
+                self.do(replace(step, split=number))
+            return
+        elif not 0 <= step.split < self.splits:
+            raise InvalidArgumentError(f"{step!r}: source {self.name!r} has splits 0 to {self.splits - 1}")
+        elif step.split in self._ended:
+            raise InvalidArgumentError(f"{step!r}: split {step.split} of source {self.name!r} has ended")
+        if isinstance(step, End) and step.split is not None:
+            self._ended.add(step.split)
+        if isinstance(step, Emit) and self._convert is not None:
+            step = replace(step, value=self._convert(step.value))
         self._waiting.append(step)
 
     # -- the harness ---------------------------------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from flinkish.testing.packages import need
+from flinkish.common.requirements import need
 from flinkish.testing.steps import (
     SOURCE,
     Advance,
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from hypothesis import strategies as st
     from hypothesis.strategies import SearchStrategy
 else:
-    need("hypothesis", "flinkish.testing.strategies")
+    need("hypothesis", "flinkish.testing.strategies", "testing")
     from hypothesis import strategies as st
 
 __all__ = ["advances", "interleaved", "job_faults", "operator_faults", "streams", "with_faults"]
@@ -57,7 +57,7 @@ def streams(
     idle: bool = False,
     end: bool = False,
 ) -> SearchStrategy[list[Step]]:
-    """Return a strategy for what one source gives: records in disorder, and watermarks in between that keep their word.
+    """Return a strategy for the steps of one source: records in disorder, and watermarks in between that no record contradicts.
 
     Event times begin near 0 and go on by 0 to `max_gap` milliseconds from record to record; a record is behind the newest one of
     any split by up to `disorder`. Watermarks are as high as that allows, so no record is late, however many splits there are.
@@ -80,7 +80,7 @@ def streams(
     plans: list[SearchStrategy[Any]] = [
         st.tuples(st.just("record"), split, records, st.integers(0, max_gap), st.integers(0, disorder))
     ]
-    # Twice, as most steps are to be records.
+    # Twice, because most steps should be records.
     plans *= 2
     if watermarks:
         plans.append(st.tuples(st.just("watermark"), split))
@@ -159,14 +159,14 @@ def with_faults(
 
 
 def operator_faults(max_parallelism: int = 3) -> SearchStrategy[Step]:
-    """Return a strategy for what can happen to an operator: lost processes, a restore at any parallelism."""
+    """Return a strategy for faults of an operator: lost processes, a restore at any parallelism."""
     return st.one_of(st.just(LoseHeap()), st.builds(Restart, st.integers(1, max_parallelism)))
 
 
 def job_faults(max_parallelism: int = 3, points: Sequence[CrashPoint] = tuple(CrashPoint)) -> SearchStrategy[Step]:
-    """Return a strategy for what can happen to a job: checkpoints, crashes at any point, a start at any parallelism.
+    """Return a strategy for events of a job: checkpoints, crashes at any point, a start at any parallelism.
 
-    Besides, that records given before are handled before those that come after.
+    `Settle` is one of them: all earlier records are processed before later ones.
     """
     return st.one_of(
         st.just(Settle()),

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from flinkish.common.errors import InvalidArgumentError
+from flinkish.common.requirements import need
 from flinkish.program.driver_objects import session_settings
-from flinkish.testing.packages import need
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -37,7 +37,7 @@ def assert_delta_table_equal(
 ) -> None:
     """Raise chispa's error unless a Delta table, or a version of it, holds the expected rows; `how`: see `assert_tables_equal`.
 
-    `expected` is a DataFrame, or tuples, dicts or Rows of the given schema; without one, of that of the table.
+    `expected` is a DataFrame, or tuples, dicts or Rows; `schema` is their schema, by default the table's.
     """
     session = _session(spark)
     reader = session.read.format("delta")
@@ -59,8 +59,8 @@ def assert_files_equal(
 ) -> None:
     """Raise chispa's error unless the finished files of a FileSink hold the expected rows; `how`: see `assert_tables_equal`.
 
-    `format` and `options` are those of Spark's reader: "text", "csv", "json", "parquet". Buckets are read, too; files in progress
-    are not. CSV and JSON are read by the schema given.
+    `format` ("text", "csv", "json", "parquet") and `options` are passed to Spark's reader. Buckets are read, too; files in
+    progress are not. CSV and JSON are read by the schema given.
     """
     session = _session(spark)
     reader = session.read.format(format).options(**{"recursiveFileLookup": "true", **(options or {})})
@@ -81,9 +81,9 @@ def assert_tables_equal(
 ) -> None:
     """Raise chispa's DataFramesNotEqualError or SchemasNotEqualError unless both hold the same rows.
 
-    With a `precision` floating point numbers may differ by so much.
+    With a `precision`, floating point numbers may differ by at most that amount.
     """
-    comparing = need("chispa", "comparing tables")
+    comparing = need("chispa", "comparing tables", "testing")
     if ignore_row_order and any("map<" in kind for _, kind in (*actual.dtypes, *expected.dtypes)):
         # Spark neither sorts nor hashes maps, which is how chispa would bring rows into order.
         actual, expected, ignore_row_order = _sorted(actual), _sorted(expected), False
@@ -127,7 +127,7 @@ def _plain(row: Any) -> Any:
 
 
 def _session(spark: SparkSession | None) -> SparkSession:
-    need("chispa", "comparing tables")
+    need("chispa", "comparing tables", "testing")
     if spark is not None:
         return spark
     from pyspark.sql import SparkSession as AnySession

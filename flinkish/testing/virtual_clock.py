@@ -19,7 +19,7 @@ _SYSTEM = SystemClock()
 @dataclass(slots=True)
 class _Waiter:
     condition: threading.Condition
-    #: When it is to be woken, in milliseconds; None = not by the clock.
+    #: When the clock must wake it, in milliseconds; None = never.
     deadline: int | None
     #: Whether it was woken and has not begun to run yet.
     woken: bool = False
@@ -62,7 +62,7 @@ class VirtualClock:
         self._now = time
 
     def next_deadline(self) -> int | None:
-        """Return when the first waiting thread is to be woken."""
+        """Return the earliest time at which a waiting thread must be woken."""
         with self._changed:
             return min((waiter.deadline for waiter in self._waiters.values() if waiter.deadline is not None), default=None)
 

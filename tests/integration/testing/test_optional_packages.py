@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from flinkish.common.errors import MissingPackageError
+from flinkish.common.requirements import need
 from flinkish.testing import tables
-from flinkish.testing.packages import need
 
 ROOT = Path(__file__).parents[3]
 
@@ -52,7 +52,7 @@ def test_all_names_of_the_package_are_there() -> None:
 def test_a_missing_package_is_named_with_what_installs_it(package: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, package, None)
     with pytest.raises(MissingPackageError, match=rf"needs the package {package}(.|\n)*pip install 'flinkish\[testing\]'"):
-        need(package, "this")
+        need(package, "this", "testing")
 
 
 def test_strategies_need_hypothesis(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -72,7 +72,7 @@ def test_an_error_within_a_package_is_not_taken_for_its_absence(tmp_path: Path, 
     (tmp_path / "broken_package.py").write_text("import no_such_module_at_all\n", encoding="utf-8")
     monkeypatch.syspath_prepend(str(tmp_path))
     with pytest.raises(ModuleNotFoundError, match="no_such_module_at_all"):
-        need("broken_package", "this")
+        need("broken_package", "this", "testing")
 
 
 def entry_point() -> str:
