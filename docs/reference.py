@@ -66,12 +66,12 @@ PAGES: Final = (
         "datastream.windowed_stream",
         "datastream.window_join",
         "datastream.interval_join",
-        "datastream.broadcast_stream",
         "datastream.cached_stream",
         "datastream.async_data_stream",
         "datastream.closeable_iterator",
         "datastream.output_tag",
         "datastream.slot_sharing_group",
+        inherited=True,
     ),
     _page(
         "functions",

@@ -84,6 +84,19 @@ def bool_of(what: str, value: object) -> bool:
     return instance_of(what, value, bool)
 
 
+def in_range(what: str, value: int, minimum: int, maximum: int | None = None, *, unit: str = "", hint: str | None = None) -> int:
+    """Return a number; raise InvalidProgramError unless it is in a range. `unit` is that of the number, such as "ms".
+
+    >>> in_range("interval", 5, 10, unit="ms")
+    Traceback (most recent call last):
+    flinkish.common.errors.InvalidProgramError: interval must be at least 10 ms; got 5 ms.
+    """
+    if value < minimum or (maximum is not None and value > maximum):
+        allowed = f"at least {minimum}" if maximum is None else f"{minimum} to {maximum}"
+        raise InvalidProgramError(f"{what} must be {allowed}{unit and f' {unit}'}; got {value}{unit and f' {unit}'}.", hint=hint)
+    return value
+
+
 def _within(value: int, minimum: int | None, maximum: int | None) -> bool:
     return (minimum is None or value >= minimum) and (maximum is None or value <= maximum)
 

@@ -12,14 +12,9 @@ from collections.abc import Callable
 from enum import Enum
 from typing import Any
 
+from flinkish.common.arguments import check
 from flinkish.common.errors import InvalidArgumentError, InvalidProgramError, TypeMismatchError
-from flinkish.common.typeinfo import (
-    ListTypeInfo,
-    PickledBytesTypeInfo,
-    RowTypeInfo,
-    TupleTypeInfo,
-    TypeInformation,
-)
+from flinkish.common.typeinfo import BasicTypeInfo, RowTypeInfo, TupleTypeInfo, TypeInformation
 from flinkish.common.types import Row
 from flinkish.udf.functions import ReduceFunction
 
@@ -43,7 +38,7 @@ class AggregatingReduceFunction(ReduceFunction):
     def __init__(self, aggregation: Aggregation, position: int | str) -> None:
         self._aggregation = aggregation
         self._position: Any = position
-        self._choose = _CHOICES[aggregation]
+        self._choose, _ = _CHOICES[aggregation]
         #: Whether the result is one of the two records; otherwise it is the first one with another field.
         self._whole = aggregation in (Aggregation.MIN_BY, Aggregation.MAX_BY)
 
@@ -74,7 +69,7 @@ class AggregatingReduceFunction(ReduceFunction):
             values = [*value1]
             values[position] = result
             # The result for named tuples is a named tuple.
-            return _make_like(value1, values)
+            return getattr(value1, "_make", tuple)(values)
         value1 = copy.copy(value1)
         value1[position] = result
         return value1
@@ -88,27 +83,13 @@ def _greatest(first: Any, second: Any) -> Any:
     return second if second > first else first
 
 
-_CHOICES: dict[Aggregation, Callable[[Any, Any], Any]] = {
-    Aggregation.SUM: operator.add,
-    Aggregation.MIN: _least,
-    Aggregation.MAX: _greatest,
-    Aggregation.MIN_BY: _least,
-    Aggregation.MAX_BY: _greatest,
-}
-
-
-def _make_like(original: tuple[Any, ...], values: list[Any]) -> tuple[Any, ...]:
-    make = getattr(original, "_make", tuple)
-    result: tuple[Any, ...] = make(values)
-    return result
-
-
-_REDUCED = {
-    Aggregation.SUM: "one + other",
-    Aggregation.MIN: "min(one, other)",
-    Aggregation.MAX: "max(one, other)",
-    Aggregation.MIN_BY: "min(one, other, key=f)",
-    Aggregation.MAX_BY: "max(one, other, key=f)",
+#: How each aggregation combines two values, and the same as an expression for reduce().
+_CHOICES: dict[Aggregation, tuple[Callable[[Any, Any], Any], str]] = {
+    Aggregation.SUM: (operator.add, "one + other"),
+    Aggregation.MIN: (_least, "min(one, other)"),
+    Aggregation.MAX: (_greatest, "max(one, other)"),
+    Aggregation.MIN_BY: (_least, "min(one, other, key=f)"),
+    Aggregation.MAX_BY: (_greatest, "max(one, other, key=f)"),
 }
 
 
@@ -123,14 +104,13 @@ def aggregating_function(aggregation: Aggregation, position: object, record_type
         raise InvalidArgumentError(
             f"{method}() needs the position of a field (int) or its name (str); got {position!r} of type "
             f"{type(position).__name__}.",
-            hint=f"use reduce() for computed values, such as reduce(lambda one, other: {_REDUCED[aggregation]}).",
+            hint=f"use reduce() for computed values, such as reduce(lambda one, other: {_CHOICES[aggregation][1]}).",
         )
     match record_type:
         case RowTypeInfo():
             names = record_type.get_field_names()
             if isinstance(position, str):
-                if position not in names:
-                    raise InvalidProgramError(f"{method}({position!r}): there is no such field; the records have {names}.")
+                check(position in names, f"{method}({position!r}): there is no such field; the records have {names}.")
             else:
                 _check_index(method, position, len(names), record_type)
         case TupleTypeInfo():
@@ -140,22 +120,15 @@ def aggregating_function(aggregation: Aggregation, position: object, record_type
                     hint="give the position of the field, from 0 on.",
                 )
             _check_index(method, position, len(record_type.get_field_types()), record_type)
-        case PickledBytesTypeInfo() | ListTypeInfo():
-            pass
-        case _ if not hasattr(record_type, "get_field_types") and position != 0 and _is_scalar(record_type):
-            raise InvalidProgramError(
+        case BasicTypeInfo():
+            check(
+                position == 0,
                 f"{method}({position!r}): the records are of type {record_type!r}, without fields.",
                 hint="on these only position 0 is possible, which stands for the whole record.",
             )
     return AggregatingReduceFunction(aggregation, position)
 
 
-def _is_scalar(record_type: TypeInformation) -> bool:
-    from flinkish.common.typeinfo import BasicTypeInfo
-
-    return isinstance(record_type, BasicTypeInfo)
-
-
 def _check_index(method: str, position: int, fields: int, record_type: TypeInformation) -> None:
-    if not -fields <= position < fields:
-        raise InvalidProgramError(f"{method}({position}): the records have {fields} fields, 0 to {fields - 1}: {record_type!r}.")
+    known = -fields <= position < fields
+    check(known, f"{method}({position}): the records have {fields} fields, 0 to {fields - 1}: {record_type!r}.")

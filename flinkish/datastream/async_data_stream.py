@@ -37,7 +37,7 @@ class AsyncDataStream:
     Example:
 
         >>> from flinkish.common import Time, Types
-        >>> from flinkish.datastream import AsyncDataStream, AsyncFunction, StreamExecutionEnvironment
+        >>> from flinkish.datastream import AsyncDataStream, AsyncFunction, AsyncRetryStrategy, StreamExecutionEnvironment
         >>> class Lookup(AsyncFunction):
         ...     async def async_invoke(self, value):
         ...         return [value + 1]
@@ -45,6 +45,10 @@ class AsyncDataStream:
         >>> numbers = env.from_collection([1, 2], Types.INT())
         >>> AsyncDataStream.unordered_wait(numbers, Lookup(), Time.seconds(5), capacity=10, output_type=Types.INT()).get_name()
         'async wait operator'
+        >>> results = AsyncDataStream.ordered_wait(numbers, Lookup(), Time.seconds(5))
+        >>> thrice = AsyncRetryStrategy.fixed_delay(3, 100, None, lambda error: isinstance(error, OSError))
+        >>> results = AsyncDataStream.ordered_wait_with_retry(numbers, Lookup(), Time.seconds(5), thrice)
+        >>> results = AsyncDataStream.unordered_wait_with_retry(numbers, Lookup(), Time.seconds(5), thrice)
     """
 
     @staticmethod

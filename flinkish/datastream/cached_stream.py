@@ -65,7 +65,16 @@ class CachedDataStream(DataStream[T_co]):
     """
 
     def invalidate(self) -> None:
-        """Remove the records; the next job that uses the stream computes and stores them again."""
+        """Remove the records; the next job that uses the stream computes and stores them again.
+
+        Example:
+
+            >>> _ = env.set_runtime_mode(RuntimeExecutionMode.BATCH)
+            >>> squares = env.from_collection([1, 2]).map(lambda number: number * number).cache()
+            >>> squares.execute_and_collect(limit=9)
+            [1, 4]
+            >>> squares.invalidate()
+        """
         transformation = self._transformation
         assert isinstance(transformation, CacheTransformation)
         transformation.cache.clear()

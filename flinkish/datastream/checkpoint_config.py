@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final
 
 from flinkish.common import options
 from flinkish.common.absent import AbsentMember, names_of
 from flinkish.common.absent_names import CHECKPOINT_STORAGE, EXTERNALIZED_CLEANUP
-from flinkish.common.arguments import bool_of, check, instance_of, int_of
+from flinkish.common.arguments import bool_of, in_range, instance_of, int_of
 from flinkish.common.config_options import ConfigOption
 from flinkish.common.configuration import Configuration
 from flinkish.common.limits import INT_MAX
@@ -19,11 +19,8 @@ from flinkish.datastream.externalized_checkpoint_retention import ExternalizedCh
 
 __all__ = ["CheckpointConfig"]
 
-T = TypeVar("T")
-
 #: The shortest interval and timeout that Flink accepts, in milliseconds.
 _MINIMAL_CHECKPOINT_TIME: Final = 10
-_UNLIMITED: Final = INT_MAX
 
 
 class CheckpointConfig:
@@ -74,12 +71,8 @@ class CheckpointConfig:
 
     def set_checkpoint_interval(self, checkpoint_interval: int | AmountOfTime) -> CheckpointConfig:
         """Set the time between the starts of two checkpoints (int: ms), at least 10 ms; this enables checkpoints."""
-        interval = _millis(checkpoint_interval, "checkpoint_interval")
-        check(
-            interval >= _MINIMAL_CHECKPOINT_TIME,
-            f"checkpoint_interval must be at least {_MINIMAL_CHECKPOINT_TIME} ms; got {interval} ms.",
-            hint="leave it unset to run without checkpoints.",
-        )
+        hint = "leave it unset to run without checkpoints."
+        interval = _millis(checkpoint_interval, "checkpoint_interval", _MINIMAL_CHECKPOINT_TIME, hint=hint)
         return self._set(options.CHECKPOINTING_INTERVAL, interval)
 
     def get_checkpoint_timeout(self) -> int:
@@ -88,11 +81,7 @@ class CheckpointConfig:
 
     def set_checkpoint_timeout(self, checkpoint_timeout: int | AmountOfTime) -> CheckpointConfig:
         """Set the time (int: ms) after which an incomplete checkpoint is aborted; at least 10 ms."""
-        timeout = _millis(checkpoint_timeout, "checkpoint_timeout")
-        check(
-            timeout >= _MINIMAL_CHECKPOINT_TIME,
-            f"checkpoint_timeout must be at least {_MINIMAL_CHECKPOINT_TIME} ms; got {timeout} ms.",
-        )
+        timeout = _millis(checkpoint_timeout, "checkpoint_timeout", _MINIMAL_CHECKPOINT_TIME)
         return self._set(options.CHECKPOINTING_TIMEOUT, timeout)
 
     def get_min_pause_between_checkpoints(self) -> int:
@@ -104,8 +93,7 @@ class CheckpointConfig:
 
         With a pause there is never more than one checkpoint at a time.
         """
-        pause = _millis(min_pause_between_checkpoints, "min_pause_between_checkpoints")
-        check(pause >= 0, f"min_pause_between_checkpoints must not be negative; got {pause} ms.")
+        pause = _millis(min_pause_between_checkpoints, "min_pause_between_checkpoints", 0)
         return self._set(options.MIN_PAUSE_BETWEEN_CHECKPOINTS, pause)
 
     def get_max_concurrent_checkpoints(self) -> int:
@@ -115,8 +103,7 @@ class CheckpointConfig:
     def set_max_concurrent_checkpoints(self, max_concurrent_checkpoints: int) -> CheckpointConfig:
         """Set how many checkpoints may be in progress at once, at least one."""
         count = int_of("max_concurrent_checkpoints", max_concurrent_checkpoints)
-        check(count >= 1, f"max_concurrent_checkpoints must be at least 1; got {count}.")
-        return self._set(options.MAX_CONCURRENT_CHECKPOINTS, count)
+        return self._set(options.MAX_CONCURRENT_CHECKPOINTS, in_range("max_concurrent_checkpoints", count, 1))
 
     def is_fail_on_checkpointing_errors(self) -> bool:
         """Return whether the first failed checkpoint fails the job."""
@@ -125,7 +112,7 @@ class CheckpointConfig:
     def set_fail_on_checkpointing_errors(self, fail_on_checkpointing_errors: bool) -> CheckpointConfig:
         """Set whether the first failed checkpoint fails the job; if not, no failed checkpoint does."""
         bool_of("fail_on_checkpointing_errors", fail_on_checkpointing_errors)
-        return self.set_tolerable_checkpoint_failure_number(0 if fail_on_checkpointing_errors else _UNLIMITED)
+        return self.set_tolerable_checkpoint_failure_number(0 if fail_on_checkpointing_errors else INT_MAX)
 
     def get_tolerable_checkpoint_failure_number(self) -> int:
         """Return how many checkpoints in a row may fail before the job fails."""
@@ -134,8 +121,7 @@ class CheckpointConfig:
     def set_tolerable_checkpoint_failure_number(self, tolerable_checkpoint_failure_number: int) -> CheckpointConfig:
         """Set how many checkpoints in a row may fail before the job fails."""
         number = int_of("tolerable_checkpoint_failure_number", tolerable_checkpoint_failure_number)
-        check(number >= 0, f"tolerable_checkpoint_failure_number must not be negative; got {number}.")
-        return self._set(options.TOLERABLE_FAILURE_NUMBER, number)
+        return self._set(options.TOLERABLE_FAILURE_NUMBER, in_range("tolerable_checkpoint_failure_number", number, 0))
 
     def set_externalized_checkpoint_retention(self, retention_mode: ExternalizedCheckpointRetention) -> CheckpointConfig:
         """Set whether the last checkpoints are kept when the job ends."""
@@ -174,20 +160,15 @@ class CheckpointConfig:
         Raises InvalidArgumentError unless it is a Duration or timedelta, InvalidProgramError if it is negative.
         """
         timeout = milliseconds_of(alignment_timeout, "alignment_timeout", kinds=(Duration,), rule="must be a Duration")
-        check(timeout >= 0, f"alignment_timeout must not be negative; got {timeout} ms.")
-        return self._set(options.ALIGNED_CHECKPOINT_TIMEOUT, timeout)
+        return self._set(options.ALIGNED_CHECKPOINT_TIMEOUT, in_range("alignment_timeout", timeout, 0, unit="ms"))
 
     def get_aligned_checkpoint_timeout(self) -> Duration:
         """Return how long alignment may take before an unaligned checkpoint is taken instead."""
         return Duration.of_millis(self._configuration.get(options.ALIGNED_CHECKPOINT_TIMEOUT))
 
-    def set_alignment_timeout(self, alignment_timeout: Duration | timedelta) -> CheckpointConfig:
-        """Do the same as `set_aligned_checkpoint_timeout`; this is its older name."""
-        return self.set_aligned_checkpoint_timeout(alignment_timeout)
-
-    def get_alignment_timeout(self) -> Duration:
-        """Return the same as `get_aligned_checkpoint_timeout`; this is its older name."""
-        return self.get_aligned_checkpoint_timeout()
+    #: The older names.
+    set_alignment_timeout = set_aligned_checkpoint_timeout
+    get_alignment_timeout = get_aligned_checkpoint_timeout
 
     def set_force_unaligned_checkpoints(self, force_unaligned_checkpoints: bool = True) -> CheckpointConfig:
         """Use unaligned checkpoints even where Flink advises against them; like `enable_unaligned_checkpoints`."""
@@ -211,8 +192,9 @@ class CheckpointConfig:
         return self.set_checkpoint_storage(FileSystemCheckpointStorage(checkpoint_path))
 
 
-def _millis(value: object, argument: str) -> int:
-    return milliseconds_of(value, argument, rule="must be an int (milliseconds)", or_number=True)
+def _millis(value: object, argument: str, minimum: int, *, hint: str | None = None) -> int:
+    millis = milliseconds_of(value, argument, rule="must be an int (milliseconds)", or_number=True)
+    return in_range(argument, millis, minimum, unit="ms", hint=hint)
 
 
 if not TYPE_CHECKING:

@@ -6,7 +6,7 @@ from abc import ABC
 from typing import Any, Final
 
 from flinkish.common import options
-from flinkish.common.arguments import check, text_of
+from flinkish.common.arguments import check, in_range, text_of
 from flinkish.common.configuration import Configuration
 from flinkish.common.errors import UnsupportedError
 from flinkish.common.paths import as_flink_shows, location
@@ -20,6 +20,10 @@ class CheckpointStorage(ABC):  # noqa: B024 - a common base, as in PyFlink
     All checkpoints of flinkish are versions of a Delta table in a folder; storages differ only in who chooses the folder.
     """
 
+    def get_savepoint_path(self) -> str | None:
+        """Return None: the default folder of savepoints is a setting of StreamExecutionEnvironment."""
+        return None
+
 
 class JobManagerCheckpointStorage(CheckpointStorage):
     """Checkpoints in a folder that flinkish chooses, or in `checkpoint_path`.
@@ -31,8 +35,8 @@ class JobManagerCheckpointStorage(CheckpointStorage):
 
     def __init__(self, checkpoint_path: str | None = None, max_state_size: int | None = None) -> None:
         self._path = None if checkpoint_path is None else _checked_path(checkpoint_path)
-        self._max_state_size = self.DEFAULT_MAX_STATE_SIZE if max_state_size is None else max_state_size
-        check(self._max_state_size > 0, f"max_state_size must be greater than 0 bytes; got {max_state_size}.")
+        size = self.DEFAULT_MAX_STATE_SIZE if max_state_size is None else max_state_size
+        self._max_state_size = in_range("max_state_size", size, 1, unit="bytes")
 
     def get_checkpoint_path(self) -> str | None:
         """Return the folder, None if flinkish chooses it."""
@@ -41,10 +45,6 @@ class JobManagerCheckpointStorage(CheckpointStorage):
     def get_max_state_size(self) -> int:
         """Return the maximum size of a state in bytes, as it was set; it is not enforced."""
         return self._max_state_size
-
-    def get_savepoint_path(self) -> str | None:
-        """Return None: the default folder of savepoints is a setting of StreamExecutionEnvironment."""
-        return None
 
     def __str__(self) -> str:
         return f"JobManagerCheckpointStorage (checkpoints to JobManager) ( maxStateSize: {self._max_state_size})"
@@ -73,21 +73,14 @@ class FileSystemCheckpointStorage(CheckpointStorage):
         )
         self._path = _checked_path(checkpoint_path)
         threshold = -1 if file_state_size_threshold is None else file_state_size_threshold
-        check(
-            -1 <= threshold <= self.MAX_FILE_STATE_THRESHOLD,
-            f"file_state_size_threshold must be between -1 and {self.MAX_FILE_STATE_THRESHOLD} bytes; got {threshold}.",
-        )
-        check(write_buffer_size >= -1, f"write_buffer_size must be at least -1 (the default); got {write_buffer_size}.")
+        in_range("file_state_size_threshold", threshold, -1, self.MAX_FILE_STATE_THRESHOLD, unit="bytes")
+        in_range("write_buffer_size", write_buffer_size, -1, hint="-1 is the default.")
         self._threshold = options.FS_SMALL_FILE_THRESHOLD.default if threshold == -1 else threshold
         self._write_buffer_size = options.FS_WRITE_BUFFER_SIZE.default if write_buffer_size == -1 else write_buffer_size
 
     def get_checkpoint_path(self) -> str:
         """Return the folder without a trailing slash."""
         return self._path
-
-    def get_savepoint_path(self) -> str | None:
-        """Return None: the default folder of savepoints is a setting of StreamExecutionEnvironment."""
-        return None
 
     def get_min_file_size_threshold(self) -> int:
         """Return the value of `file_state_size_threshold` in bytes."""

@@ -20,6 +20,12 @@ class CloseableIterator(Generic[T_co]):
     """Iterates over the records that a job emits while it runs; it is a context manager.
 
     It ends when the job has finished, and raises the job's error if it fails. Closing it earlier cancels the job.
+
+    Example:
+
+        >>> with env.from_collection([1, 2, 3]).execute_and_collect() as numbers:
+        ...     numbers.next(), sum(numbers)
+        (1, 5)
     """
 
     def __init__(self, client: JobClient, results: Iterator[T_co]) -> None:

@@ -1,21 +1,32 @@
-"""Two streams that one operator reads."""
+"""Two streams that one operator reads; every subtask reads all records of a broadcast stream, which fill state."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, Generic, cast
 
-from flinkish.common.errors import InvalidArgumentError, InvalidProgramError
+from flinkish.common.arguments import check, instance_of
+from flinkish.common.errors import InvalidArgumentError
+from flinkish.common.pickling import check_serializable
 from flinkish.common.typeinfo import TypeInformation, type_of
 from flinkish.datastream.data_stream import DataStream
 from flinkish.datastream.keyed_stream import KeyedStream
-from flinkish.datastream.shapes import CoFlatMaps, CoMaps, CoProcesses, K, SelectsKeys, T2_co, T_co, U
+from flinkish.datastream.shapes import BroadcastProcesses, CoFlatMaps, CoMaps, CoProcesses, K, SelectsKeys, T2_co, T_co, U
 from flinkish.program import operators
-from flinkish.program.transformations import TwoInputTransformation
+from flinkish.program.transformations import BroadcastStateTransformation, TwoInputTransformation
 from flinkish.udf.function_wrappers import check_function, check_kind, describe
-from flinkish.udf.functions import CoFlatMapFunction, CoMapFunction, CoProcessFunction, KeyedCoProcessFunction
+from flinkish.udf.functions import (
+    BroadcastProcessFunction,
+    CoFlatMapFunction,
+    CoMapFunction,
+    CoProcessFunction,
+    Function,
+    KeyedBroadcastProcessFunction,
+    KeyedCoProcessFunction,
+)
+from flinkish.udf.state import MapStateDescriptor
 
-__all__ = ["ConnectedStreams"]
+__all__ = ["BroadcastConnectedStream", "BroadcastStream", "ConnectedStreams"]
 
 
 class ConnectedStreams(Generic[T_co, T2_co]):
@@ -119,18 +130,17 @@ class ConnectedStreams(Generic[T_co, T2_co]):
         fields: dict[str, Any] = {}
         first, second = self.stream1, self.stream2
         if isinstance(first, KeyedStream) and isinstance(second, KeyedStream):
-            if first._key_type != second._key_type:
-                raise InvalidProgramError(
-                    f"the keys of connected streams must be of one type; got {first._key_type!r} and {second._key_type!r}.",
-                    hint="give the same key_type to both key_by().",
-                )
+            check(
+                first._key_type == second._key_type,
+                f"the keys of connected streams must be of one type; got {first._key_type!r} and {second._key_type!r}.",
+                hint="give the same key_type to both key_by().",
+            )
             fields = {
                 "first_key_selector": first._key_selector,
                 "second_key_selector": second._key_selector,
                 "key_type": first._key_type,
             }
-        environment = first.get_execution_environment()
-        identifier = environment._builder.add(
+        return first._add(
             TwoInputTransformation,
             name=name,
             output_type=output_type,
@@ -139,4 +149,91 @@ class ConnectedStreams(Generic[T_co, T2_co]):
             operator=operator,
             **fields,
         )
-        return DataStream(environment, identifier)
+
+
+class BroadcastStream(Generic[T_co]):
+    """A stream that is sent to all subtasks, with the states that it fills; made by `DataStream.broadcast`.
+
+    Attributes: `input_stream`, `broadcast_state_descriptors` (a list).
+    """
+
+    def __init__(self, input_stream: DataStream[T_co], broadcast_state_descriptors: list[MapStateDescriptor]) -> None:
+        self.input_stream = input_stream
+        self.broadcast_state_descriptors = list(_checked(broadcast_state_descriptors))
+
+
+def _checked(descriptors: Iterable[object]) -> tuple[MapStateDescriptor, ...]:
+    by_name: dict[str, MapStateDescriptor] = {}
+    for each in descriptors:
+        hint = 'MapStateDescriptor("rules", Types.STRING(), Types.LONG()).'
+        descriptor = instance_of("each state of broadcast()", each, MapStateDescriptor, hint=hint)
+        name = descriptor.get_name()
+        check(name not in by_name, f"broadcast() got two states with the name {name!r}.", hint="give each a name of its own.")
+        by_name[name] = descriptor
+    if not by_name:
+        raise InvalidArgumentError("a BroadcastStream needs at least one MapStateDescriptor; got none.")
+    return tuple(by_name.values())
+
+
+class BroadcastConnectedStream(Generic[T_co, T2_co]):
+    """A stream, keyed or not, connected to a broadcast stream; made by `DataStream.connect`.
+
+    Records and broadcast elements are processed in no particular order. In batch mode all broadcast elements come first.
+
+    Example:
+
+        >>> from flinkish.common import Types
+        >>> from flinkish.datastream import BroadcastProcessFunction, StreamExecutionEnvironment
+        >>> from flinkish.datastream.state import MapStateDescriptor
+        >>> names = MapStateDescriptor("names", Types.STRING(), Types.STRING())
+        >>> class Spell(BroadcastProcessFunction):
+        ...     def process_element(self, code, ctx):
+        ...         yield ctx.get_broadcast_state(names).get(code)
+        ...     def process_broadcast_element(self, pair, ctx):
+        ...         ctx.get_broadcast_state(names).put(*pair)
+        >>> env = StreamExecutionEnvironment.get_execution_environment()
+        >>> airports = env.from_collection([("JFK", "Kennedy")]).broadcast(names)
+        >>> env.from_collection(["JFK"]).connect(airports).process(Spell(), Types.STRING()).get_name()
+        'Co-Process-Broadcast'
+    """
+
+    def __init__(
+        self,
+        non_broadcast_stream: DataStream[T_co],
+        broadcast_stream: BroadcastStream[T2_co],
+        broadcast_state_descriptors: list[MapStateDescriptor],
+    ) -> None:
+        self.non_broadcast_stream = non_broadcast_stream
+        self.broadcast_stream = broadcast_stream
+        self.broadcast_state_descriptors = broadcast_state_descriptors
+
+    def process(self, func: BroadcastProcesses[T_co, T2_co, U], output_type: TypeInformation | None = None) -> DataStream[U]:
+        """Process the records of both streams with a function.
+
+        The function must be a KeyedBroadcastProcessFunction if the non-broadcast stream is keyed, otherwise a
+        BroadcastProcessFunction. `output_type` is the type of the results; None = they are pickled. Raises InvalidArgumentError
+        for any other function.
+        """
+        stream = self.non_broadcast_stream
+        descriptors = _checked(self.broadcast_state_descriptors)
+        check_serializable(descriptors, "the state descriptors of broadcast()")
+        kind: type[Function]
+        config: Any
+        if isinstance(stream, KeyedStream):
+            kind, config = KeyedBroadcastProcessFunction, operators.KeyedBroadcastProcessConfig
+            name = "Keyed-Co-Process-Broadcast"
+            hint = "the stream is keyed, so the function must be a KeyedBroadcastProcessFunction."
+        else:
+            kind, config = BroadcastProcessFunction, operators.BroadcastProcessConfig
+            name = "Co-Process-Broadcast"
+            hint = "the stream is not keyed; call key_by() on it before connect() to use a KeyedBroadcastProcessFunction."
+        check_kind(func, kind, "process", hint=hint)
+        return stream._add(
+            BroadcastStateTransformation,
+            name=name,
+            output_type=type_of(output_type, "process"),
+            regular_input=stream._id,
+            broadcast_input=self.broadcast_stream.input_stream._id,
+            operator=config(function=func, state_descriptors=descriptors),
+            **stream._key_fields(),
+        )

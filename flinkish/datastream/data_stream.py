@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+import re
+from collections.abc import Callable, Iterable, Sequence
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Generic, NoReturn, cast, overload
 
 from flinkish.common.absent import AbsentMember, declare_absent, names_of
 from flinkish.common.absent_names import JAVA_OBJECT, NAMES_ON_STREAMS, SPARK_FRAME, SPARK_WRITE
-from flinkish.common.arguments import instance_of, int_of, text_of
+from flinkish.common.arguments import check, in_range, instance_of, int_of, text_of
 from flinkish.common.errors import InvalidArgumentError, InvalidProgramError, UnsupportedError
 from flinkish.common.limits import UPPER_BOUND_MAX_PARALLELISM
 from flinkish.common.pickling import check_serializable, own_copy
@@ -39,11 +41,12 @@ from flinkish.udf.function_wrappers import (
     describe,
     filter_function,
     flat_map_function,
+    function_behind,
     map_function,
 )
 from flinkish.udf.function_wrappers import key_selector as as_key_selector
 from flinkish.udf.function_wrappers import partitioner as as_partitioner
-from flinkish.udf.functions import MapFunction, ProcessFunction, SinkFunction
+from flinkish.udf.functions import Function, MapFunction, ProcessFunction, RuntimeContext, SinkFunction
 from flinkish.udf.functions import Partitioner as PartitionerFunction
 from flinkish.udf.output_tag import OutputTag
 
@@ -51,9 +54,8 @@ if TYPE_CHECKING:
     from typing import Self
 
     from flinkish.common.execution_config import ExecutionConfig
-    from flinkish.datastream.broadcast_stream import BroadcastConnectedStream, BroadcastStream
     from flinkish.datastream.cached_stream import CachedDataStream
-    from flinkish.datastream.connected_streams import ConnectedStreams
+    from flinkish.datastream.connected_streams import BroadcastConnectedStream, BroadcastStream, ConnectedStreams
     from flinkish.datastream.keyed_stream import KeyedStream
     from flinkish.datastream.stream_execution_environment import StreamExecutionEnvironment
     from flinkish.datastream.window_join import CoGroupedStreams, JoinedStreams
@@ -63,8 +65,6 @@ if TYPE_CHECKING:
     from flinkish.udf.window import WindowAssigner
 
 __all__ = ["CloseableIterator", "DataStream", "DataStreamSink"]
-
-_HEX_DIGITS = frozenset("0123456789abcdefABCDEF")
 
 
 class _OperatorSettings:
@@ -109,14 +109,23 @@ class _OperatorSettings:
         return self._set("uid", uid=text_of("uid", uid))
 
     def set_uid_hash(self, uid_hash: str) -> Self:
-        """Set the id of this operator as it is stored in checkpoints: 32 hexadecimal digits, for example from an old log."""
-        text = text_of("uid_hash", uid_hash)
-        if len(text) != 32 or not _HEX_DIGITS.issuperset(text):
-            raise InvalidProgramError(f"uid_hash must be 32 hexadecimal digits; got {uid_hash!r}.", hint="use uid() for a name.")
-        return self._set("set_uid_hash", uid_hash=text)
+        """Set the id of this operator as it is stored in checkpoints: 32 hexadecimal digits, for example from an old log.
+
+        Example:
+
+            >>> texts = env.from_collection([1]).map(str).set_uid_hash("0123456789abcdef" * 2)
+        """
+        digits = re.fullmatch("[0-9a-fA-F]{32}", text_of("uid_hash", uid_hash))
+        check(digits is not None, f"uid_hash must be 32 hexadecimal digits; got {uid_hash!r}.", hint="use uid() for a name.")
+        return self._set("set_uid_hash", uid_hash=uid_hash)
 
     def set_description(self, description: str) -> Self:
-        """Set a longer text about this operator, for the plan."""
+        """Set a longer text about this operator, for the plan.
+
+        Example:
+
+            >>> texts = env.from_collection([1]).map(str).set_description("numbers as text, for people")
+        """
         return self._set("set_description", description=text_of("description", description, empty=True))
 
     def set_parallelism(self, parallelism: int) -> Self:
@@ -129,16 +138,15 @@ class _OperatorSettings:
             >>> texts = env.from_collection(range(100)).map(str).set_parallelism(4)
         """
         number = int_of("parallelism", parallelism)
-        if number != -1 and number < 1:
-            raise InvalidProgramError(f"parallelism must be at least 1, or -1 for the environment's; got {number}.")
-        if number not in (1, -1) and not self._operator("set_parallelism").can_be_parallel:
-            raise InvalidProgramError(
-                f"{self._transformation.name!r} can only run with parallelism 1; got {number}.",
-                hint="set the parallelism of the operator that follows; its records are spread over it.",
-            )
-        if number == -1 and not self._operator("set_parallelism").can_be_parallel:
-            return self
-        return self._set("set_parallelism", parallelism=None if number == -1 else number)
+        check(number == -1 or number >= 1, f"parallelism must be at least 1, or -1 for the environment's; got {number}.")
+        if number == 1 or self._operator("set_parallelism").can_be_parallel:
+            return self._set("set_parallelism", parallelism=None if number == -1 else number)
+        check(
+            number == -1,
+            f"{self._transformation.name!r} can only run with parallelism 1; got {number}.",
+            hint="set the parallelism of the operator that follows; its records are spread over it.",
+        )
+        return self
 
     def disable_chaining(self) -> Self:
         """Have this operator run in a task of its own.
@@ -150,7 +158,7 @@ class _OperatorSettings:
         return self._set("disable_chaining", chaining_strategy=ChainingStrategy.NEVER)
 
     def slot_sharing_group(self, slot_sharing_group: str | SlotSharingGroup) -> Self:
-        """Set the slot sharing group; if none is set, it is that of the inputs, else 'default'.
+        """Set the slot sharing group. By default, an operator is in the group of its inputs; sources are in 'default'.
 
         Example:
 
@@ -158,7 +166,7 @@ class _OperatorSettings:
         """
         if isinstance(slot_sharing_group, SlotSharingGroup):
             self._environment.register_slot_sharing_group(slot_sharing_group)
-            return self._set("slot_sharing_group", slot_sharing_group=slot_sharing_group.get_name())
+            slot_sharing_group = slot_sharing_group.get_name()
         if not isinstance(slot_sharing_group, str) or not slot_sharing_group:
             raise InvalidArgumentError(f"slot_sharing_group must be a name or a SlotSharingGroup; got {slot_sharing_group!r}.")
         return self._set("slot_sharing_group", slot_sharing_group=slot_sharing_group)
@@ -214,48 +222,87 @@ class DataStream(_OperatorSettings, Generic[T_co]):
         return self._transformation
 
     def get_name(self) -> str:
-        """Return the name of this operator."""
+        """Return the name of this operator.
+
+        Example:
+
+            >>> env.from_collection([1]).map(str).get_name()
+            'Map'
+        """
         return self._operator("get_name").name
 
     def get_type(self) -> TypeInformation:
-        """Return the type of the records."""
+        """Return the type of the records.
+
+        Example:
+
+            >>> env.from_collection([1], Types.LONG()).get_type()
+            Long
+        """
         return self._transformation.output_type
 
     def get_execution_environment(self) -> StreamExecutionEnvironment:
-        """Return the environment that this stream belongs to."""
+        """Return the environment that this stream belongs to.
+
+        Example:
+
+            >>> env.from_collection([1]).get_execution_environment() is env
+            True
+        """
         return self._environment
 
     def get_execution_config(self) -> ExecutionConfig:
-        """Return the settings of the environment."""
+        """Return the settings of the environment.
+
+        Example:
+
+            >>> env.from_collection([1]).get_execution_config().get_parallelism()
+            1
+        """
         return self._environment.get_config()
 
     # Settings of the operator.
 
     def set_max_parallelism(self, max_parallelism: int) -> Self:
-        """Set the number of key groups of this operator, 1 to 32768: the upper limit of its parallelism."""
-        number = int_of("max_parallelism", max_parallelism)
-        if not 1 <= number <= UPPER_BOUND_MAX_PARALLELISM:
-            raise InvalidProgramError(f"max_parallelism must be 1 to {UPPER_BOUND_MAX_PARALLELISM}; got {number}.")
+        """Set the number of key groups of this operator, 1 to 32768: the upper limit of its parallelism.
+
+        Example:
+
+            >>> texts = env.from_collection([1]).map(str).set_max_parallelism(720)
+        """
+        number = in_range("max_parallelism", int_of("max_parallelism", max_parallelism), 1, UPPER_BOUND_MAX_PARALLELISM)
         if number != 1 and not self._operator("set_max_parallelism").can_be_parallel:
             raise InvalidProgramError(f"the max parallelism of {self._transformation.name!r} must be 1; got {number}.")
         return self._set("set_max_parallelism", max_parallelism=number)
 
     def force_non_parallel(self) -> Self:
-        """Have this operator always run in one subtask."""
+        """Have this operator always run in one subtask.
+
+        Example:
+
+            >>> texts = env.from_collection([1]).map(str).force_non_parallel()
+        """
         return self._set("force_non_parallel", parallelism=1, max_parallelism=1, can_be_parallel=False)
 
     def set_buffer_timeout(self, timeout_millis: int | AmountOfTime) -> Self:
         """Set how long records may wait in a buffer (int: ms); -1: the environment's.
 
         Differs from Flink: kept, but records travel with the micro-batch they are read in.
+
+        Example:
+
+            >>> texts = env.from_collection([1]).map(str).set_buffer_timeout(Time.milliseconds(10))
         """
-        timeout = milliseconds_of(timeout_millis, "timeout_millis", rule="must be an int (milliseconds)", or_number=True)
-        if timeout < -1:
-            raise InvalidProgramError(f"timeout_millis must be at least -1; got {timeout}.")
+        timeout = buffer_timeout_of(timeout_millis)
         return self._set("set_buffer_timeout", buffer_timeout=None if timeout == -1 else timeout)
 
     def start_new_chain(self) -> Self:
-        """Have this operator begin a new chain, so that it is not chained to the operators before it."""
+        """Have this operator begin a new chain, so that it is not chained to the operators before it.
+
+        Example:
+
+            >>> texts = env.from_collection([1]).map(str).start_new_chain()
+        """
         return self._set("start_new_chain", chaining_strategy=ChainingStrategy.HEAD)
 
     # Operators.
@@ -359,13 +406,8 @@ class DataStream(_OperatorSettings, Generic[T_co]):
                     f"union() needs streams of the same type; got {self._record_type!r} and {stream._record_type!r}.",
                     hint="map() the streams to one type, and give it as output_type.",
                 )
-        identifier = self._environment._builder.add(
-            UnionTransformation,
-            name="union()",
-            output_type=self._record_type,
-            union_inputs=(self._id, *(stream._id for stream in streams)),
-        )
-        return DataStream(self._environment, identifier)
+        inputs = (self._id, *(stream._id for stream in streams))
+        return self._add(UnionTransformation, name="union()", output_type=self._record_type, union_inputs=inputs)
 
     @overload
     def connect(self, ds: DataStream[U]) -> ConnectedStreams[T_co, U]: ...
@@ -387,8 +429,7 @@ class DataStream(_OperatorSettings, Generic[T_co]):
             >>> connected.map(Name(), Types.STRING()).execute_and_collect(limit=9)
             ['number 1', 'word a']
         """
-        from flinkish.datastream.broadcast_stream import BroadcastConnectedStream, BroadcastStream
-        from flinkish.datastream.connected_streams import ConnectedStreams
+        from flinkish.datastream.connected_streams import BroadcastConnectedStream, BroadcastStream, ConnectedStreams
 
         if isinstance(ds, BroadcastStream):
             self._check_other(ds.input_stream, "connect")
@@ -461,11 +502,10 @@ class DataStream(_OperatorSettings, Generic[T_co]):
                 hint="use map(), or give a type with Types.TUPLE([...]).",
             )
         fields = record_type.get_field_types()
-        if not field_indexes:
-            raise InvalidProgramError("project() needs at least one field.")
+        check(bool(field_indexes), "project() needs at least one field.")
         for index in field_indexes:
-            if not 0 <= int_of("field index", index) < len(fields):
-                raise InvalidProgramError(f"project({index}): the records have {len(fields)} fields, 0 to {len(fields) - 1}.")
+            known = 0 <= int_of("field index", index) < len(fields)
+            check(known, f"project({index}): the records have {len(fields)} fields, 0 to {len(fields) - 1}.")
         return self._one_input(
             "Projection",
             operators.MapConfig(function=_Projection(field_indexes), projects=True),
@@ -488,7 +528,7 @@ class DataStream(_OperatorSettings, Generic[T_co]):
         check_strategy(watermark_strategy, "assign_timestamps_and_watermarks")
         if watermark_strategy.alignment is not None:
             raise UnsupportedError(
-                "assign_timestamps_and_watermarks(): what is between here and the source cannot be held back by "
+                "assign_timestamps_and_watermarks(): the operators between a source and this call cannot be held back by "
                 "with_watermark_alignment() (Flink ignores it here).",
                 hint="give the strategy to from_source(), or leave the alignment out.",
             )
@@ -516,22 +556,16 @@ class DataStream(_OperatorSettings, Generic[T_co]):
         """
         instance_of("get_side_output()", output_tag, OutputTag)
         self._operator("get_side_output")
-        builder = self._environment._builder
-        for other in builder.side_outputs(self._id):
-            if other.tag == output_tag and other.tag.type_info != output_tag.type_info:
-                raise InvalidProgramError(
-                    f"side output {output_tag.tag_id!r} is already read with type {other.tag.type_info!r}; "
-                    f"got {output_tag.type_info!r}.",
-                    hint="use one OutputTag object for all uses.",
-                )
-        identifier = builder.add(
-            SideOutputTransformation,
-            name=f"side output {output_tag.tag_id!r}",
-            output_type=output_tag.type_info,
-            input=self._id,
-            tag=output_tag,
+        tag_id, type_info = output_tag.tag_id, output_tag.type_info
+        for other in self._environment._builder.side_outputs(self._id):
+            check(
+                other.tag != output_tag or other.tag.type_info == type_info,
+                f"side output {tag_id!r} is already read with type {other.tag.type_info!r}; got {type_info!r}.",
+                hint="use one OutputTag object for all uses.",
+            )
+        return self._add(
+            SideOutputTransformation, name=f"side output {tag_id!r}", output_type=type_info, input=self._id, tag=output_tag
         )
-        return DataStream(self._environment, identifier)
 
     def cache(self) -> CachedDataStream[T_co]:
         """Keep the records of this stream, when a batch job computes them, for later jobs of this environment.
@@ -621,12 +655,12 @@ class DataStream(_OperatorSettings, Generic[T_co]):
             >>> sorted(copies.execute_and_collect(limit=4))
             ['1', '1', '2', '2']
         """
-        from flinkish.datastream.broadcast_stream import BroadcastStream
+        from flinkish.datastream.connected_streams import BroadcastStream
 
         partition = self._partition(Partitioner(partitioning=Partitioning.BROADCAST), "broadcast()")
         if broadcast_state_descriptor is None and not other_broadcast_state_descriptors:
             return partition
-        # None is refused there, by what it should be.
+        # BroadcastStream refuses None, with a message that says which type it must have.
         return BroadcastStream(partition, [broadcast_state_descriptor, *other_broadcast_state_descriptors])  # type: ignore[list-item]
 
     def partition_custom(
@@ -698,11 +732,8 @@ class DataStream(_OperatorSettings, Generic[T_co]):
         from flinkish.program.sinks import Sink
 
         instance_of("sink_to()", sink, Sink, hint="a builder must be finished with build(); a SinkFunction goes to add_sink().")
-        stream: DataStream = self
-        get_transformer = getattr(sink, "get_transformer", None)
-        transformer = None if get_transformer is None else get_transformer()
-        if transformer is not None:
-            stream = transformer.apply(self)
+        transformer = getattr(sink, "get_transformer", lambda: None)()
+        stream: DataStream = self if transformer is None else transformer.apply(self)
         check_serializable(sink, f"the sink {type(sink).__name__} of sink_to()")
         sink.validate(stream._record_type)
         return stream._sink("Writer", sink)
@@ -730,14 +761,14 @@ class DataStream(_OperatorSettings, Generic[T_co]):
             ...     sum(numbers)
             3
         """
-        if limit is not None and int_of("limit", limit) <= 0:
-            raise InvalidProgramError(f"limit must be greater than 0; got {limit}.")
+        if limit is not None:
+            in_range("limit", int_of("limit", limit), 1)
         self._collected()
         iterator = self._environment._execute_and_collect(job_execution_name or "DataStream Collect")
         if limit is None:
             return iterator
         with iterator:
-            return _take(iterator, limit)
+            return list(islice(iterator, limit))
 
     def collect_as_data_frame(self, spark: Any, job_execution_name: str | None = None) -> Any:
         """Run the whole program and return the records of this stream as a DataFrame of a SparkSession; on any engine.
@@ -763,24 +794,20 @@ class DataStream(_OperatorSettings, Generic[T_co]):
     def _one_input(
         self, name: str, operator: operators.OperatorConfig, output_type: TypeInformation, *, keyed: bool = True
     ) -> DataStream:
-        identifier = self._environment._builder.add(
-            OneInputTransformation,
-            name=name,
-            output_type=output_type,
-            input=self._id,
-            operator=operator,
-            **(self._key_fields() if keyed else {}),
-        )
-        return DataStream(self._environment, identifier)
+        fields = self._key_fields() if keyed else {}
+        return self._add(OneInputTransformation, name=name, output_type=output_type, input=self._id, operator=operator, **fields)
+
+    def _add(self, transformation: type[Transformation], **fields: Any) -> DataStream:
+        """Add a transformation of this stream to the program, and return the stream of its results."""
+        return DataStream(self._environment, self._environment._builder.add(transformation, **fields))
 
     def _key_fields(self) -> dict[str, Any]:
         return {}
 
     def _partition(self, partitioner: Partitioner, name: str) -> DataStream:
-        identifier = self._environment._builder.add(
+        return self._add(
             PartitionTransformation, name=name, output_type=self._record_type, input=self._id, partitioner=partitioner
         )
-        return DataStream(self._environment, identifier)
 
     def _sink(self, name: str, sink: Sink[Any, Any], **fields: Any) -> DataStreamSink:
         identifier = self._environment._builder.add(
@@ -789,25 +816,25 @@ class DataStream(_OperatorSettings, Generic[T_co]):
         return DataStreamSink(self._environment, identifier)
 
     def _written_by(self, sink: Sink[Any, Any]) -> DataStream:
-        """Write the records into a sink, and return the stream of what it would commit: the first of two stages."""
+        """Write the records into a sink, and return the stream of its committables: the first of two stages."""
         check_serializable(sink, f"the sink {type(sink).__name__} of sink_to()")
         sink.validate(self._record_type)
         operator = operators.SinkWriterConfig(sink=sink)
         return self._one_input("Writer", operator, Types.PICKLED_BYTE_ARRAY(), keyed=False)
 
     def _collected(self) -> None:
-        """Add the sink that brings the records to the driver; where it can, it runs beside the operator that it reads from."""
+        """Add the sink that brings the records to the driver; where possible, it runs in the task of its input."""
         from flinkish.datastream.connectors.collect import CollectSink
 
         self._sink("Data stream collect sink", CollectSink(), parallelism=1, beside_input=True)
 
     def _check_other(self, stream: object, method: str) -> None:
         other = instance_of(f"{method}()", stream, DataStream)
-        if other._environment is not self._environment:
-            raise InvalidProgramError(
-                f"{method}() needs streams of the same environment; got one of another.",
-                hint="call get_execution_environment() once and make all streams from it.",
-            )
+        check(
+            other._environment is self._environment,
+            f"{method}() needs streams of the same environment; got one of another.",
+            hint="call get_execution_environment() once and make all streams from it.",
+        )
 
 
 declare_absent(DataStream, NAMES_ON_STREAMS)
@@ -838,6 +865,20 @@ class DataStreamSink(_OperatorSettings):
         return transformation.id if writes else None
 
 
+class Opens(Function):
+    """A function that calls others, and opens and closes the objects whose methods these are."""
+
+    _called: Sequence[Callable[..., Any]]
+
+    def open(self, runtime_context: RuntimeContext) -> None:
+        for function in filter(None, map(function_behind, self._called)):
+            function.open(runtime_context)
+
+    def close(self) -> None:
+        for function in filter(None, map(function_behind, self._called)):
+            function.close()
+
+
 class _Identity(MapFunction):
     def map(self, value: Any) -> Any:
         return value
@@ -851,20 +892,17 @@ class _Projection(MapFunction):
         return tuple([value[field] for field in self._fields])
 
 
-def _take(iterator: Iterator[Any], limit: int) -> list[Any]:
-    records = []
-    for record in iterator:
-        records.append(record)
-        if len(records) == limit:
-            break
-    return records
+def buffer_timeout_of(timeout_millis: object) -> int:
+    """Return the milliseconds of a buffer timeout; -1 is allowed."""
+    timeout = milliseconds_of(timeout_millis, "timeout_millis", rule="must be an int (milliseconds)", or_number=True)
+    return in_range("timeout_millis", timeout, -1)
 
 
 #: Classes that PyFlink has in this module, with the module that they are in here; those build upon this one.
 _ELSEWHERE = {
     "AllWindowedStream": "windowed_stream",
-    "BroadcastConnectedStream": "broadcast_stream",
-    "BroadcastStream": "broadcast_stream",
+    "BroadcastConnectedStream": "connected_streams",
+    "BroadcastStream": "connected_streams",
     "CachedDataStream": "cached_stream",
     "ConnectedStreams": "connected_streams",
     "KeyedStream": "keyed_stream",

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, cast
 
-from flinkish.common.arguments import instance_of
-from flinkish.common.errors import InvalidProgramError, UnsupportedError
+from flinkish.common.arguments import check, instance_of
+from flinkish.common.errors import UnsupportedError
 from flinkish.common.time import milliseconds_of
 from flinkish.common.typeinfo import type_of
 from flinkish.datastream.connected_streams import ConnectedStreams
@@ -24,12 +25,12 @@ if TYPE_CHECKING:
 __all__ = ["IntervalJoin", "IntervalJoined"]
 
 
+@dataclass(frozen=True)
 class IntervalJoin(Generic[T_co, T2_co]):
     """Two keyed streams to join; `between` sets the interval."""
 
-    def __init__(self, left: KeyedStream[T_co, Any], right: KeyedStream[T2_co, Any]) -> None:
-        self._left = left
-        self._right = right
+    _left: KeyedStream[T_co, Any]
+    _right: KeyedStream[T2_co, Any]
 
     def in_event_time(self) -> IntervalJoin[T_co, T2_co]:
         """Join by event time; this is the default."""
@@ -52,21 +53,22 @@ class IntervalJoin(Generic[T_co, T2_co]):
         hint = "for example Time.seconds(5), or Time.milliseconds(-100)."
         lower = milliseconds_of(lower_bound, "lower_bound of between()", hint=hint)
         upper = milliseconds_of(upper_bound, "upper_bound of between()", hint=hint)
-        if lower > upper:
-            raise InvalidProgramError(
-                f"lower_bound of between() must not be above upper_bound; got {lower} ms and {upper} ms.",
-                hint="the bounds are relative to the left record: between(Time.minutes(-5), Time.minutes(0)) looks back.",
-            )
+        check(
+            lower <= upper,
+            f"lower_bound of between() must not be above upper_bound; got {lower} ms and {upper} ms.",
+            hint="the bounds are relative to the left record: between(Time.minutes(-5), Time.minutes(0)) looks back.",
+        )
         return IntervalJoined(self._left, self._right, lower, upper)
 
 
+@dataclass
 class IntervalJoined(Generic[T_co, T2_co]):
     """Two keyed streams to join within an interval; `process` makes the join.
 
     Example:
 
         >>> from flinkish.common import Duration, Time, Types
-        >>> from flinkish.datastream import StreamExecutionEnvironment
+        >>> from flinkish.datastream import OutputTag, StreamExecutionEnvironment
         >>> from flinkish.datastream.functions import ProcessJoinFunction
         >>> class Pair(ProcessJoinFunction):
         ...     def process_element(self, left, right, ctx):
@@ -74,20 +76,23 @@ class IntervalJoined(Generic[T_co, T2_co]):
         >>> env = StreamExecutionEnvironment.get_execution_environment()
         >>> orders = env.from_collection([("a", 1)]).key_by(lambda order: order[0], Types.STRING())
         >>> payments = env.from_collection([("a", 2)]).key_by(lambda payment: payment[0], Types.STRING())
-        >>> joined = orders.interval_join(payments).between(Time.minutes(0), Time.minutes(5)).upper_bound_exclusive()
-        >>> joined.process(Pair()).get_name()
+        >>> joined = orders.interval_join(payments).in_event_time().between(Time.minutes(0), Time.minutes(5))
+        >>> late = OutputTag("late orders"), OutputTag("late payments")
+        >>> joined = joined.side_output_left_late_data(late[0]).side_output_right_late_data(late[1])
+        >>> pairs = joined.lower_bound_exclusive().upper_bound_exclusive().process(Pair())
+        >>> late_orders = pairs.get_side_output(late[0])
+        >>> pairs.get_name()
         'Interval Join'
     """
 
-    def __init__(self, left: KeyedStream[T_co, Any], right: KeyedStream[T2_co, Any], lower: int, upper: int) -> None:
-        self._left = left
-        self._right = right
-        self._lower = lower
-        self._upper = upper
-        self._lower_exclusive = False
-        self._upper_exclusive = False
-        self._left_late: OutputTag | None = None
-        self._right_late: OutputTag | None = None
+    _left: KeyedStream[T_co, Any]
+    _right: KeyedStream[T2_co, Any]
+    _lower: int
+    _upper: int
+    _lower_exclusive: bool = False
+    _upper_exclusive: bool = False
+    _left_late: OutputTag | None = None
+    _right_late: OutputTag | None = None
 
     def lower_bound_exclusive(self) -> IntervalJoined[T_co, T2_co]:
         """Leave out pairs that are exactly the lower bound apart."""

@@ -11,12 +11,12 @@ from flinkish.common.errors import InvalidArgumentError, InvalidProgramError
 from flinkish.common.typeinfo import TypeInformation, Types, type_of
 from flinkish.common.types import Row
 from flinkish.datastream.aggregations import Aggregation, aggregating_function
-from flinkish.datastream.data_stream import DataStream
+from flinkish.datastream.data_stream import DataStream, Opens
 from flinkish.datastream.shapes import K, K_co, KeyedProcesses, Reduces, SelectsKeys, T_co, U
 from flinkish.program import operators
-from flinkish.program.transformations import OneInputTransformation, Partitioner, TransformationId
-from flinkish.udf.function_wrappers import check_function, check_kind, function_behind, reduce_function
-from flinkish.udf.functions import KeyedProcessFunction, MapFunction, RuntimeContext
+from flinkish.program.transformations import Partitioner, TransformationId
+from flinkish.udf.function_wrappers import check_function, check_kind, reduce_function
+from flinkish.udf.functions import KeyedProcessFunction, MapFunction
 from flinkish.udf.window import CountSlidingWindowAssigner, CountTumblingWindowAssigner
 
 if TYPE_CHECKING:
@@ -55,7 +55,13 @@ class KeyedStream(DataStream[T_co], Generic[T_co, K_co]):
         self._key_type = key_type
 
     def get_type(self) -> TypeInformation:
-        """Return the type of a row of key and record."""
+        """Return the type of a row of key and record.
+
+        Example:
+
+            >>> env.from_collection(["a"], Types.STRING()).key_by(len, Types.INT()).get_type()
+            RowTypeInfo(f0: Integer, f1: String)
+        """
         return Types.ROW_NAMED(["f0", "f1"], [self._key_type, self._record_type])
 
     def _key_fields(self) -> dict[str, Any]:
@@ -184,7 +190,14 @@ class KeyedStream(DataStream[T_co], Generic[T_co, K_co]):
     def key_by(
         self, key_selector: Callable[[T_co], K] | SelectsKeys[T_co, K], key_type: TypeInformation[K] | None = None
     ) -> KeyedStream[T_co, K]:
-        """Key the original stream by another selector; keys do not nest."""
+        """Key the original stream by another selector; keys do not nest.
+
+        Example:
+
+            >>> words = env.from_collection(["an", "at"]).key_by(len).key_by(lambda word: word[1])
+            >>> words.reduce(lambda one, other: one + other).execute_and_collect(limit=9)
+            ['an', 'at']
+        """
         return self._origin.key_by(key_selector, key_type)
 
     def window(self, window_assigner: WindowAssigner[Any, Any]) -> WindowedStream[T_co, K_co]:
@@ -235,16 +248,10 @@ class KeyedStream(DataStream[T_co], Generic[T_co, K_co]):
         ) -> CloseableIterator[Row] | list[Row]: ...
 
     def _collected(self) -> None:
-        rows = self._environment._builder.add(
-            OneInputTransformation,
-            name="Map",
-            output_type=self.get_type(),
-            # One subtask, chained to the sink: keeps the order of the records.
-            parallelism=1,
-            input=self._id,
-            operator=operators.MapConfig(function=_KeyAndRecord(self._key_selector)),
-        )
-        DataStream(self._environment, rows)._collected()
+        to_row = operators.MapConfig(function=_KeyAndRecord(self._key_selector))
+        rows = self._one_input("Map", to_row, self.get_type(), keyed=False)
+        # One subtask, chained to the sink: keeps the order of the records.
+        rows.set_parallelism(1)._collected()
 
     def broadcast(self, *args: Any) -> Any:
         """Refuse, as all that would change the partitioning."""
@@ -257,19 +264,10 @@ class KeyedStream(DataStream[T_co], Generic[T_co, K_co]):
         )
 
 
-class _KeyAndRecord(MapFunction):
+class _KeyAndRecord(Opens, MapFunction):
     def __init__(self, key_selector: Callable[[Any], Any]) -> None:
+        self._called = (key_selector,)
         self._key_selector = key_selector
-
-    def open(self, runtime_context: RuntimeContext) -> None:
-        function = function_behind(self._key_selector)
-        if function is not None:
-            function.open(runtime_context)
-
-    def close(self) -> None:
-        function = function_behind(self._key_selector)
-        if function is not None:
-            function.close()
 
     def map(self, value: Any) -> Row:
         return Row(f0=self._key_selector(value), f1=value)

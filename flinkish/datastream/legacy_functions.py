@@ -28,17 +28,15 @@ _QUEUE_BYTES: Final = 64 << 20
 _STOP_TIMEOUT: Final = 2.0
 
 
+@dataclass(frozen=True, kw_only=True)
 class _FunctionContext(RuntimeContext):
     """The runtime context of such a function, without state."""
 
-    def __init__(
-        self, *, name: str, subtask_index: int, parallelism: int, configuration: Configuration, metrics: MetricGroup
-    ) -> None:
-        self._name = name
-        self._subtask_index = subtask_index
-        self._parallelism = parallelism
-        self._configuration = configuration
-        self._metrics = metrics
+    _name: str
+    _subtask_index: int
+    _parallelism: int
+    _configuration: Configuration
+    _metrics: MetricGroup
 
     def get_task_name(self) -> str:
         return self._name
@@ -65,22 +63,9 @@ class _FunctionContext(RuntimeContext):
         return self._metrics
 
     def get_state(self, state_descriptor: Any) -> NoReturn:
-        self._refuse()
-
-    def get_list_state(self, state_descriptor: Any) -> NoReturn:
-        self._refuse()
-
-    def get_map_state(self, state_descriptor: Any) -> NoReturn:
-        self._refuse()
-
-    def get_reducing_state(self, state_descriptor: Any) -> NoReturn:
-        self._refuse()
-
-    def get_aggregating_state(self, state_descriptor: Any) -> NoReturn:
-        self._refuse()
-
-    def _refuse(self) -> NoReturn:
         raise StateError(f"{self._name} asked for keyed state, which only functions on a KeyedStream have.")
+
+    get_list_state = get_map_state = get_reducing_state = get_aggregating_state = get_state
 
 
 @dataclass(frozen=True)
@@ -111,8 +96,9 @@ class _FunctionReader(DriverReader, SourceFunction.SourceContext):
         self._cancelled = False
         self._error: BaseException | None = None
         name = type(function).__name__
+        metrics = MetricRegistry(SystemClock()).root
         self._context = _FunctionContext(
-            name=name, subtask_index=0, parallelism=1, configuration=configuration, metrics=MetricRegistry(SystemClock()).root
+            _name=name, _subtask_index=0, _parallelism=1, _configuration=configuration, _metrics=metrics
         )
         self._thread = threading.Thread(target=self._run, name=f"source function {name}", daemon=True)
         self._thread.start()
@@ -191,11 +177,11 @@ class _FunctionWriter(SinkWriter[Any, None], SinkFunction.Context):
         context.initialize_function(function)
         function.open(
             _FunctionContext(
-                name=type(function).__name__,
-                subtask_index=context.subtask_index,
-                parallelism=context.parallelism,
-                configuration=context.configuration,
-                metrics=context.metric_group,
+                _name=type(function).__name__,
+                _subtask_index=context.subtask_index,
+                _parallelism=context.parallelism,
+                _configuration=context.configuration,
+                _metrics=context.metric_group,
             )
         )
 

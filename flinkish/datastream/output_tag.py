@@ -1,5 +1,3 @@
 """OutputTag: the name and type of a side output."""
 
-from flinkish.udf.output_tag import OutputTag
-
-__all__ = ["OutputTag"]
+from flinkish.udf.output_tag import OutputTag as OutputTag

@@ -31,6 +31,7 @@ else:
 #: Types of the records of another stream given to a method, and of an operator's results.
 T = TypeVar("T")
 U = TypeVar("U")
+V = TypeVar("V")
 K = TypeVar("K")
 TupleT = TypeVar("TupleT", bound=tuple[Any, ...])
 
@@ -52,142 +53,89 @@ class DataFrame(Protocol):
         """The method that iterates over its rows."""
 
 
-class Maps(Protocol[_In, _Out]):
-    """A MapFunction."""
-
-    def map(self, value: _In, /) -> _Out:
-        """Return the record to emit."""
+class Maps(Protocol[_In, _Out]):  # a MapFunction
+    def map(self, value: _In, /) -> _Out: ...
 
 
-class FlatMaps(Protocol[_In, _Out]):
-    """A FlatMapFunction."""
-
-    def flat_map(self, value: _In, /) -> Iterable[_Out]:
-        """Return the records to emit."""
+class FlatMaps(Protocol[_In, _Out]):  # a FlatMapFunction
+    def flat_map(self, value: _In, /) -> Iterable[_Out]: ...
 
 
-class Filters(Protocol[_In]):
-    """A FilterFunction."""
-
-    def filter(self, value: _In, /) -> bool:
-        """Return whether to keep the record."""
+class Filters(Protocol[_In]):  # a FilterFunction
+    def filter(self, value: _In, /) -> bool: ...
 
 
-class SelectsKeys(Protocol[_In, _Out]):
-    """A KeySelector."""
-
-    def get_key(self, value: _In, /) -> _Out:
-        """Return the key."""
+class SelectsKeys(Protocol[_In, _Out]):  # a KeySelector
+    def get_key(self, value: _In, /) -> _Out: ...
 
 
-class Reduces(Protocol[U]):
-    """A ReduceFunction."""
-
-    def reduce(self, value1: U, value2: U, /) -> U:
-        """Return the combination."""
+class Reduces(Protocol[U]):  # a ReduceFunction
+    def reduce(self, value1: U, value2: U, /) -> U: ...
 
 
-class Aggregates(Protocol[_In, _Out]):
-    """An AggregateFunction, whatever its accumulator is."""
+class Aggregates(Protocol[_In, _Out]):  # an AggregateFunction, whatever its accumulator is
+    def add(self, value: _In, accumulator: Any, /) -> Any: ...
 
-    def add(self, value: _In, accumulator: Any, /) -> Any:
-        """Return the accumulator with a record."""
-
-    def get_result(self, accumulator: Any, /) -> _Out:
-        """Return the result."""
+    def get_result(self, accumulator: Any, /) -> _Out: ...
 
 
-class Processes(Protocol[_In, _Out]):
-    """A ProcessFunction."""
-
-    def process_element(self, value: _In, ctx: ProcessFunction.Context, /) -> Emitted[_Out]:
-        """Return what to emit."""
+class Processes(Protocol[_In, _Out]):  # a ProcessFunction
+    def process_element(self, value: _In, ctx: ProcessFunction.Context, /) -> Emitted[_Out]: ...
 
 
-class KeyedProcesses(Protocol[_In, _Out]):
-    """A KeyedProcessFunction."""
-
-    def process_element(self, value: _In, ctx: KeyedProcessFunction.Context, /) -> Emitted[_Out]:
-        """Return what to emit."""
+class KeyedProcesses(Protocol[_In, _Out]):  # a KeyedProcessFunction
+    def process_element(self, value: _In, ctx: KeyedProcessFunction.Context, /) -> Emitted[_Out]: ...
 
 
-class CoMaps(Protocol[_In, _In2, _Out]):
-    """A CoMapFunction."""
+class CoMaps(Protocol[_In, _In2, _Out]):  # a CoMapFunction
+    def map1(self, value: _In, /) -> _Out | None: ...
 
-    def map1(self, value: _In, /) -> _Out | None:
-        """Return the record to emit, if any."""
-
-    def map2(self, value: _In2, /) -> _Out | None:
-        """Return the record to emit, if any."""
+    def map2(self, value: _In2, /) -> _Out | None: ...
 
 
-class CoFlatMaps(Protocol[_In, _In2, _Out]):
-    """A CoFlatMapFunction."""
+class CoFlatMaps(Protocol[_In, _In2, _Out]):  # a CoFlatMapFunction
+    def flat_map1(self, value: _In, /) -> Iterable[_Out] | None: ...
 
-    def flat_map1(self, value: _In, /) -> Iterable[_Out] | None:
-        """Return the records to emit, if any."""
-
-    def flat_map2(self, value: _In2, /) -> Iterable[_Out] | None:
-        """Return the records to emit, if any."""
+    def flat_map2(self, value: _In2, /) -> Iterable[_Out] | None: ...
 
 
-class CoProcesses(Protocol[_In, _In2, _Out]):
-    """A CoProcessFunction or KeyedCoProcessFunction."""
+class CoProcesses(Protocol[_In, _In2, _Out]):  # a CoProcessFunction or KeyedCoProcessFunction
+    def process_element1(self, value: _In, ctx: Any, /) -> Emitted[_Out]: ...
 
-    def process_element1(self, value: _In, ctx: Any, /) -> Emitted[_Out]:
-        """Return what to emit."""
-
-    def process_element2(self, value: _In2, ctx: Any, /) -> Emitted[_Out]:
-        """Return what to emit."""
+    def process_element2(self, value: _In2, ctx: Any, /) -> Emitted[_Out]: ...
 
 
-class BroadcastProcesses(Protocol[_In, _In2, _Out]):
-    """A BroadcastProcessFunction or KeyedBroadcastProcessFunction."""
+class BroadcastProcesses(Protocol[_In, _In2, _Out]):  # a BroadcastProcessFunction or KeyedBroadcastProcessFunction
+    def process_element(self, value: _In, ctx: Any, /) -> Emitted[_Out]: ...
 
-    def process_element(self, value: _In, ctx: Any, /) -> Emitted[_Out]:
-        """Return what to emit."""
-
-    def process_broadcast_element(self, value: _In2, ctx: Any, /) -> Emitted[_Out]:
-        """Return what to emit."""
+    def process_broadcast_element(self, value: _In2, ctx: Any, /) -> Emitted[_Out]: ...
 
 
-class Joins(Protocol[_In, _In2, _Out]):
-    """A ProcessJoinFunction."""
-
-    def process_element(self, left: _In, right: _In2, ctx: ProcessJoinFunction.Context, /) -> Emitted[_Out]:
-        """Return what to emit for a pair."""
+class Joins(Protocol[_In, _In2, _Out]):  # a ProcessJoinFunction
+    def process_element(self, left: _In, right: _In2, ctx: ProcessJoinFunction.Context, /) -> Emitted[_Out]: ...
 
 
-class Invokes(Protocol[_In, _Out]):
-    """An AsyncFunction."""
-
-    def async_invoke(self, value: _In, /) -> Coroutine[Any, Any, Iterable[_Out]]:
-        """Return the records to emit."""
+class Invokes(Protocol[_In, _Out]):  # an AsyncFunction
+    def async_invoke(self, value: _In, /) -> Coroutine[Any, Any, Iterable[_Out]]: ...
 
 
-class AppliesToWindows(Protocol[_In, _Key, _Out]):
-    """A WindowFunction."""
-
-    def apply(self, key: _Key, window: Any, inputs: Iterable[_In], /) -> Iterable[_Out]:
-        """Return the results of a window."""
+class AppliesToWindows(Protocol[_In, _Key, _Out]):  # a WindowFunction
+    def apply(self, key: _Key, window: Any, inputs: Iterable[_In], /) -> Iterable[_Out]: ...
 
 
-class ProcessesWindows(Protocol[_In, _Key, _Out]):
-    """A ProcessWindowFunction."""
-
-    def process(self, key: _Key, context: Any, elements: Iterable[_In], /) -> Emitted[_Out]:
-        """Return the results of a window."""
+class ProcessesWindows(Protocol[_In, _Key, _Out]):  # a ProcessWindowFunction
+    def process(self, key: _Key, context: Any, elements: Iterable[_In], /) -> Emitted[_Out]: ...
 
 
-class AppliesToAllWindows(Protocol[_In, _Out]):
-    """An AllWindowFunction."""
-
-    def apply(self, window: Any, inputs: Iterable[_In], /) -> Iterable[_Out]:
-        """Return the results of a window."""
+class AppliesToAllWindows(Protocol[_In, _Out]):  # an AllWindowFunction
+    def apply(self, window: Any, inputs: Iterable[_In], /) -> Iterable[_Out]: ...
 
 
-class ProcessesAllWindows(Protocol[_In, _Out]):
-    """A ProcessAllWindowFunction."""
+class ProcessesAllWindows(Protocol[_In, _Out]):  # a ProcessAllWindowFunction
+    def process(self, context: Any, elements: Iterable[_In], /) -> Emitted[_Out]: ...
 
-    def process(self, context: Any, elements: Iterable[_In], /) -> Emitted[_Out]:
-        """Return the results of a window."""
+
+#: What `reduce` and `aggregate` of windows may be given; without keys it must be one of the last two.
+WindowFunctions: TypeAlias = (
+    AppliesToWindows[U, K, V] | ProcessesWindows[U, K, V] | AppliesToAllWindows[U, V] | ProcessesAllWindows[U, V]
+)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from functools import total_ordering
+from typing import Any, Self
 
 from flinkish.common.absent import AbsentMember
 from flinkish.common.absent_names import JAVA_OBJECT
-from flinkish.common.arguments import check, int_of, text_of
+from flinkish.common.arguments import check, in_range, instance_of, int_of, text_of
 from flinkish.common.errors import InvalidArgumentError
 
 __all__ = ["MemorySize", "SlotSharingGroup"]
@@ -16,6 +17,7 @@ __all__ = ["MemorySize", "SlotSharingGroup"]
 _UNITS = ((1 << 40, "tb"), (1 << 30, "gb"), (1 << 20, "mb"), (1 << 10, "kb"))
 
 
+@total_ordering
 class MemorySize:
     """An amount of memory.
 
@@ -35,8 +37,7 @@ class MemorySize:
             raise InvalidArgumentError(
                 "there is no Java MemorySize to wrap in flinkish.", hint="use MemorySize(bytes_size=...) or of_mebi_bytes()."
             )
-        self._bytes = int_of("bytes_size", bytes_size)
-        check(self._bytes >= 0, f"bytes_size must not be negative; got {bytes_size}.")
+        self._bytes = in_range("bytes_size", int_of("bytes_size", bytes_size), 0)
 
     @staticmethod
     def of_mebi_bytes(mebi_bytes: int) -> MemorySize:
@@ -72,9 +73,6 @@ class MemorySize:
     def __lt__(self, other: MemorySize) -> bool:
         return self._bytes < _memory_size(other)._bytes
 
-    def __le__(self, other: MemorySize) -> bool:
-        return self._bytes <= _memory_size(other)._bytes
-
     def __str__(self) -> str:
         for size, unit in _UNITS:
             if self._bytes and self._bytes % size == 0:
@@ -86,9 +84,7 @@ class MemorySize:
 
 
 def _memory_size(value: object) -> MemorySize:
-    if not isinstance(value, MemorySize):
-        raise InvalidArgumentError(f"expected a MemorySize; got {value!r} of type {type(value).__name__}.")
-    return value
+    return instance_of("an amount of memory", value, MemorySize)
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,68 +139,57 @@ class SlotSharingGroup:
 
         def __init__(self, name: str) -> None:
             self._name = text_of("the name of a slot sharing group", name)
-            self._cpu_cores: float | None = None
-            self._task_heap_memory: MemorySize | None = None
-            self._task_off_heap_memory: MemorySize | None = None
-            self._managed_memory: MemorySize | None = None
+            self._resources: dict[str, Any] = {}
             self._external_resources: dict[str, float] = {}
 
-        def set_cpu_cores(self, cpu_cores: float) -> SlotSharingGroup.Builder:
+        def _set(self, resource: str, value: object) -> Self:
+            self._resources[resource] = value
+            return self
+
+        def set_cpu_cores(self, cpu_cores: float) -> Self:
             """Set the cores of a slot, more than 0."""
             check(cpu_cores > 0, f"cpu_cores must be greater than 0; got {cpu_cores}.")
-            self._cpu_cores = float(cpu_cores)
-            return self
+            return self._set("_cpu_cores", float(cpu_cores))
 
-        def set_task_heap_memory(self, task_heap_memory: MemorySize) -> SlotSharingGroup.Builder:
+        def set_task_heap_memory(self, task_heap_memory: MemorySize) -> Self:
             """Set the heap memory of a slot, more than 0."""
             check(_memory_size(task_heap_memory).get_bytes() > 0, "task_heap_memory must be greater than 0.")
-            self._task_heap_memory = task_heap_memory
-            return self
+            return self._set("_task_heap_memory", task_heap_memory)
 
-        def set_task_heap_memory_mb(self, task_heap_memory_mb: int) -> SlotSharingGroup.Builder:
+        def set_task_heap_memory_mb(self, task_heap_memory_mb: int) -> Self:
             """Set the heap memory of a slot in MiB, more than 0."""
             return self.set_task_heap_memory(MemorySize.of_mebi_bytes(task_heap_memory_mb))
 
-        def set_task_off_heap_memory(self, task_off_heap_memory: MemorySize) -> SlotSharingGroup.Builder:
+        def set_task_off_heap_memory(self, task_off_heap_memory: MemorySize) -> Self:
             """Set the off-heap memory of a slot."""
-            self._task_off_heap_memory = _memory_size(task_off_heap_memory)
-            return self
+            return self._set("_task_off_heap_memory", _memory_size(task_off_heap_memory))
 
-        def set_task_off_heap_memory_mb(self, task_off_heap_memory_mb: int) -> SlotSharingGroup.Builder:
+        def set_task_off_heap_memory_mb(self, task_off_heap_memory_mb: int) -> Self:
             """Set the off-heap memory of a slot in MiB."""
             return self.set_task_off_heap_memory(MemorySize.of_mebi_bytes(task_off_heap_memory_mb))
 
-        def set_managed_memory(self, managed_memory: MemorySize) -> SlotSharingGroup.Builder:
+        def set_managed_memory(self, managed_memory: MemorySize) -> Self:
             """Set the managed memory of a slot."""
-            self._managed_memory = _memory_size(managed_memory)
-            return self
+            return self._set("_managed_memory", _memory_size(managed_memory))
 
-        def set_managed_memory_mb(self, managed_memory_mb: int) -> SlotSharingGroup.Builder:
+        def set_managed_memory_mb(self, managed_memory_mb: int) -> Self:
             """Set the managed memory of a slot in MiB."""
             return self.set_managed_memory(MemorySize.of_mebi_bytes(managed_memory_mb))
 
-        def set_external_resource(self, name: str, value: float) -> SlotSharingGroup.Builder:
+        def set_external_resource(self, name: str, value: float) -> Self:
             """Set how much of an external resource a slot needs."""
             self._external_resources[name] = float(value)
             return self
 
         def build(self) -> SlotSharingGroup:
             """Return the group. Raises InvalidProgramError if resources are given without cores or heap memory."""
-            needed = (self._cpu_cores, self._task_heap_memory)
-            others = (self._task_off_heap_memory, self._managed_memory, self._external_resources or None)
-            if all(value is None for value in (*needed, *others)):
+            if not self._resources and not self._external_resources:
                 return SlotSharingGroup(self._name)
             check(
-                all(value is not None for value in needed),
+                {"_cpu_cores", "_task_heap_memory"} <= self._resources.keys(),
                 f"slot sharing group {self._name!r} needs both cpu cores and task heap memory, as it names resources.",
                 hint="call set_cpu_cores() and set_task_heap_memory_mb(), or leave out all resources.",
             )
             nothing = MemorySize(bytes_size=0)
-            return SlotSharingGroup(
-                self._name,
-                self._cpu_cores,
-                self._task_heap_memory,
-                nothing if self._task_off_heap_memory is None else self._task_off_heap_memory,
-                nothing if self._managed_memory is None else self._managed_memory,
-                dict(self._external_resources),
-            )
+            resources = {"_task_off_heap_memory": nothing, "_managed_memory": nothing, **self._resources}
+            return SlotSharingGroup(self._name, **resources, _external_resources=dict(self._external_resources))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from flinkish.common import options
 from flinkish.common.absent import names_of
-from flinkish.common.arguments import check, instance_of, text_of
+from flinkish.common.arguments import check, in_range, instance_of, text_of
 from flinkish.common.configuration import Configuration
 from flinkish.common.errors import InvalidArgumentError, UnsupportedError
 from flinkish.common.paths import as_flink_shows, location
@@ -53,7 +53,6 @@ class EmbeddedRocksDBStateBackend(StateBackend):
         self._incremental = enable_incremental_checkpointing
         self._paths: list[str] = []
         self._predefined_options = PredefinedOptions.DEFAULT
-        self._options: str | None = None
         self._transfer_threads = 4
 
     def set_db_storage_paths(self, *paths: str) -> None:
@@ -97,7 +96,7 @@ class EmbeddedRocksDBStateBackend(StateBackend):
 
     def get_options(self) -> str | None:
         """Return None: no Java class can be set."""
-        return self._options
+        return None
 
     def get_number_of_transfer_threads(self) -> int:
         """Return the number of threads that was set."""
@@ -105,11 +104,7 @@ class EmbeddedRocksDBStateBackend(StateBackend):
 
     def set_number_of_transfer_threads(self, number_of_transfering_threads: int) -> None:
         """Set how many threads transfer files, at least 1; stored, but without effect."""
-        check(
-            number_of_transfering_threads > 0,
-            f"the number of transfer threads must be greater than 0; got {number_of_transfering_threads}.",
-        )
-        self._transfer_threads = number_of_transfering_threads
+        self._transfer_threads = in_range("the number of transfer threads", number_of_transfering_threads, 1)
 
     def __str__(self) -> str:
         return f"EmbeddedRocksDBStateBackend(enable_incremental_checkpointing={self._incremental})"

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, NoReturn, cast, overload
 from flinkish.common import options
 from flinkish.common.absent import AbsentMember
 from flinkish.common.absent_names import JAVA_OBJECT, RESTART_STRATEGY, SERIALIZERS, SPARK_READ, TIME_CHARACTERISTIC
-from flinkish.common.arguments import instance_of, int_of, text_of
+from flinkish.common.arguments import check, in_range, instance_of, int_of, text_of
 from flinkish.common.config_file import PROPERTIES_VARIABLE, check_key, load_configuration
 from flinkish.common.configuration import Configuration
 from flinkish.common.errors import InvalidArgumentError, InvalidProgramError, JobExecutionError, UnsupportedError
@@ -22,13 +22,13 @@ from flinkish.common.limits import UPPER_BOUND_MAX_PARALLELISM
 from flinkish.common.paths import location
 from flinkish.common.pickling import check_serializable, own_copy
 from flinkish.common.restart_strategy import RestartStrategies, RestartStrategyConfiguration
-from flinkish.common.time import AmountOfTime, milliseconds_of
+from flinkish.common.time import AmountOfTime
 from flinkish.common.typeinfo import BasicTypeInfo, TupleTypeInfo, TypeInformation, Types, type_of
 from flinkish.common.watermark_strategy import WatermarkStrategy
 from flinkish.datastream.checkpoint_config import CheckpointConfig
 from flinkish.datastream.checkpointing_mode import CheckpointingMode
 from flinkish.datastream.closeable_iterator import CloseableIterator
-from flinkish.datastream.data_stream import DataStream
+from flinkish.datastream.data_stream import DataStream, buffer_timeout_of
 from flinkish.datastream.shapes import DataFrame, T, TupleT
 from flinkish.datastream.slot_sharing_group import SlotSharingGroup
 from flinkish.datastream.state_backend import (
@@ -62,8 +62,8 @@ _PARAMETER_DELIMITER: Final = "#"
 class StreamExecutionEnvironment:
     """Creates streams, holds the settings of a program, and executes it.
 
-    The configuration is that of conf/config.yaml, overridden by `-Dkey=value` on the command line of the script, overridden by
-    the Configuration given here, overridden by the setters.
+    The configuration comes from conf/config.yaml, then `-Dkey=value` on the command line of the script, then the Configuration
+    given here, then the setters; each overrides those before it.
 
     Example:
 
@@ -151,8 +151,7 @@ class StreamExecutionEnvironment:
         """Set the parallelism of the operators made from now on that set none; -1: the number of cores."""
         before = self.get_parallelism()
         number = int_of("parallelism", parallelism)
-        if number == 0 or number < ExecutionConfig.PARALLELISM_UNKNOWN:
-            raise InvalidProgramError(f"parallelism must be at least 1, or -1 for the number of cores; got {number}.")
+        check(number == -1 or number >= 1, f"parallelism must be at least 1, or -1 for the number of cores; got {number}.")
         self._config.set_parallelism(number)
         self._builder.fix_parallelism(before)
         return self
@@ -164,9 +163,7 @@ class StreamExecutionEnvironment:
     def set_max_parallelism(self, max_parallelism: int) -> StreamExecutionEnvironment:
         """Set the number of key groups, 1 to 32768: the upper limit of the parallelism."""
         number = int_of("max_parallelism", max_parallelism)
-        if not 1 <= number <= UPPER_BOUND_MAX_PARALLELISM:
-            raise InvalidProgramError(f"max_parallelism must be 1 to {UPPER_BOUND_MAX_PARALLELISM}; got {number}.")
-        self._config.set_max_parallelism(number)
+        self._config.set_max_parallelism(in_range("max_parallelism", number, 1, UPPER_BOUND_MAX_PARALLELISM))
         return self
 
     def get_max_parallelism(self) -> int:
@@ -189,10 +186,7 @@ class StreamExecutionEnvironment:
 
         Differs from Flink: kept, but records travel with the micro-batch they are read in.
         """
-        timeout = milliseconds_of(timeout_millis, "timeout_millis", rule="must be an int (milliseconds)", or_number=True)
-        if timeout < -1:
-            raise InvalidProgramError(f"timeout_millis must be at least -1; got {timeout}.")
-        self._configuration.set(options.BUFFER_TIMEOUT, timeout)
+        self._configuration.set(options.BUFFER_TIMEOUT, buffer_timeout_of(timeout_millis))
         return self
 
     def get_buffer_timeout(self) -> int:
@@ -214,9 +208,7 @@ class StreamExecutionEnvironment:
 
     def set_default_local_parallelism(self, parallelism: int) -> None:
         """Set the default parallelism of environments made from now on in this process."""
-        number = int_of("parallelism", parallelism)
-        if number < 1:
-            raise InvalidProgramError(f"parallelism must be at least 1; got {number}.")
+        number = in_range("parallelism", int_of("parallelism", parallelism), 1)
         StreamExecutionEnvironment._default_local_parallelism = number
 
     def get_default_local_parallelism(self) -> int:
@@ -227,12 +219,12 @@ class StreamExecutionEnvironment:
     def register_slot_sharing_group(self, slot_sharing_group: SlotSharingGroup) -> StreamExecutionEnvironment:
         """Register the resources of a slot sharing group; operators then give only its name."""
         instance_of("register_slot_sharing_group()", slot_sharing_group, SlotSharingGroup)
-        known = self._slot_sharing_groups.setdefault(slot_sharing_group.get_name(), slot_sharing_group)
-        if known != slot_sharing_group:
-            raise InvalidProgramError(
-                f"the slot sharing group {slot_sharing_group.get_name()!r} is already registered with other resources.",
-                hint="give each set of resources a name of its own.",
-            )
+        name = slot_sharing_group.get_name()
+        check(
+            self._slot_sharing_groups.setdefault(name, slot_sharing_group) == slot_sharing_group,
+            f"the slot sharing group {name!r} is already registered with other resources.",
+            hint="give each set of resources a name of its own.",
+        )
         return self
 
     # Checkpoints.
@@ -256,11 +248,9 @@ class StreamExecutionEnvironment:
 
     def get_checkpointing_mode(self) -> CheckpointingMode:
         """Return the checkpointing mode."""
-        return self.get_checkpointing_consistency_mode()
-
-    def get_checkpointing_consistency_mode(self) -> CheckpointingMode:
-        """Return the checkpointing mode."""
         return self._checkpoint_config.get_checkpointing_mode()
+
+    get_checkpointing_consistency_mode = get_checkpointing_mode
 
     def is_unaligned_checkpoints_enabled(self) -> bool:
         """Return whether barriers overtake records."""
@@ -281,8 +271,7 @@ class StreamExecutionEnvironment:
 
     def set_default_savepoint_directory(self, directory: str) -> StreamExecutionEnvironment:
         """Set the folder of savepoints that are requested without a folder."""
-        text_of("directory", directory)
-        self._configuration.set(options.SAVEPOINT_DIRECTORY, directory)
+        self._configuration.set(options.SAVEPOINT_DIRECTORY, text_of("directory", directory))
         return self
 
     def get_default_savepoint_directory(self) -> str | None:
@@ -334,8 +323,7 @@ class StreamExecutionEnvironment:
 
         With `execution.engine: local` any other than this one is refused when the program is executed.
         """
-        text_of("python_exec", python_exec)
-        self._configuration.set(options.PYTHON_EXECUTABLE, python_exec)
+        self._configuration.set(options.PYTHON_EXECUTABLE, text_of("python_exec", python_exec))
 
     def add_jars(self, *jars_path: str) -> None:
         """Add jars to Spark's session, by path or URL (file, http, hdfs, ...): for extensions and functions of Spark's own.
@@ -378,7 +366,7 @@ class StreamExecutionEnvironment:
     def from_collection(self, collection: Iterable[Any] | DataFrame, type_info: TypeInformation | None = None) -> DataStream[Any]:
         """Make a stream of the elements of a collection, emitted in order by one subtask.
 
-        With a type the elements are converted to it, and a TypeMismatchError names what cannot be. Always of parallelism 1.
+        With a type, the elements are converted to it; a TypeMismatchError names one that cannot be. Always of parallelism 1.
         A pandas DataFrame is the collection of its rows: tuples for a TUPLE, else Rows.
 
         Raises InvalidArgumentError for an iterator or generator, as it may never end: from_collection(list(...)) takes one that
@@ -386,6 +374,12 @@ class StreamExecutionEnvironment:
 
         Differs from Flink: whole numbers that are out of the type's range are refused, not wrapped around; so are a str, bytes
         and a dict: PyFlink makes a stream of their characters, numbers and keys. The elements of a set are sorted.
+
+        Example:
+
+            >>> pairs = env.from_collection([("a", 1), ("b", 2)], Types.TUPLE([Types.STRING(), Types.INT()]))
+            >>> pairs.execute_and_collect(limit=9)
+            [('a', 1), ('b', 2)]
         """
         from flinkish.datastream.connectors.collection import CollectionSource
 
@@ -429,13 +423,8 @@ class StreamExecutionEnvironment:
             _check_alignment(source, watermark_strategy, source_name)
         # A strategy that neither makes watermarks nor assigns times is none.
         needed = watermark_strategy.generates_watermarks or watermark_strategy.timestamp_assigner is not None
-        return self._source(
-            source,
-            source_name,
-            record_type,
-            watermark_strategy if needed else None,
-            single=isinstance(source, DriverSource),
-        )
+        watermarks = watermark_strategy if needed else None
+        return self._source(source, source_name, record_type, watermarks, single=isinstance(source, DriverSource))
 
     def from_data_frame(
         self,
@@ -455,7 +444,7 @@ class StreamExecutionEnvironment:
         times, so its watermark is held back until all rows have been read: event-time windows and timers then fire in order, and
         no row is late. Until then their state is kept; execution.runtime-mode BATCH needs less memory. A streaming DataFrame must
         not keep state (aggregations, dropDuplicates, joins of streams).
-        Raises InvalidArgumentError for what is no DataFrame, and UnsupportedError for a DataFrame of Spark Connect, one that
+        Raises InvalidArgumentError for any other object, and UnsupportedError for a DataFrame of Spark Connect, one that
         keeps state or that Spark does not run as a stream, or a column of a type that has no counterpart.
         """
         from flinkish.datastream.connectors.data_frame import data_frame_source
@@ -473,6 +462,16 @@ class StreamExecutionEnvironment:
 
         Raises UnsupportedError if it is a CheckpointedFunction or CheckpointListener, too: it runs on the driver, ahead of
         the job, and takes no part in checkpoints.
+
+        Example:
+
+            >>> class Numbers(SourceFunction):
+            ...     def run(self, ctx):
+            ...         ctx.collect(1)
+            ...     def cancel(self):
+            ...         pass
+            >>> env.add_source(Numbers()).execute_and_collect(limit=1)
+            [1]
         """
         from flinkish.datastream.legacy_functions import SourceFunctionSource
         from flinkish.program.sources import DriverSource, Source
@@ -483,7 +482,7 @@ class StreamExecutionEnvironment:
         if isinstance(source_func, (CheckpointedFunction, CheckpointListener)):
             raise UnsupportedError(
                 f"add_source(): {describe(source_func)} is a SourceFunction with state in checkpoints; it runs on the driver, "
-                "ahead of the job, so what it has emitted and what a checkpoint holds would not fit together.",
+                "ahead of the job, so its state would not match the records that a checkpoint covers.",
                 hint="write a Source (flinkish.datastream.connectors.base), whose splits are stored at their positions.",
             )
         record_type = type_of(type_info, "add_source", "type_info")
@@ -491,7 +490,20 @@ class StreamExecutionEnvironment:
         return self._source(SourceFunctionSource(function), source_name, record_type, None, single=True)
 
     def create_input(self, input_format: InputFormat, type_info: TypeInformation | None = None) -> DataStream:
-        """Make a stream of the records of an input format, such as AvroInputFormat. Without a type, the format's own is used."""
+        """Make a stream of the records of an input format, such as AvroInputFormat. Without a type, the format's own is used.
+
+        Example:
+
+            >>> import fastavro, json
+            >>> from flinkish.datastream.formats.avro import AvroInputFormat, AvroSchema
+            >>> schema = {"type": "record", "name": "Item", "fields": [{"name": "id", "type": "int"}]}
+            >>> path = f"{tempfile.mkdtemp()}/items.avro"
+            >>> with open(path, "wb") as file:
+            ...     fastavro.writer(file, schema, [{"id": 1}])
+            >>> items = env.create_input(AvroInputFormat(path, AvroSchema.parse_string(json.dumps(schema))))
+            >>> items.execute_and_collect(limit=9)
+            [{'id': 1}]
+        """
         check_kind(input_format, InputFormat, "create_input", hint="a Source goes to from_source().")
         source = input_format.create_source()
         return self.from_source(source, WatermarkStrategy.no_watermarks(), "Custom File source", type_info)
@@ -536,15 +548,38 @@ class StreamExecutionEnvironment:
             raise error.with_traceback(None) from error.__cause__
 
     def execute_async(self, job_name: str = DEFAULT_JOB_NAME) -> JobClient:
-        """Start the program and return a client of the running job."""
+        """Start the program and return a client of the running job.
+
+        Example:
+
+            >>> _ = env.from_collection([1]).print()
+            >>> client = env.execute_async("one number")
+            >>> result = client.get_job_execution_result().result()
+            1
+        """
         return self._start(job_name)
 
     def get_execution_plan(self) -> str:
-        """Return the plan of the program as JSON, in the form of Flink's plan visualizer."""
+        """Return the plan of the program as JSON, in the form of Flink's plan visualizer.
+
+        Example:
+
+            >>> import json
+            >>> _ = env.from_collection([1]).map(str).print()
+            >>> json.loads(env.get_execution_plan())["nodes"][1]["type"]
+            'Map'
+        """
         return load_executor().execution_plan_json(self._program(None))
 
     def explain(self) -> str:
-        """Return all layers of the program, from the stream graph down to Spark's plan, as readable text."""
+        """Return all layers of the program, from the stream graph down to Spark's plan, as readable text.
+
+        Example:
+
+            >>> _ = env.from_collection([1]).map(str).print()
+            >>> print(env.explain().splitlines()[0])
+            == StreamGraph of 'Flink Streaming Job': 3 operators ==
+        """
         return load_executor().explain(self._program(None))
 
     def close(self) -> None:
@@ -564,7 +599,7 @@ class StreamExecutionEnvironment:
         if job_name is not None:
             text_of("job_name", job_name, empty=True)
         configuration = Configuration(self._configuration)
-        # Not at the top: it would be imported by those who only import the API.
+        # Imported late, so that programs that only build jobs do not load it.
         from flinkish.datastream.connectors.dead_letters import DeadLetterSink
 
         return Program(
@@ -595,11 +630,8 @@ class StreamExecutionEnvironment:
 
     def set_restart_strategy(self, restart_strategy_configuration: RestartStrategyConfiguration) -> StreamExecutionEnvironment:
         """Set the restart strategy; Flink 1.x, now the keys restart-strategy.*."""
-        if not isinstance(restart_strategy_configuration, RestartStrategyConfiguration):
-            raise InvalidArgumentError(
-                f"set_restart_strategy() needs one of RestartStrategies; got {restart_strategy_configuration!r}.",
-                hint="RestartStrategies.fixed_delay_restart(3, 10_000).",
-            )
+        hint = "RestartStrategies.fixed_delay_restart(3, 10_000)."
+        instance_of("set_restart_strategy()", restart_strategy_configuration, RestartStrategyConfiguration, hint=hint)
         if not isinstance(restart_strategy_configuration, RestartStrategies.FallbackRestartStrategyConfiguration):
             self._configuration.add_all(restart_strategy_configuration.to_configuration())
         return self
@@ -619,7 +651,16 @@ class StreamExecutionEnvironment:
         return EmbeddedRocksDBStateBackend() if rocksdb else HashMapStateBackend()
 
     def read_text_file(self, file_path: str, charset_name: str = "UTF-8") -> DataStream[str]:
-        """Make a stream of the lines of a file; Flink 1.x, now a FileSource."""
+        """Make a stream of the lines of a file; Flink 1.x, now a FileSource.
+
+        Example:
+
+            >>> from pathlib import Path
+            >>> file = Path(tempfile.mkdtemp(), "lines.txt")
+            >>> _ = file.write_text("to be")
+            >>> env.read_text_file(str(file)).execute_and_collect(limit=9)
+            ['to be']
+        """
         from flinkish.datastream.connectors.file_system.formats import StreamFormat
         from flinkish.datastream.connectors.file_system.source import FileSource
 
@@ -630,6 +671,11 @@ class StreamExecutionEnvironment:
         """Make a stream of the lines read from a socket; not replayable: records in flight when the job fails are lost.
 
         `max_retry` is how often a lost connection is re-established, one second apart; -1: without limit.
+
+        Example:
+
+            >>> env.socket_text_stream("localhost", 9999).map(str.upper).get_name()
+            'Map'
         """
         from flinkish.datastream.connectors.socket import SocketSource
 
@@ -637,7 +683,13 @@ class StreamExecutionEnvironment:
         return self.from_source(source, WatermarkStrategy.no_watermarks(), "Socket Stream", Types.STRING())
 
     def generate_sequence(self, start: int, end: int) -> DataStream[int]:
-        """Make a stream of the numbers from `start` to `end`, both inclusive; Flink 1.x, now a NumberSequenceSource."""
+        """Make a stream of the numbers from `start` to `end`, both inclusive; Flink 1.x, now a NumberSequenceSource.
+
+        Example:
+
+            >>> env.generate_sequence(1, 3).execute_and_collect(limit=9)
+            [1, 2, 3]
+        """
         from flinkish.datastream.connectors.number_seq import NumberSequenceSource
 
         source = NumberSequenceSource(start, end)
@@ -670,13 +722,13 @@ def _existing(given: object, method: str, *, delimiters: str = "") -> str:
     """Return a path that is there; `delimiters` separate paths in the key that it is kept in, as in Flink."""
     path = text_of(f"the path of {method}()", given)
     for character in delimiters:
-        if character in path:
-            raise InvalidProgramError(
-                f"{method}({path!r}): {character!r} separates paths here, as in Flink, and cannot be in one.",
-                hint="rename the file, or copy it.",
-            )
-    if not location(path).scheme and not os.path.exists(path):
-        raise InvalidProgramError(f"{method}({path!r}): there is no such file or folder ({os.path.abspath(path)}).")
+        check(
+            character not in path,
+            f"{method}({path!r}): {character!r} separates paths here, as in Flink, and cannot be in one.",
+            hint="rename the file, or copy it.",
+        )
+    found = location(path).scheme or os.path.exists(path)
+    check(bool(found), f"{method}({path!r}): there is no such file or folder ({os.path.abspath(path)}).")
     return path
 
 

@@ -1,5 +1,3 @@
 """TimeDomain: the kind of time of a timer."""
 
-from flinkish.udf.time_domain import TimeDomain
-
-__all__ = ["TimeDomain"]
+from flinkish.udf.time_domain import TimeDomain as TimeDomain

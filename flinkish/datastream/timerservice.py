@@ -1,5 +1,3 @@
 """Access to time and timers from within a keyed function."""
 
-from flinkish.udf.timerservice import TimerService
-
-__all__ = ["TimerService"]
+from flinkish.udf.timerservice import TimerService as TimerService

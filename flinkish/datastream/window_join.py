@@ -1,31 +1,30 @@
 """Joins and co-groups of two streams within windows; Flink's DataStream.join and coGroup of the Java API.
 
 As in Flink, both streams are merged to one stream of tagged records, which is keyed and windowed. A trigger, an evictor or an
-assigner that reads records gets a Row: (0, record of the first stream, None) or (1, None, record of the second).
+assigner that reads records, and a side output of late ones, get Rows: (0, record of the first stream, None) or
+(1, None, record of the second).
 """
 
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 from flinkish.common.errors import InvalidArgumentError
 from flinkish.common.records import check_results
-from flinkish.common.time import AmountOfTime
 from flinkish.common.typeinfo import RowTypeInfo, TypeInformation, Types, type_of
 from flinkish.common.types import Row
-from flinkish.datastream.data_stream import DataStream
-from flinkish.udf.function_wrappers import check_function, describe, function_behind
+from flinkish.datastream.data_stream import DataStream, Opens
+from flinkish.datastream.windowed_stream import Windows
+from flinkish.udf.function_wrappers import check_function, describe
 from flinkish.udf.function_wrappers import key_selector as as_key_selector
-from flinkish.udf.functions import Function, KeySelector, MapFunction, RuntimeContext, WindowFunction
+from flinkish.udf.functions import Function, KeySelector, MapFunction, WindowFunction
 
 if TYPE_CHECKING:
-    from typing import Self
-
-    from flinkish.udf.evictors import Evictor
-    from flinkish.udf.output_tag import OutputTag
-    from flinkish.udf.window import Trigger, WindowAssigner
+    from flinkish.datastream.keyed_stream import KeyedStream
+    from flinkish.udf.window import WindowAssigner
 
 __all__ = ["CoGroupFunction", "CoGroupedStreams", "FlatJoinFunction", "JoinFunction", "JoinedStreams", "WithWindow"]
 
@@ -60,10 +59,36 @@ class CoGroupFunction(Function):
         """Return, or yield, the records to emit; `first` or `second` may be empty."""
 
 
+#: Combines the records of two streams in a window by calls of the user's function.
+_Combination = Callable[[Callable[..., Any], list[Any], list[Any]], Iterable[Any]]
+
+
+def _join(call: Callable[..., Any], first: list[Any], second: list[Any]) -> Iterable[Any]:
+    return (call(one, other) for one in first for other in second)
+
+
+def _flat_join(call: Callable[..., Any], first: list[Any], second: list[Any]) -> Iterable[Any]:
+    for one in first:
+        for other in second:
+            results = call(one, other)
+            if results.__class__ is not list:
+                check_results(results, "the FlatJoinFunction must return an iterable of results")
+            yield from results
+
+
+def _co_group(call: Callable[..., Any], first: list[Any], second: list[Any]) -> Iterable[Any]:
+    results: Iterable[Any] = call(first, second)
+    if results.__class__ is tuple:
+        check_results(results, "the CoGroupFunction must return an iterable of results")
+    return results
+
+
 class _TwoStreams(Generic[FunctionT]):
     """Two streams to combine; continue with `where`, `equal_to` and `window`."""
 
-    _method: str
+    _method: ClassVar[str]
+    #: The kinds of functions, the method of each, and how its results are combined. A plain callable is one of the last kind.
+    _kinds: ClassVar[Sequence[tuple[type[Function], str, _Combination]]]
 
     def __init__(self, first: DataStream, second: DataStream) -> None:
         self._first = first
@@ -77,17 +102,23 @@ class _TwoStreams(Generic[FunctionT]):
         check_function(key_selector, "where", "key_selector")
         return _Where(self, selector, type_of(key_type, "where", "key_type"))
 
-    def _apply(self, function: Any) -> _PairFunction:
-        raise NotImplementedError
+    def _combine(self, function: Any) -> _Combine:
+        for kind, method, combination in self._kinds:
+            if isinstance(function, kind):
+                return _Combine(combination, getattr(function, method))
+        if isinstance(function, (Function, type)) or not callable(function):
+            kinds = ", ".join(f"a {kind.__name__}" for kind, *_ in self._kinds)
+            raise InvalidArgumentError(f"apply() needs {kinds} or a callable; got {describe(function)}.")
+        return _Combine(combination, function)
 
 
+@dataclass(frozen=True)
 class _Where(Generic[FunctionT]):
     """Two streams, with the key of the first."""
 
-    def __init__(self, streams: _TwoStreams[FunctionT], first_selector: Selector, key_type: TypeInformation) -> None:
-        self._streams = streams
-        self._first_selector = first_selector
-        self._key_type = key_type
+    _streams: _TwoStreams[FunctionT]
+    _first_selector: Selector
+    _key_type: TypeInformation
 
     def equal_to(self, key_selector: Callable[[Any], Any] | KeySelector) -> _EqualTo[FunctionT]:
         """Set the key of the second stream."""
@@ -96,55 +127,34 @@ class _Where(Generic[FunctionT]):
         return _EqualTo(self._streams, _TaggedKey(self._first_selector, selector), self._key_type)
 
 
+@dataclass(frozen=True)
 class _EqualTo(Generic[FunctionT]):
     """Two streams with their keys."""
 
-    def __init__(self, streams: _TwoStreams[FunctionT], selector: _TaggedKey, key_type: TypeInformation) -> None:
-        self._streams = streams
-        self._selector = selector
-        self._key_type = key_type
+    _streams: _TwoStreams[FunctionT]
+    _selector: _TaggedKey
+    _key_type: TypeInformation
 
     def window(self, window_assigner: WindowAssigner[Any, Any]) -> WithWindow[FunctionT]:
         """Set the windows in which records are combined."""
         first, second = self._streams._first, self._streams._second
         record = Types.ROW([Types.INT(), first._record_type, second._record_type])
         tagged = _tagged(first, 0, record).union(_tagged(second, 1, record)).key_by(self._selector, self._key_type)
-        return WithWindow(self._streams, tagged.window(window_assigner))
+        return WithWindow(self._streams, tagged, window_assigner)
 
 
-class WithWindow(Generic[FunctionT]):
+class WithWindow(Windows[Any, Any], Generic[FunctionT]):
     """Two streams with keys and windows; `apply` combines them."""
 
-    def __init__(self, streams: _TwoStreams[FunctionT], windows: Any) -> None:
+    def __init__(self, streams: _TwoStreams[FunctionT], tagged: KeyedStream, window_assigner: WindowAssigner[Any, Any]) -> None:
+        super().__init__(tagged, window_assigner)
         self._streams = streams
-        self._windows = windows
-
-    def trigger(self, trigger: Trigger[Any, Any]) -> Self:
-        """Set when windows fire, in place of the assigner's default trigger."""
-        self._windows.trigger(trigger)
-        return self
-
-    def evictor(self, evictor: Evictor[Any, Any]) -> Self:
-        """Set the evictor, which removes records from windows when they fire."""
-        self._windows.evictor(evictor)
-        return self
-
-    def allowed_lateness(self, time_ms: int | AmountOfTime) -> Self:
-        """Set how long (int: ms) a window is kept after its end for late records; each of them fires it again."""
-        self._windows.allowed_lateness(time_ms)
-        return self
-
-    def side_output_late_data(self, output_tag: OutputTag) -> Self:
-        """Send late records to a side output, as tagged rows; see the description of this module."""
-        self._windows.side_output_late_data(output_tag)
-        return self
 
     def apply(self, function: FunctionT | Callable[..., Any], output_type: TypeInformation | None = None) -> DataStream:
         """Emit the results of a function for each key and window; `output_type` is their type (None = they are pickled)."""
-        applied = self._streams._apply(function)
+        combine = self._streams._combine(function)
         check_function(function, "apply")
-        result: DataStream = self._windows.apply(applied, output_type)
-        return result.name(self._streams._method)
+        return self._window(combine, type_of(output_type, "apply"), combine).name(self._streams._method)
 
 
 class JoinedStreams(_TwoStreams[JoinFunction | FlatJoinFunction]):
@@ -167,13 +177,7 @@ class JoinedStreams(_TwoStreams[JoinFunction | FlatJoinFunction]):
     """
 
     _method = "Join"
-
-    def _apply(self, function: Any) -> _PairFunction:
-        if isinstance(function, FlatJoinFunction):
-            return _FlatJoin(function, function.join)
-        if isinstance(function, JoinFunction):
-            return _Join(function, function.join)
-        return _Join(None, _plain_function(function, "a JoinFunction, a FlatJoinFunction"))
+    _kinds = ((FlatJoinFunction, "join", _flat_join), (JoinFunction, "join", _join))
 
 
 class CoGroupedStreams(_TwoStreams[CoGroupFunction]):
@@ -184,32 +188,16 @@ class CoGroupedStreams(_TwoStreams[CoGroupFunction]):
     """
 
     _method = "CoGroup"
-
-    def _apply(self, function: Any) -> _PairFunction:
-        if isinstance(function, CoGroupFunction):
-            return _CoGroup(function, function.co_group)
-        return _CoGroup(None, _plain_function(function, "a CoGroupFunction"))
+    _kinds = ((CoGroupFunction, "co_group", _co_group),)
 
 
-class _TaggedKey(KeySelector):
+class _TaggedKey(Opens, KeySelector):
     def __init__(self, first: Selector, second: Selector) -> None:
-        self._selectors = first, second
-
-    def open(self, runtime_context: RuntimeContext) -> None:
-        for selector in self._selectors:
-            function = function_behind(selector)
-            if function is not None:
-                function.open(runtime_context)
-
-    def close(self) -> None:
-        for selector in self._selectors:
-            function = function_behind(selector)
-            if function is not None:
-                function.close()
+        self._called = first, second
 
     def get_key(self, value: Any) -> Any:
         tag = value[_TAG]
-        return self._selectors[tag](value[1 + tag])
+        return self._called[tag](value[1 + tag])
 
 
 class _Tag(MapFunction):
@@ -227,61 +215,16 @@ def _tagged(stream: DataStream, tag: int, record: RowTypeInfo) -> DataStream:
     return tagged
 
 
-class _PairFunction(WindowFunction[Any, Any, Any, Any]):
-    """Separates the tagged records of a window by stream; `function` is opened and closed, and `call` is called."""
+class _Combine(Opens, WindowFunction[Any, Any, Any, Any]):
+    """Separates the tagged records of a window by stream, and combines both lists by calls of the user's function."""
 
-    def __init__(self, function: Function | None, call: Callable[..., Any]) -> None:
-        self._function = function
-        self._call = call
+    def __init__(self, combination: _Combination, call: Callable[..., Any]) -> None:
+        self._called = (call,)
+        self._combination = combination
 
-    def open(self, runtime_context: RuntimeContext) -> None:
-        if self._function is not None:
-            self._function.open(runtime_context)
-
-    def close(self) -> None:
-        if self._function is not None:
-            self._function.close()
-
-    @staticmethod
-    def _split(inputs: Iterable[Any]) -> tuple[list[Any], list[Any]]:
+    def apply(self, key: Any, window: Any, inputs: Iterable[Any]) -> Iterable[Any]:
         sides: tuple[list[Any], list[Any]] = ([], [])
         for tagged in inputs:
             tag = tagged[_TAG]
             sides[tag].append(tagged[1 + tag])
-        return sides
-
-
-class _Join(_PairFunction):
-    def apply(self, key: Any, window: Any, inputs: Iterable[Any]) -> Iterable[Any]:
-        first, second = self._split(inputs)
-        call = self._call
-        return (call(one, other) for one in first for other in second)
-
-
-class _FlatJoin(_PairFunction):
-    def apply(self, key: Any, window: Any, inputs: Iterable[Any]) -> Iterable[Any]:
-        first, second = self._split(inputs)
-        call = self._call
-
-        def results(one: Any, other: Any) -> Iterable[Any]:
-            found: Iterable[Any] = call(one, other)
-            if found.__class__ is not list:
-                check_results(found, "the FlatJoinFunction must return an iterable of results")
-            return found
-
-        return (result for one in first for other in second for result in results(one, other))
-
-
-class _CoGroup(_PairFunction):
-    def apply(self, key: Any, window: Any, inputs: Iterable[Any]) -> Iterable[Any]:
-        results: Iterable[Any] = self._call(*self._split(inputs))
-        if results.__class__ is tuple:
-            check_results(results, "the CoGroupFunction must return an iterable of results")
-        return results
-
-
-def _plain_function(function: Any, kinds: str) -> Callable[..., Any]:
-    if isinstance(function, (Function, type)) or not callable(function):
-        raise InvalidArgumentError(f"apply() needs {kinds} or a callable; got {describe(function)}.")
-    result: Callable[..., Any] = function
-    return result
+        return self._combination(self._called[0], *sides)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar, cast, overload
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, cast, overload
 
-from flinkish.common.arguments import instance_of
-from flinkish.common.errors import InvalidArgumentError, InvalidProgramError
+from flinkish.common.arguments import check, instance_of
+from flinkish.common.errors import InvalidArgumentError
 from flinkish.common.pickling import check_serializable
 from flinkish.common.time import AmountOfTime, milliseconds_of
 from flinkish.common.typeinfo import TypeInformation, type_of
@@ -22,10 +22,12 @@ from flinkish.datastream.shapes import (
     Reduces,
     T_co,
     U,
+    WindowFunctions,
 )
 from flinkish.program.operators import WindowConfig
 from flinkish.udf.evictors import Evictor
-from flinkish.udf.function_wrappers import check_function, check_kind, describe, reduce_function
+from flinkish.udf.function_wrappers import check_function, check_kind, describe
+from flinkish.udf.function_wrappers import reduce_function as as_reduce_function
 from flinkish.udf.functions import (
     AggregateFunction,
     AllWindowFunction,
@@ -48,18 +50,14 @@ if TYPE_CHECKING:
 __all__ = ["AllWindowedStream", "WindowedStream"]
 
 Assigner = WindowAssigner[Any, Any]
-FunctionT = TypeVar("FunctionT", bound=Function)
 
 
-class _Windowed:
-    """Base class of the windows of keyed streams and of whole streams."""
+class Windows(Generic[T_co, K_co]):
+    """The windows of a stream, and their settings."""
 
-    _apply_kind: ClassVar[type[Function]]
-    _process_kind: ClassVar[type[Function]]
-    _pass_through: ClassVar[type[Function]]
-    _description: ClassVar[str]
+    _description: ClassVar[str] = "Window"
 
-    def __init__(self, keyed_stream: KeyedStream, window_assigner: Assigner, method: str) -> None:
+    def __init__(self, keyed_stream: KeyedStream[T_co, K_co], window_assigner: Assigner, method: str = "window") -> None:
         instance_of(
             f"{method}()", window_assigner, WindowAssigner, hint="for example TumblingEventTimeWindows.of(Time.seconds(5))."
         )
@@ -80,7 +78,15 @@ class _Windowed:
         return self._keyed_stream._record_type
 
     def trigger(self, trigger: Trigger[Any, Any]) -> Self:
-        """Set when windows fire, in place of the assigner's default trigger."""
+        """Set when windows fire, in place of the assigner's default trigger.
+
+        Example:
+
+            >>> numbers = env.from_collection([1, 2, 3, 4]).key_by(lambda number: number % 2)
+            >>> windows = numbers.window(GlobalWindows.create()).trigger(CountTrigger.of(2))
+            >>> windows.reduce(lambda one, other: one + other).execute_and_collect(limit=9)
+            [4, 6]
+        """
         instance_of("trigger()", trigger, Trigger)
         check_serializable(trigger, f"the trigger {type(trigger).__name__}")
         self._window_trigger = trigger
@@ -91,10 +97,17 @@ class _Windowed:
 
         Only for event-time windows; 0 by default. A record is late when the watermark has reached the last timestamp of its
         window plus this time.
+
+        Example:
+
+            >>> by_time = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(lambda record, _: record)
+            >>> times = env.from_collection([1000, 2000, 7000]).assign_timestamps_and_watermarks(by_time)
+            >>> windows = times.window_all(TumblingEventTimeWindows.of(Time.seconds(5))).allowed_lateness(Time.minutes(1))
+            >>> windows.reduce(lambda one, other: one + other).execute_and_collect(limit=9)
+            [3000, 7000]
         """
         lateness = milliseconds_of(time_ms, "time_ms", rule="must be an int (milliseconds)", or_number=True)
-        if lateness < 0:
-            raise InvalidProgramError(f"allowed_lateness() must not be negative; got {lateness} ms.")
+        check(lateness >= 0, f"allowed_lateness() must not be negative; got {lateness} ms.")
         self._allowed_lateness = lateness
         return self
 
@@ -104,6 +117,14 @@ class _Windowed:
         Without it they are dropped and counted in the metric `numLateRecordsDropped`.
 
         Differs from Flink: if nobody reads the side output, late records are dropped; PyFlink puts them into the main output.
+
+        Example:
+
+            >>> late = OutputTag("late", Types.LONG())
+            >>> windows = env.from_collection([1, 2]).window_all(TumblingProcessingTimeWindows.of(Time.seconds(5)))
+            >>> results = windows.side_output_late_data(late).reduce(lambda one, other: one + other)
+            >>> results.get_side_output(late).get_type()
+            Long
         """
         self._late_data_output_tag = instance_of("side_output_late_data()", output_tag, OutputTag)
         return self
@@ -112,45 +133,19 @@ class _Windowed:
         """Set the evictor that removes records from windows when they fire; as in Flink's Java API.
 
         Windows then keep all their records, also for reduce and aggregate.
+
+        Example:
+
+            >>> from flinkish.datastream.evictors import CountEvictor
+            >>> numbers = env.from_collection([1, 2, 3, 4]).key_by(lambda number: number % 2)
+            >>> windows = numbers.window(GlobalWindows.create()).trigger(CountTrigger.of(2)).evictor(CountEvictor.of(1))
+            >>> windows.reduce(lambda one, other: one + other).execute_and_collect(limit=9)
+            [3, 4]
         """
         instance_of("evictor()", evictor, Evictor)
         check_serializable(evictor, f"the evictor {type(evictor).__name__}")
         self._evictor = evictor
         return self
-
-    def _reduce(self, function: object, window_function: object, output_type: TypeInformation | None) -> DataStream:
-        reduce = reduce_function(function, "reduce")
-        check_function(function, "reduce")
-        input_type = self.get_input_type()
-        result_type = input_type if window_function is None and output_type is None else type_of(output_type, "reduce")
-        return self._window(self._function(window_function, "reduce"), result_type, function, fold=reduce, fold_type=input_type)
-
-    def _aggregate(
-        self,
-        function: object,
-        window_function: object,
-        accumulator_type: TypeInformation | None,
-        output_type: TypeInformation | None,
-    ) -> DataStream:
-        check_kind(function, AggregateFunction, "aggregate")
-        return self._window(
-            self._function(window_function, "aggregate"),
-            type_of(output_type, "aggregate"),
-            function,
-            fold=function,
-            fold_type=type_of(accumulator_type, "aggregate", "accumulator_type"),
-        )
-
-    def _function(self, function: object, method: str) -> Function:
-        if function is None:
-            return self._pass_through()
-        if not isinstance(function, (self._apply_kind, self._process_kind)):
-            raise InvalidArgumentError(
-                f"window_function of {method}() must be a {self._apply_kind.__name__} or {self._process_kind.__name__}; "
-                f"got {describe(function)}."
-            )
-        check_function(function, method, "window_function")
-        return function
 
     def _window(self, function: Function, output_type: TypeInformation, described: object, **fold: Any) -> DataStream:
         trigger = self._window_trigger
@@ -168,34 +163,18 @@ class _Windowed:
             **fold,
         )
         names = [type(described).__name__]
-        if described is not function and not isinstance(function, self._pass_through):
+        if described is not function and not isinstance(function, (PassThroughWindowFunction, PassThroughAllWindowFunction)):
             names.append(type(function).__name__)
         description = f"{self._description}({assigner!r}, {type(trigger).__name__}, {', '.join(names)})"
         return self._keyed_stream._one_input(type(assigner).__name__, config, output_type).set_description(description)
 
 
-class WindowedStream(_Windowed, Generic[T_co, K_co]):
-    """The records of each key, grouped into windows.
+class _Windowed(Windows[T_co, K_co]):
+    """Base class of the windows of keyed streams and of whole streams, which take other kinds of window functions."""
 
-    Example:
-
-        >>> from flinkish.common import Time, Types
-        >>> from flinkish.datastream import StreamExecutionEnvironment
-        >>> from flinkish.datastream.window import TumblingEventTimeWindows
-        >>> env = StreamExecutionEnvironment.get_execution_environment()
-        >>> pairs = env.from_collection([("a", 1)], Types.TUPLE([Types.STRING(), Types.LONG()]))
-        >>> windows = pairs.key_by(lambda pair: pair[0]).window(TumblingEventTimeWindows.of(Time.seconds(5)))
-        >>> windows.reduce(lambda a, b: (a[0], a[1] + b[1])).get_name()
-        'TumblingEventTimeWindows'
-    """
-
-    _apply_kind = WindowFunction
-    _process_kind = ProcessWindowFunction
-    _pass_through = PassThroughWindowFunction
-    _description = "Window"
-
-    def __init__(self, keyed_stream: KeyedStream[T_co, K_co], window_assigner: Assigner) -> None:
-        super().__init__(keyed_stream, window_assigner, "window")
+    _apply_kind: ClassVar[type[Function]]
+    _process_kind: ClassVar[type[Function]]
+    _pass_through: ClassVar[type[Function]]
 
     @overload
     def reduce(
@@ -209,14 +188,14 @@ class WindowedStream(_Windowed, Generic[T_co, K_co]):
     def reduce(
         self,
         reduce_function: Callable[[T_co, T_co], T_co] | Reduces[T_co],
-        window_function: AppliesToWindows[T_co, K_co, U] | ProcessesWindows[T_co, K_co, U],
+        window_function: WindowFunctions[T_co, K_co, U],
         output_type: TypeInformation | None = None,
     ) -> DataStream[U]: ...
 
     def reduce(
         self,
         reduce_function: Callable[[T_co, T_co], T_co] | Reduces[T_co],
-        window_function: AppliesToWindows[T_co, K_co, U] | ProcessesWindows[T_co, K_co, U] | None = None,
+        window_function: WindowFunctions[T_co, K_co, U] | None = None,
         output_type: TypeInformation | None = None,
     ) -> DataStream[Any]:
         """Combine each window's records in the order of arrival; emit the result, or the results of a window function.
@@ -230,7 +209,12 @@ class WindowedStream(_Windowed, Generic[T_co, K_co]):
             >>> windows.reduce(lambda one, other: one + other).execute_and_collect(limit=9)
             [4, 6]
         """
-        return self._reduce(reduce_function, window_function, output_type)
+        function = as_reduce_function(reduce_function, "reduce")
+        check_function(reduce_function, "reduce")
+        input_type = self.get_input_type()
+        result_type = input_type if window_function is None and output_type is None else type_of(output_type, "reduce")
+        results = self._function(window_function, "reduce")
+        return self._window(results, result_type, reduce_function, fold=function, fold_type=input_type)
 
     @overload
     def aggregate(
@@ -245,7 +229,7 @@ class WindowedStream(_Windowed, Generic[T_co, K_co]):
     def aggregate(
         self,
         aggregate_function: Aggregates[T_co, Any],
-        window_function: AppliesToWindows[Any, K_co, U] | ProcessesWindows[Any, K_co, U],
+        window_function: WindowFunctions[Any, K_co, U],
         accumulator_type: TypeInformation | None = None,
         output_type: TypeInformation | None = None,
     ) -> DataStream[U]: ...
@@ -253,7 +237,7 @@ class WindowedStream(_Windowed, Generic[T_co, K_co]):
     def aggregate(
         self,
         aggregate_function: Aggregates[T_co, Any],
-        window_function: AppliesToWindows[Any, K_co, U] | ProcessesWindows[Any, K_co, U] | None = None,
+        window_function: WindowFunctions[Any, K_co, U] | None = None,
         accumulator_type: TypeInformation | None = None,
         output_type: TypeInformation | None = None,
     ) -> DataStream[Any]:
@@ -277,12 +261,21 @@ class WindowedStream(_Windowed, Generic[T_co, K_co]):
             >>> windows.aggregate(Average(), output_type=Types.DOUBLE()).execute_and_collect(limit=9)
             [2.0, 3.0]
         """
-        return self._aggregate(aggregate_function, window_function, accumulator_type, output_type)
+        check_kind(aggregate_function, AggregateFunction, "aggregate")
+        return self._window(
+            self._function(window_function, "aggregate"),
+            type_of(output_type, "aggregate"),
+            aggregate_function,
+            fold=aggregate_function,
+            fold_type=type_of(accumulator_type, "aggregate", "accumulator_type"),
+        )
 
     def apply(
-        self, window_function: AppliesToWindows[T_co, K_co, U], output_type: TypeInformation | None = None
+        self,
+        window_function: AppliesToWindows[T_co, K_co, U] | AppliesToAllWindows[T_co, U],
+        output_type: TypeInformation | None = None,
     ) -> DataStream[U]:
-        """Call a WindowFunction with all records of each window, and emit its results.
+        """Call a WindowFunction (AllWindowFunction without keys) with all records of each window, and emit its results.
 
         Example:
 
@@ -294,13 +287,15 @@ class WindowedStream(_Windowed, Generic[T_co, K_co]):
             >>> windows.apply(Collect()).execute_and_collect(limit=9)
             [(1, [1, 3]), (0, [2, 4])]
         """
-        check_kind(window_function, WindowFunction, "apply", hint="a ProcessWindowFunction goes to process().")
+        check_kind(window_function, self._apply_kind, "apply", hint=f"a {self._process_kind.__name__} goes to process().")
         return self._window(cast(Function, window_function), type_of(output_type, "apply"), window_function)
 
     def process(
-        self, process_window_function: ProcessesWindows[T_co, K_co, U], output_type: TypeInformation | None = None
+        self,
+        process_window_function: ProcessesWindows[T_co, K_co, U] | ProcessesAllWindows[T_co, U],
+        output_type: TypeInformation | None = None,
     ) -> DataStream[U]:
-        """Call a ProcessWindowFunction with all records of each window, and emit its results.
+        """Call a ProcessWindowFunction (ProcessAllWindowFunction without keys) with all records of each window.
 
         Example:
 
@@ -312,12 +307,61 @@ class WindowedStream(_Windowed, Generic[T_co, K_co]):
             >>> windows.process(Collect()).execute_and_collect(limit=9)
             [(1, [1, 3]), (0, [2, 4])]
         """
-        check_kind(process_window_function, ProcessWindowFunction, "process", hint="a WindowFunction goes to apply().")
+        hint = f"apply() is for a function of type {self._apply_kind.__name__}."
+        check_kind(process_window_function, self._process_kind, "process", hint=hint)
         return self._window(cast(Function, process_window_function), type_of(output_type, "process"), process_window_function)
 
+    def _function(self, function: object, method: str) -> Function:
+        if function is None:
+            return self._pass_through()
+        if not isinstance(function, (self._apply_kind, self._process_kind)):
+            raise InvalidArgumentError(
+                f"window_function of {method}() must be a {self._apply_kind.__name__} or {self._process_kind.__name__}; "
+                f"got {describe(function)}."
+            )
+        check_function(function, method, "window_function")
+        return function
 
-class AllWindowedStream(_Windowed, Generic[T_co]):
-    """The records of a whole stream, grouped into windows; one subtask does all the work."""
+
+class WindowedStream(_Windowed[T_co, K_co]):
+    """The records of each key, grouped into windows.
+
+    Example:
+
+        >>> from flinkish.common import Time, Types
+        >>> from flinkish.datastream import StreamExecutionEnvironment
+        >>> from flinkish.datastream.window import TumblingEventTimeWindows
+        >>> env = StreamExecutionEnvironment.get_execution_environment()
+        >>> pairs = env.from_collection([("a", 1)], Types.TUPLE([Types.STRING(), Types.LONG()]))
+        >>> windows = pairs.key_by(lambda pair: pair[0]).window(TumblingEventTimeWindows.of(Time.seconds(5)))
+        >>> windows.reduce(lambda a, b: (a[0], a[1] + b[1])).get_name()
+        'TumblingEventTimeWindows'
+    """
+
+    _apply_kind = WindowFunction
+    _process_kind = ProcessWindowFunction
+    _pass_through = PassThroughWindowFunction
+
+
+class AllWindowedStream(_Windowed[T_co, Any], Generic[T_co]):
+    """The records of a whole stream, grouped into windows; one subtask does all the work.
+
+    Example:
+
+        >>> class Collect(AllWindowFunction):
+        ...     def apply(self, window, inputs):
+        ...         yield list(inputs)
+        >>> class Total(ProcessAllWindowFunction):
+        ...     def process(self, context, elements):
+        ...         yield sum(elements)
+        >>> windows = env.from_collection([1, 2, 3, 4]).window_all(CountTumblingWindowAssigner(2))
+        >>> windows.apply(Collect()).execute_and_collect(limit=9)
+        [[1, 2], [3, 4]]
+        >>> windows.process(Total()).execute_and_collect(limit=9)
+        [3, 7]
+        >>> windows.reduce(lambda one, other: one + other, Collect()).execute_and_collect(limit=9)
+        [[3], [7]]
+    """
 
     _apply_kind = AllWindowFunction
     _process_kind = ProcessAllWindowFunction
@@ -336,113 +380,3 @@ class AllWindowedStream(_Windowed, Generic[T_co]):
                 hint="implement can_merge and on_merge.",
             )
         return super().trigger(trigger)
-
-    @overload
-    def reduce(
-        self,
-        reduce_function: Callable[[T_co, T_co], T_co] | Reduces[T_co],
-        window_function: None = None,
-        output_type: TypeInformation | None = None,
-    ) -> DataStream[T_co]: ...
-
-    @overload
-    def reduce(
-        self,
-        reduce_function: Callable[[T_co, T_co], T_co] | Reduces[T_co],
-        window_function: AppliesToAllWindows[T_co, U] | ProcessesAllWindows[T_co, U],
-        output_type: TypeInformation | None = None,
-    ) -> DataStream[U]: ...
-
-    def reduce(
-        self,
-        reduce_function: Callable[[T_co, T_co], T_co] | Reduces[T_co],
-        window_function: AppliesToAllWindows[T_co, U] | ProcessesAllWindows[T_co, U] | None = None,
-        output_type: TypeInformation | None = None,
-    ) -> DataStream[Any]:
-        """Combine each window's records in the order of arrival; emit the result, or the results of a window function.
-
-        With `execution.windows.share-panes` the function must be associative and commutative: sliding windows then share panes.
-
-        Example:
-
-            >>> windows = env.from_collection([1, 2, 3, 4]).window_all(CountTumblingWindowAssigner(2))
-            >>> windows.reduce(lambda one, other: one + other).execute_and_collect(limit=9)
-            [3, 7]
-        """
-        return self._reduce(reduce_function, window_function, output_type)
-
-    @overload
-    def aggregate(
-        self,
-        aggregate_function: Aggregates[T_co, U],
-        window_function: None = None,
-        accumulator_type: TypeInformation | None = None,
-        output_type: TypeInformation | None = None,
-    ) -> DataStream[U]: ...
-
-    @overload
-    def aggregate(
-        self,
-        aggregate_function: Aggregates[T_co, Any],
-        window_function: AppliesToAllWindows[Any, U] | ProcessesAllWindows[Any, U],
-        accumulator_type: TypeInformation | None = None,
-        output_type: TypeInformation | None = None,
-    ) -> DataStream[U]: ...
-
-    def aggregate(
-        self,
-        aggregate_function: Aggregates[T_co, Any],
-        window_function: AppliesToAllWindows[Any, U] | ProcessesAllWindows[Any, U] | None = None,
-        accumulator_type: TypeInformation | None = None,
-        output_type: TypeInformation | None = None,
-    ) -> DataStream[Any]:
-        """Aggregate each window's records in the order of arrival; emit the result, or the results of a window function.
-
-        Example:
-
-            >>> class Average(AggregateFunction):
-            ...     def create_accumulator(self):
-            ...         return 0, 0
-            ...     def add(self, value, accumulator):
-            ...         return accumulator[0] + value, accumulator[1] + 1
-            ...     def get_result(self, accumulator):
-            ...         return accumulator[0] / accumulator[1]
-            ...     def merge(self, one, other):
-            ...         return one[0] + other[0], one[1] + other[1]
-            >>> windows = env.from_collection([1, 2, 3, 4]).window_all(CountTumblingWindowAssigner(2))
-            >>> windows.aggregate(Average(), output_type=Types.DOUBLE()).execute_and_collect(limit=9)
-            [1.5, 3.5]
-        """
-        return self._aggregate(aggregate_function, window_function, accumulator_type, output_type)
-
-    def apply(self, window_function: AppliesToAllWindows[T_co, U], output_type: TypeInformation | None = None) -> DataStream[U]:
-        """Call an AllWindowFunction with all records of each window, and emit its results.
-
-        Example:
-
-            >>> class Collect(AllWindowFunction):
-            ...     def apply(self, window, inputs):
-            ...         yield list(inputs)
-            >>> windows = env.from_collection([1, 2, 3, 4]).window_all(CountTumblingWindowAssigner(2))
-            >>> windows.apply(Collect()).execute_and_collect(limit=9)
-            [[1, 2], [3, 4]]
-        """
-        check_kind(window_function, AllWindowFunction, "apply", hint="a ProcessAllWindowFunction goes to process().")
-        return self._window(cast(Function, window_function), type_of(output_type, "apply"), window_function)
-
-    def process(
-        self, process_window_function: ProcessesAllWindows[T_co, U], output_type: TypeInformation | None = None
-    ) -> DataStream[U]:
-        """Call a ProcessAllWindowFunction with all records of each window, and emit its results.
-
-        Example:
-
-            >>> class Collect(ProcessAllWindowFunction):
-            ...     def process(self, context, elements):
-            ...         yield list(elements)
-            >>> windows = env.from_collection([1, 2, 3, 4]).window_all(CountTumblingWindowAssigner(2))
-            >>> windows.process(Collect()).execute_and_collect(limit=9)
-            [[1, 2], [3, 4]]
-        """
-        check_kind(process_window_function, ProcessAllWindowFunction, "process", hint="an AllWindowFunction goes to apply().")
-        return self._window(cast(Function, process_window_function), type_of(output_type, "process"), process_window_function)

@@ -14,7 +14,6 @@ ROOT = Path(flinkish.__file__).parent
 ALLOWED = {
     # A stream has a method for each kind of stream that it can become: datastream/DESIGN.md.
     "flinkish.datastream": {
-        "broadcast_stream",
         "cached_stream",
         "connected_streams",
         "data_stream",

@@ -262,7 +262,7 @@ def test_settings_of_the_rocksdb_backend_that_cannot_be_are_refused() -> None:
         EmbeddedRocksDBStateBackend("x")  # type: ignore[arg-type]
     with pytest.raises(InvalidProgramError, match="must be absolute"):
         backend.set_db_storage_paths("relative")
-    with pytest.raises(InvalidProgramError, match="greater than 0; got 0"):
+    with pytest.raises(InvalidProgramError, match="at least 1; got 0"):
         backend.set_number_of_transfer_threads(0)
     with pytest.raises(InvalidArgumentError, match="must be a PredefinedOptions"):
         backend.set_predefined_options("DEFAULT")  # type: ignore[arg-type]

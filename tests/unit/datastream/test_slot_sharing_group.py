@@ -32,7 +32,7 @@ def test_memory_sizes_are_compared_by_their_bytes() -> None:
     assert small <= MemorySize(bytes_size=1024) == small
     assert hash(small) == hash(MemorySize(bytes_size=1024))
     assert not large <= small
-    with pytest.raises(InvalidArgumentError, match="expected a MemorySize; got 3"):
+    with pytest.raises(InvalidArgumentError, match="must be a MemorySize; got 3"):
         small < 3  # type: ignore[operator]  # noqa: B015
 
 
