@@ -34,8 +34,6 @@ from flinkish.server.session.driver_protocol import (
 )
 from flinkish.server.session.reporter import SessionDriver, become_driver
 
-_log = logging.getLogger("flinkish.server.session")
-
 #: Maximum size of an unpacked program in bytes.
 _LARGEST_PROGRAM = 1 << 30
 

@@ -37,10 +37,8 @@ def list_jobs(connection: Connection, *, everything: bool, running: bool, schedu
     flinkish list -a -m host:8081       also those that have ended
     """
     jobs = sorted(connection.client.get("/jobs/overview")["jobs"], key=lambda job: job["start-time"])
-    if running or scheduled:
-        parts = {"running": running, "scheduled": scheduled, "terminated": everything}
-    else:
-        parts = {"running": True, "scheduled": True, "terminated": everything}
+    default = not (running or scheduled)
+    parts = {"running": running or default, "scheduled": scheduled or default, "terminated": everything}
     titles = {"running": "Running/Restarting Jobs", "scheduled": "Scheduled Jobs", "terminated": "Terminated Jobs"}
     for part, wanted in parts.items():
         chosen = [job for job in jobs if part_of(job["state"]) == part]
@@ -225,7 +223,10 @@ def savepoint(
     if dispose is not None:
         if job is not None:
             raise InvalidArgumentError(f"flinkish savepoint -d {dispose} takes no job; got {job!r}")
-        _dispose(connection, dispose)
+        click.echo(f"Disposing savepoint '{dispose}'.")
+        trigger_id = connection.client.post("/savepoint-disposal", {"savepoint-path": dispose})["request-id"]
+        _wait(connection, f"/savepoint-disposal/{trigger_id}", f"the disposal of {dispose}")
+        click.echo(f"Savepoint '{dispose}' disposed.")
         return
     if job is None:
         raise InvalidArgumentError(
@@ -241,14 +242,6 @@ def savepoint(
     result = _operation(connection, job_id, "savepoints", body, what=f"the savepoint of job {job_id}")
     click.echo(f"Savepoint completed. Path: {result['location']}")
     click.echo("You can resume your program from this savepoint with the run command.")
-
-
-def _dispose(connection: Connection, path: str) -> None:
-    click.echo(f"Disposing savepoint '{path}'.")
-    trigger_id = connection.client.post("/savepoint-disposal", {"savepoint-path": path})["request-id"]
-    what = f"the disposal of {path}"
-    _wait(connection, f"/savepoint-disposal/{trigger_id}", what)
-    click.echo(f"Savepoint '{path}' disposed.")
 
 
 @click.command()
@@ -271,7 +264,16 @@ def checkpoint(connection: Connection, *, job: str, full: bool) -> None:
 
 
 def _trigger(client: RestClient, job_id: str, path: str, body: Mapping[str, Any]) -> str:
-    _refuse_ended(client, job_id)
+    """Start an operation on a job and return its id.
+
+    Raises JobNotFoundError or ServerError for a job that is unknown or has ended; the server would accept the request, and only
+    its result would fail.
+    """
+    state = next((job["state"] for job in client.get("/jobs/overview")["jobs"] if job["jid"] == job_id), None)
+    if state is None:
+        raise unknown_job(client, job_id)
+    if state in ENDED:
+        raise ServerError(f"job {job_id} has already ended: it is {state}")
     return str(client.post(f"/jobs/{job_id}/{path}", body)["request-id"])
 
 
@@ -285,15 +287,3 @@ def _operation(
 
 def _wait(connection: Connection, path: str, what: str) -> Mapping[str, Any]:
     return wait_for(connection.client, path, what=what, timeout=connection.timeout, progress=Progress(what[0].upper() + what[1:]))
-
-
-def _refuse_ended(client: RestClient, job_id: str) -> None:
-    """Raise an error for a job that is unknown or has ended; the server would accept the request, and only its result would fail.
-
-    Raises JobNotFoundError or ServerError.
-    """
-    state = next((job["state"] for job in client.get("/jobs/overview")["jobs"] if job["jid"] == job_id), None)
-    if state is None:
-        raise unknown_job(client, job_id)
-    if state in ENDED:
-        raise ServerError(f"job {job_id} has already ended: it is {state}")

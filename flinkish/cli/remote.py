@@ -70,7 +70,9 @@ def submit(
     try:
         answer = client.post(f"/jars/{program_id}/run", _body(program.module, arguments, settings, short), timeout=_START_TIMEOUT)
     except RefusedError as error:
-        raise InvalidProgramError(f"the program was not started: {error.text}", hint=_hint(error.text)) from None
+        missing = "ModuleNotFoundError" in error.text
+        hint = "--py-files sends the modules that the script imports." if missing else None
+        raise InvalidProgramError(f"the program was not started: {error.text}", hint=hint) from None
     except UnreachableError as error:
         if isinstance(error.reason, ConnectionRefusedError):
             raise
@@ -89,12 +91,6 @@ def _remove(client: RestClient, program_id: str) -> None:
         client.delete(f"/jars/{program_id}")
     except ServerError as error:
         say(f"The uploaded program {program_id} stays in the list of the cluster: {error}")
-
-
-def _hint(text: str) -> str | None:
-    if "ModuleNotFoundError" in text:
-        return "--py-files sends the modules that the script imports."
-    return None
 
 
 def follow(

@@ -182,16 +182,12 @@ class BroadcastConnectedStream(Generic[T_co, T2_co]):
 
     Example:
 
-        >>> from flinkish.common import Types
-        >>> from flinkish.datastream import BroadcastProcessFunction, StreamExecutionEnvironment
-        >>> from flinkish.datastream.state import MapStateDescriptor
         >>> names = MapStateDescriptor("names", Types.STRING(), Types.STRING())
         >>> class Spell(BroadcastProcessFunction):
         ...     def process_element(self, code, ctx):
         ...         yield ctx.get_broadcast_state(names).get(code)
         ...     def process_broadcast_element(self, pair, ctx):
         ...         ctx.get_broadcast_state(names).put(*pair)
-        >>> env = StreamExecutionEnvironment.get_execution_environment()
         >>> airports = env.from_collection([("JFK", "Kennedy")]).broadcast(names)
         >>> env.from_collection(["JFK"]).connect(airports).process(Spell(), Types.STRING()).get_name()
         'Co-Process-Broadcast'

@@ -254,7 +254,7 @@ class KeyedStream(DataStream[T_co], Generic[T_co, K_co]):
         rows.set_parallelism(1)._collected()
 
     def broadcast(self, *args: Any) -> Any:
-        """Refuse, as all that would change the partitioning."""
+        """Refuse, like all methods that would change the partitioning."""
         return super().broadcast(*args)
 
     def _partition(self, partitioner: Partitioner, name: str) -> DataStream:

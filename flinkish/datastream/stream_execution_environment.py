@@ -599,6 +599,7 @@ class StreamExecutionEnvironment:
         if job_name is not None:
             text_of("job_name", job_name, empty=True)
         configuration = Configuration(self._configuration)
+        requirements, cache = _parameters(configuration.get(options.PYTHON_REQUIREMENTS) or "")
         # Imported late, so that programs that only build jobs do not load it.
         from flinkish.datastream.connectors.dead_letters import DeadLetterSink
 
@@ -610,7 +611,7 @@ class StreamExecutionEnvironment:
             parallelism=self.get_parallelism(),
             max_parallelism=self.get_max_parallelism(),
             chaining=self.is_chaining_enabled(),
-            chaining_with_different_max_parallelism=(self.is_chaining_of_operators_with_different_max_parallelism_enabled()),
+            chaining_with_different_max_parallelism=self.is_chaining_of_operators_with_different_max_parallelism_enabled(),
             buffer_timeout=self.get_buffer_timeout(),
             cached_files=tuple(self._cached_files.values()),
             python_files=_split(configuration.get(options.PYTHON_FILES)),
@@ -618,7 +619,7 @@ class StreamExecutionEnvironment:
                 PythonArchive(path=path, target_directory=target)
                 for path, target in map(_parameters, _split(configuration.get(options.PYTHON_ARCHIVES)))
             ),
-            python_requirements=_requirements(configuration.get(options.PYTHON_REQUIREMENTS)),
+            python_requirements=PythonRequirements(path=requirements, cache_directory=cache) if requirements else None,
             python_executable=configuration.get(options.PYTHON_EXECUTABLE),
             dead_letters=DeadLetterSink(configuration.get(options.DEAD_LETTERS_DIR)),
         )
@@ -739,10 +740,3 @@ def _split(value: str | None) -> tuple[str, ...]:
 def _parameters(value: str) -> tuple[str, str | None]:
     path, _, parameter = value.partition(_PARAMETER_DELIMITER)
     return path, parameter or None
-
-
-def _requirements(value: str | None) -> PythonRequirements | None:
-    if not value:
-        return None
-    path, cache = _parameters(value)
-    return PythonRequirements(path=path, cache_directory=cache)

@@ -164,10 +164,6 @@ class JoinedStreams(_TwoStreams[JoinFunction | FlatJoinFunction]):
 
     Example:
 
-        >>> from flinkish.common import Time, Types
-        >>> from flinkish.datastream import StreamExecutionEnvironment
-        >>> from flinkish.datastream.window import TumblingEventTimeWindows
-        >>> env = StreamExecutionEnvironment.get_execution_environment()
         >>> orders = env.from_collection([("a", 1)], Types.TUPLE([Types.STRING(), Types.LONG()]))
         >>> payments = env.from_collection([("a", 2)], Types.TUPLE([Types.STRING(), Types.LONG()]))
         >>> joined = orders.join(payments).where(lambda order: order[0]).equal_to(lambda payment: payment[0])

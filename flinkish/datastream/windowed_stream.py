@@ -328,10 +328,6 @@ class WindowedStream(_Windowed[T_co, K_co]):
 
     Example:
 
-        >>> from flinkish.common import Time, Types
-        >>> from flinkish.datastream import StreamExecutionEnvironment
-        >>> from flinkish.datastream.window import TumblingEventTimeWindows
-        >>> env = StreamExecutionEnvironment.get_execution_environment()
         >>> pairs = env.from_collection([("a", 1)], Types.TUPLE([Types.STRING(), Types.LONG()]))
         >>> windows = pairs.key_by(lambda pair: pair[0]).window(TumblingEventTimeWindows.of(Time.seconds(5)))
         >>> windows.reduce(lambda a, b: (a[0], a[1] + b[1])).get_name()

@@ -13,32 +13,21 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from flinkish.runtime.elements import EndOfInput, Watermark, WatermarkStatus
-    from flinkish.testing.collecting_sink import CollectingSink
-    from flinkish.testing.harness import OneInputHarness, TwoInputHarness
-    from flinkish.testing.job import JobHarness
-    from flinkish.testing.records import OutputElement, StreamRecord, assert_records_equal
-    from flinkish.testing.scripted_source import ScriptedFailure, ScriptedSource
-    from flinkish.testing.snapshots import HarnessSnapshot, StateEntry
-    from flinkish.testing.steps import CrashPoint
-
-__all__ = [
-    "CollectingSink",
-    "CrashPoint",
-    "EndOfInput",
-    "HarnessSnapshot",
-    "JobHarness",
-    "OneInputHarness",
-    "OutputElement",
-    "ScriptedFailure",
-    "ScriptedSource",
-    "StateEntry",
-    "StreamRecord",
-    "TwoInputHarness",
-    "Watermark",
-    "WatermarkStatus",
-    "assert_records_equal",
-]
+    from flinkish.runtime.elements import EndOfInput as EndOfInput
+    from flinkish.runtime.elements import Watermark as Watermark
+    from flinkish.runtime.elements import WatermarkStatus as WatermarkStatus
+    from flinkish.testing.collecting_sink import CollectingSink as CollectingSink
+    from flinkish.testing.harness import OneInputHarness as OneInputHarness
+    from flinkish.testing.harness import TwoInputHarness as TwoInputHarness
+    from flinkish.testing.job import JobHarness as JobHarness
+    from flinkish.testing.records import OutputElement as OutputElement
+    from flinkish.testing.records import StreamRecord as StreamRecord
+    from flinkish.testing.records import assert_records_equal as assert_records_equal
+    from flinkish.testing.scripted_source import ScriptedFailure as ScriptedFailure
+    from flinkish.testing.scripted_source import ScriptedSource as ScriptedSource
+    from flinkish.testing.snapshots import HarnessSnapshot as HarnessSnapshot
+    from flinkish.testing.snapshots import StateEntry as StateEntry
+    from flinkish.testing.steps import CrashPoint as CrashPoint
 
 _HOMES = {
     "flinkish.runtime.elements": ["EndOfInput", "Watermark", "WatermarkStatus"],
@@ -50,13 +39,14 @@ _HOMES = {
     "flinkish.testing.snapshots": ["HarnessSnapshot", "StateEntry"],
     "flinkish.testing.steps": ["CrashPoint"],
 }
+_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
+__all__ = sorted(_HOME_OF)
 if not TYPE_CHECKING:
 
     def __getattr__(name: str) -> Any:
         from flinkish.common.absent import find_name
 
-        homes = {name: home for home, names in _HOMES.items() for name in names}
-        return find_name(__name__, name, homes=homes, caller=sys._getframe(1))
+        return find_name(__name__, name, homes=_HOME_OF, caller=sys._getframe(1))
 
 
 def __dir__() -> list[str]:

@@ -65,23 +65,10 @@ class Piece:
         self.output_edges: dict[EdgeId, str | None] = {
             edge.id: name for vertex, name in vertices.items() for edge in graph.inputs(vertex)
         }
-        self.levels = [
-            level
-            for level, members in enumerate(self.plan.levels)
-            if level > 0 and any(vertex not in vertices for vertex in members)
-        ]
-        self.parallelism = {
-            node.uid: vertex.parallelism
-            for vertex_id, vertex in graph.vertices.items()
-            if vertex_id not in vertices
-            for node in vertex.operators
-        }
-        self.subtasks = {
-            (vertex_id, subtask)
-            for vertex_id, vertex in graph.vertices.items()
-            if vertex_id not in vertices and vertex_id not in heads
-            for subtask in range(vertex.parallelism)
-        }
+        own = {vertex_id: vertex for vertex_id, vertex in graph.vertices.items() if vertex_id not in (*vertices, *heads)}
+        self.levels = [level for level, members in enumerate(self.plan.levels) if own.keys() & set(members)]
+        self.parallelism = {node.uid: vertex.parallelism for vertex in own.values() for node in vertex.operators}
+        self.subtasks = {(vertex_id, subtask) for vertex_id, vertex in own.items() for subtask in range(vertex.parallelism)}
 
 
 def _sink(stream: DataStream) -> DataStreamSink:

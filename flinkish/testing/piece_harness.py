@@ -1,8 +1,6 @@
-"""The base of the operator harnesses: runs a piece of a program between inputs and outputs, epoch by epoch.
+"""The base of the operator harnesses: runs a piece of a program, planned and run as in a job, between inputs and outputs.
 
-The piece is built by the fluent API, planned by `flinkish.graph` and run by the slots of `flinkish.runtime`, as in a job. Only
-its surroundings differ: the test creates its input frames instead of sources, and gets its output instead of sinks. Each push
-is a separate epoch, unless several are combined by `with harness.epoch():`.
+Each push is a separate epoch, unless several are combined by `with harness.epoch():`.
 """
 
 from __future__ import annotations

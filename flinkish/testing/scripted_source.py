@@ -1,9 +1,4 @@
-"""A source that emits the records of a test when the test requests it.
-
-The script stays in the test's process. Its released part goes to the readers as splits, which they add to those they have; so a
-lost task gets the same splits again. In checkpoints, the position of a split is an index into the script, from which a restarted
-job reads the script again.
-"""
+"""A source that emits the records of a test when the test requests it; DESIGN.md explains how scripts reach the readers."""
 
 from __future__ import annotations
 
