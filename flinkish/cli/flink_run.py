@@ -18,8 +18,7 @@ import yaml
 
 from flinkish.cli.client import RestClient, find_address
 from flinkish.cli.connection import errors_printed
-from flinkish.cli.programs import packed
-from flinkish.cli.remote import follow, submit
+from flinkish.cli.remote import follow, packed, submit
 from flinkish.common import options
 from flinkish.common.config_file import load_configuration
 from flinkish.common.errors import EngineError, InvalidProgramError, UnsupportedError

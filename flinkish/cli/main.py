@@ -288,8 +288,7 @@ def _run_on_cluster(
     arguments: Sequence[str],
 ) -> int:
     """Run a script on a session cluster; return the exit code."""
-    from flinkish.cli.programs import packed
-    from flinkish.cli.remote import follow, submit
+    from flinkish.cli.remote import follow, packed, submit
 
     with errors_printed(logging.INFO if verbose else logging.WARNING):
         of_script, behind = split_arguments(arguments)

@@ -32,7 +32,11 @@ def run_statements(statements: Sequence[str], properties: Sequence[str], rows: i
     prompt continues. Otherwise the run ends with InvalidProgramError: Spark's reason, and which statement it was. Raises
     EngineError if Spark does not start.
     """
-    settings = SparkSettings.of(load_configuration(_of_spark(properties), environment=os.environ))
+    for key in parse_properties(properties):
+        if not key.startswith("spark."):
+            text = f"flinkish sql: -D{key} has no effect on SQL"
+            raise InvalidArgumentError(text, hint="give settings of Spark: -Dspark.KEY=VALUE.")
+    settings = SparkSettings.of(load_configuration(properties, environment=os.environ))
     asked = not statements and sys.stdin.isatty()
     texts: list[Iterable[str]] = [[text] for text in statements] or [_typed(sys.stdin) if asked else sys.stdin]
     given = chain.from_iterable(map(split_statements, texts))
@@ -53,15 +57,6 @@ def run_statements(statements: Sequence[str], properties: Sequence[str], rows: i
                 console.print(Text(str(reason), style="red"))
     finally:
         release_session(held)
-
-
-def _of_spark(properties: Sequence[str]) -> Sequence[str]:
-    for key in parse_properties(properties):
-        if not key.startswith("spark."):
-            raise InvalidArgumentError(
-                f"flinkish sql: -D{key} has no effect on SQL", hint="give settings of Spark: -Dspark.KEY=VALUE."
-            )
-    return properties
 
 
 #: The next part of a statement, as Spark's SqlBaseLexer finds it; a quote that is not closed reaches to the end of the text.

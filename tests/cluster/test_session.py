@@ -12,7 +12,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from flinkish.cli.programs import packed
+from flinkish.cli.remote import packed
 from tests.cluster import levels_job
 from tests.cluster.levels import Levels
 from tests.cluster.standalone import SMALL_JVM, Cluster, running

@@ -10,7 +10,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from flinkish.cli.programs import packed
+from flinkish.cli.remote import packed
 from tests.kit.waiting import wait_until
 from tests.server import session_job
 from tests.server.session_cluster import Session, assert_exact

@@ -16,7 +16,7 @@ import pytest
 
 from flinkish.cli import flink_run, remote
 from flinkish.cli.client import Address, RestClient, UnreachableError
-from flinkish.cli.programs import packed
+from flinkish.cli.remote import packed
 from flinkish.cli.tables import time_text
 from flinkish.common.errors import InvalidArgumentError, InvalidProgramError, ServerError
 from flinkish.program import executor_loader
