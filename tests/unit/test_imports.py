@@ -30,7 +30,6 @@ ALLOWED = {
         "formats",
         "json_format",
         "parquet_format",
-        "schema_lines",
     },
 }
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from flinkish.common.arguments import bool_of, instance_of, text_of
 from flinkish.common.errors import InvalidArgumentError
 from flinkish.common.typeinfo import BasicType, BasicTypeInfo, RowTypeInfo, TypeInformation, Types
-from flinkish.datastream.connectors.file_system.csv_settings import ARRAY_SEPARATOR, CsvDialect
+from flinkish.datastream.connectors.file_system.csv_values import ARRAY_SEPARATOR, CsvDialect
 from flinkish.table.types import DataType, type_info_of
 
 #: First character of comment lines, if comments are allowed.
@@ -35,13 +35,9 @@ class CsvSchema:
     """
 
     columns: tuple[_Column, ...] = ()
-    column_separator: str = ","
+    dialect: CsvDialect = field(default_factory=CsvDialect)
     array_element_separator: str = ARRAY_SEPARATOR
-    quote_char: str | None = '"'
-    escape_char: str | None = None
     line_separator: str = "\n"
-    null_value: str | None = None
-    allow_comments: bool = False
     use_header: bool = False
     strict_headers: bool = False
     skip_first_data_row: bool = False
@@ -61,7 +57,7 @@ class CsvSchema:
 
     def __str__(self) -> str:
         columns = ",".join(f'"{column.name}"/{column.kind}' for column in self.columns)
-        flags = {"header": self.use_header, "skipFirst": self.skip_first_data_row, "comments": self.allow_comments}
+        flags = {"header": self.use_header, "skipFirst": self.skip_first_data_row, "comments": self.dialect.comment is not None}
         shown = ", ".join(f"{name}? {'true' if value else 'false'}" for name, value in flags.items())
         rest = "N/A" if self.any_property_name is None else f'as "{self.any_property_name}"'
         return f"[CsvSchema: columns=[{columns}], {shown}, any-properties? {rest}]"
@@ -72,16 +68,6 @@ class CsvSchema:
     def row_type(self) -> RowTypeInfo:
         """Return the type of the records; raise InvalidArgumentError if two columns have the same name."""
         return Types.ROW_NAMED([column.name for column in self.columns], [column.type_info for column in self.columns])
-
-    def dialect(self) -> CsvDialect:
-        """Return the characters with a special meaning."""
-        return CsvDialect(
-            delimiter=self.column_separator,
-            quote_char=self.quote_char,
-            escape_char=self.escape_char,
-            comment=COMMENT if self.allow_comments else None,
-            null_values=() if self.null_value is None else (self.null_value,),
-        )
 
     def separators(self) -> tuple[str, ...]:
         """Return the separator of array elements for each column."""
@@ -133,7 +119,7 @@ class CsvSchemaBuilder:
 
     def set_allow_comments(self, allow: bool = True) -> CsvSchemaBuilder:
         """Skip lines that begin with '#', with or without blanks before it."""
-        return self._set(allow_comments=bool_of("allow", allow))
+        return self._set_dialect(comment=COMMENT if bool_of("allow", allow) else None)
 
     def set_any_property_name(self, name: str) -> CsvSchemaBuilder:
         """Allow lines with more fields than columns, which are errors otherwise; as in Flink, surplus fields are ignored."""
@@ -157,18 +143,18 @@ class CsvSchemaBuilder:
 
     def set_column_separator(self, char: str) -> CsvSchemaBuilder:
         """Set the delimiter of columns; ',' by default."""
-        return self._set(column_separator=character(char, "Column separator"))
+        return self._set_dialect(delimiter=character(char, "Column separator"))
 
     def disable_escape_char(self) -> CsvSchemaBuilder:
         """Use no escape character; the default."""
-        return self._set(escape_char=None)
+        return self._set_dialect(escape_char=None)
 
     def set_escape_char(self, char: str) -> CsvSchemaBuilder:
         """Set the escape character: the next character loses its special meaning.
 
         Differs from Flink: there, an escaped `n` is a line feed, and so on.
         """
-        return self._set(escape_char=character(char, "Escape char"))
+        return self._set_dialect(escape_char=character(char, "Escape char"))
 
     def set_line_separator(self, separator: str) -> CsvSchemaBuilder:
         r"""Set the end of written lines; '\n' by default. When lines are read, they end with '\n' or '\r\n'."""
@@ -178,15 +164,15 @@ class CsvSchemaBuilder:
 
     def set_null_value(self, null_value: str) -> CsvSchemaBuilder:
         """Set the text that stands for None. Empty fields are always None, too, except in columns of STRING and arrays."""
-        return self._set(null_value=text_of("null_value", null_value, empty=True))
+        return self._set_dialect(null_values=(text_of("null_value", null_value, empty=True),))
 
     def disable_quote_char(self) -> CsvSchemaBuilder:
         """Use no quote character."""
-        return self._set(quote_char=None)
+        return self._set_dialect(quote_char=None)
 
     def set_quote_char(self, char: str) -> CsvSchemaBuilder:
         """Set the character that quotes a field; '"' by default."""
-        return self._set(quote_char=character(char, "Quote char"))
+        return self._set_dialect(quote_char=character(char, "Quote char"))
 
     def set_skip_first_data_row(self, skip: bool = True) -> CsvSchemaBuilder:
         """Skip the first line, or the first line after the header."""
@@ -214,6 +200,9 @@ class CsvSchemaBuilder:
     def _set(self, **changes: Any) -> CsvSchemaBuilder:
         self._schema = replace(self._schema, **changes)
         return self
+
+    def _set_dialect(self, **changes: Any) -> CsvSchemaBuilder:
+        return self._set(dialect=replace(self._schema.dialect, **changes))
 
 
 _NOT_NUMBERS = (BasicType.STRING, BasicType.CHAR, BasicType.BOOLEAN, BasicType.INSTANT)

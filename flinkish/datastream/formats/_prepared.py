@@ -1,4 +1,4 @@
-"""What a schema makes from its arguments, and does not pickle."""
+"""The common parts of the schemas that read and write messages."""
 
 from __future__ import annotations
 
@@ -19,3 +19,9 @@ class Prepared:
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
         self._prepare()
+
+
+def shown(message: bytes) -> str:
+    """Return a message as text for an error: at most 200 characters, in quotes."""
+    text = bytes(message).decode("utf-8", "backslashreplace")
+    return repr(text if len(text) <= 200 else f"{text[:200]}... ({len(text)} characters)")

@@ -16,11 +16,9 @@ from flinkish.common.io import InputFormat
 from flinkish.common.serialization import BulkWriterFactory, DeserializationSchema, SerializationSchema
 from flinkish.common.typeinfo import TypeInformation
 from flinkish.common.types import Row
-from flinkish.datastream.connectors.file_system.avro_checks import check_of
 from flinkish.datastream.connectors.file_system.avro_format import AvroFormat
-from flinkish.datastream.connectors.file_system.avro_rows import AvroPart, row_type_of
-from flinkish.datastream.connectors.file_system.avro_schema import AvroSchema, GenericRecordAvroTypeInfo, record_error
-from flinkish.datastream.connectors.file_system.avro_writer import AvroWriterFactory, write_record
+from flinkish.datastream.connectors.file_system.avro_schema import AvroPart, AvroSchema, GenericRecordAvroTypeInfo, row_type_of
+from flinkish.datastream.connectors.file_system.avro_writer import AvroWriterFactory, check_of, write_record
 from flinkish.datastream.connectors.file_system.source import FileSource
 from flinkish.datastream.formats._prepared import Prepared
 
@@ -131,9 +129,5 @@ class AvroRowSerializationSchema(Prepared, SerializationSchema):
     def serialize(self, element: Any) -> bytes:
         """Return the record of a row as bytes; raise TypeMismatchError for a value that is no record of the schema."""
         buffer = io.BytesIO()
-        try:
-            record = self._part.from_row(element)
-        except (ValueError, TypeError, AttributeError) as error:
-            raise record_error(element, str(error)) from error
-        write_record(buffer, self._schema, record, self._check)
+        write_record(buffer, self._schema, element, self._check, self._part)
         return buffer.getvalue()

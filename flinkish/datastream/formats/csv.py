@@ -5,16 +5,24 @@ Types of columns may be given as `flinkish.table.DataTypes` or as `flinkish.comm
 
 from __future__ import annotations
 
-from typing import Any
+import csv
+import io
+from dataclasses import replace
+from typing import Any, Self
 
-from flinkish.common.arguments import instance_of
-from flinkish.common.errors import InvalidProgramError
-from flinkish.common.serialization import BulkWriterFactory
-from flinkish.datastream.connectors.file_system.csv_format import CsvLinesFormat
-from flinkish.datastream.connectors.file_system.csv_settings import CsvSettings, HeaderUse
-from flinkish.datastream.connectors.file_system.csv_writer import CsvWriterFactory
-from flinkish.datastream.formats._csv_rows import CsvRowDeserializationSchema, CsvRowSerializationSchema
-from flinkish.datastream.formats._csv_schema import CsvSchema, CsvSchemaBuilder
+from flinkish.common.arguments import bool_of, instance_of, text_of
+from flinkish.common.errors import DeserializationError, InvalidArgumentError, InvalidProgramError, TypeMismatchError
+from flinkish.common.kinds import plain_type
+from flinkish.common.serialization import BulkWriterFactory, DeserializationSchema, SerializationSchema
+from flinkish.common.typeinfo import RowTypeInfo, TypeInformation
+from flinkish.common.types import Row, make_row
+from flinkish.datastream.connectors._arrow import values_of
+from flinkish.datastream.connectors.file_system.csv_format import CsvLinesFormat, HeaderUse
+from flinkish.datastream.connectors.file_system.csv_values import ARRAY_SEPARATOR, CsvDialect, row_parsers
+from flinkish.datastream.connectors.file_system.csv_writer import CsvLines, CsvWriterFactory
+from flinkish.datastream.formats._csv_schema import COMMENT, CsvSchema, CsvSchemaBuilder, character
+from flinkish.datastream.formats._prepared import Prepared, shown
+from flinkish.table.types import type_info_of
 
 __all__ = [
     "CsvBulkWriters",
@@ -50,15 +58,14 @@ class CsvReaderFormat(CsvLinesFormat):
         header = HeaderUse.NONE
         if schema.use_header:
             header = HeaderUse.CHECK if schema.strict_headers else HeaderUse.SKIP
-        settings = CsvSettings(
-            dialect=schema.dialect(),
+        return CsvReaderFormat(
+            dialect=schema.dialect,
             schema=schema.row_type(),
             header=header,
             skip_first_row=schema.skip_first_data_row,
             extra_fields=schema.any_property_name is not None,
             separators=schema.separators(),
         )
-        return CsvReaderFormat(settings=settings)
 
 
 class CsvBulkWriters:
@@ -75,8 +82,197 @@ class CsvBulkWriters:
         _schema(schema, "CsvBulkWriters.for_schema")
         return CsvWriterFactory(
             schema.row_type(),
-            schema.dialect(),
+            schema.dialect,
             line_separator=schema.line_separator,
             separators=schema.separators(),
             header=schema.use_header,
         )
+
+
+def _row_type(type_info: Any, what: str) -> RowTypeInfo:
+    if type_info is None:
+        raise InvalidArgumentError(f"{what}: Type information must not be None")
+    unwrapped = plain_type(type_info_of(type_info, f"type_info of {what}"))
+    if not isinstance(unwrapped, RowTypeInfo):
+        raise InvalidArgumentError(f"{what}: Row type information expected; got {type_info!r}", hint="Types.ROW_NAMED(...).")
+    return unwrapped
+
+
+class _Builder:
+    """The settings of both builders. `schema`: the name of the schema, for messages."""
+
+    def __init__(self, type_info: TypeInformation, schema: str) -> None:
+        self._row_type = _row_type(type_info, schema)
+        self._dialect = CsvDialect()
+        self._separator = ARRAY_SEPARATOR
+
+    def set_array_element_delimiter(self, delimiter: str) -> Self:
+        """Set the separator of the elements of arrays and nested rows."""
+        if not text_of("delimiter", delimiter, empty=True):
+            raise InvalidArgumentError("the delimiter of array elements must not be empty")
+        self._separator = delimiter
+        return self
+
+    def set_quote_character(self, c: str) -> Self:
+        """Set the character that quotes a field."""
+        return self._set(quote_char=character(c, "Quote char"))
+
+    def set_escape_character(self, c: str) -> Self:
+        """Set the escape character: the next character loses its special meaning."""
+        return self._set(escape_char=character(c, "Escape char"))
+
+    def _set(self, **changes: Any) -> Self:
+        self._dialect = replace(self._dialect, **changes)
+        return self
+
+
+class CsvRowDeserializationSchema(Prepared, DeserializationSchema):
+    """Reads one line of CSV as a Row.
+
+    >>> from flinkish.common import Types
+    >>> schema = CsvRowDeserializationSchema.Builder(Types.ROW_NAMED(["id", "name"], [Types.INT(), Types.STRING()])).build()
+    >>> schema.deserialize(b'7,"Ann, Bob"')
+    Row(id=7, name='Ann, Bob')
+
+    A nested row or array is in one field. For the differences from Flink see CsvReaderFormat.
+    """
+
+    _made = ("_parsers",)
+
+    def __init__(self, row_type: RowTypeInfo, dialect: CsvDialect, separator: str, ignore_parse_errors: bool) -> None:
+        self._row_type = row_type
+        self._dialect = dialect
+        self._separator = separator
+        self._ignore_parse_errors = ignore_parse_errors
+        self._prepare()
+
+    def _prepare(self) -> None:
+        names, types = self._row_type.field_names, self._row_type.field_types
+        self._parsers = row_parsers(names, types, self._dialect, [self._separator] * len(names))
+
+    def deserialize(self, message: bytes) -> Row | None:
+        """Return the row of a line; raise DeserializationError if it cannot be read.
+
+        With `ignore_parse_errors`, fields that are missing or cannot be read are None, and so is a line that is no CSV at all.
+        """
+        try:
+            return self._row(message)
+        except (ValueError, csv.Error) as error:
+            if self._ignore_parse_errors:
+                return None
+            raise DeserializationError(f"Failed to deserialize CSV row {shown(message)}: {error}") from error
+
+    def _row(self, message: bytes) -> Row:
+        # Only line feeds and carriage returns end a line; str.splitlines splits at other characters, too.
+        content = io.StringIO(message.decode(), newline="")
+        lines = (line for line in content if not self._dialect.is_comment(line))
+        fields: list[str] = next(self._dialect.reader(lines), [])
+        names = self._row_type.field_names
+        if not fields or len(fields) > len(names) or (len(fields) < len(names) and not self._ignore_parse_errors):
+            raise ValueError(f"Row length mismatch. {len(names)} fields expected but was {len(fields)}.")
+        values: list[Any] = [None] * len(names)
+        for index, (parse, field) in enumerate(zip(self._parsers, fields, strict=False)):
+            try:
+                values[index] = field if parse is None else parse(field)
+            except (ValueError, ArithmeticError):
+                if not self._ignore_parse_errors:
+                    expected = self._row_type.field_types[index]
+                    raise ValueError(f"field {names[index]!r} must be {expected!r}; got {field!r}") from None
+        return make_row(names, values)
+
+    def get_produced_type(self) -> TypeInformation:
+        return self._row_type
+
+    class Builder(_Builder):
+        """Builder of a CsvRowDeserializationSchema."""
+
+        def __init__(self, type_info: TypeInformation) -> None:
+            super().__init__(type_info, "CsvRowDeserializationSchema")
+            self._ignore_parse_errors = False
+
+        def set_field_delimiter(self, delimiter: str) -> CsvRowDeserializationSchema.Builder:
+            """Set the delimiter of fields, one character."""
+            return self._set(delimiter=delimiter)
+
+        def set_allow_comments(self, allow_comments: bool) -> CsvRowDeserializationSchema.Builder:
+            """Skip lines that begin with '#'."""
+            return self._set(comment=COMMENT if bool_of("allow_comments", allow_comments) else None)
+
+        def set_null_literal(self, null_literal: str) -> CsvRowDeserializationSchema.Builder:
+            """Set the text that stands for None."""
+            return self._set(null_values=(text_of("null_literal", null_literal, empty=True),))
+
+        def set_ignore_parse_errors(self, ignore_parse_errors: bool) -> CsvRowDeserializationSchema.Builder:
+            """Read None for fields that cannot be read, instead of failing."""
+            self._ignore_parse_errors = bool_of("ignore_parse_errors", ignore_parse_errors)
+            return self
+
+        def build(self) -> CsvRowDeserializationSchema:
+            """Return the schema."""
+            return CsvRowDeserializationSchema(self._row_type, self._dialect, self._separator, self._ignore_parse_errors)
+
+
+class CsvRowSerializationSchema(Prepared, SerializationSchema):
+    """Writes a Row as one line of CSV.
+
+    >>> from flinkish.common import Row, Types
+    >>> schema = CsvRowSerializationSchema.Builder(Types.ROW([Types.INT(), Types.STRING()])).build()
+    >>> schema.serialize(Row(7, "a b"))
+    b'7,"a b"\\n'
+
+    Differs from Flink: values that could not be read back are refused with an error, see CsvBulkWriters.
+    """
+
+    _made = ("_lines",)
+
+    def __init__(self, row_type: RowTypeInfo, dialect: CsvDialect, line_delimiter: str, separator: str) -> None:
+        self._row_type = row_type
+        self._dialect = dialect
+        self._line_delimiter = line_delimiter
+        self._separator = separator
+        self._prepare()
+
+    def _prepare(self) -> None:
+        separators = (self._separator,) * len(self._row_type.field_names)
+        self._lines = CsvLines(self._row_type, self._dialect, line_separator=self._line_delimiter, separators=separators)
+
+    def serialize(self, element: Any) -> bytes:
+        """Return the line of a row; raise TypeMismatchError for a value that is no row of the type."""
+        names = self._row_type.field_names
+        try:
+            values = values_of(element, names)
+        except (TypeError, ValueError) as error:
+            raise TypeMismatchError(f"Could not serialize row {element!r}: {error}") from None
+        return self._lines.line(values).encode()
+
+    class Builder(_Builder):
+        """Builder of a CsvRowSerializationSchema."""
+
+        def __init__(self, type_info: TypeInformation) -> None:
+            super().__init__(type_info, "CsvRowSerializationSchema")
+            self._line_delimiter = "\n"
+
+        def set_field_delimiter(self, c: str) -> CsvRowSerializationSchema.Builder:
+            """Set the delimiter of fields, one character."""
+            return self._set(delimiter=c)
+
+        def set_line_delimiter(self, delimiter: str) -> CsvRowSerializationSchema.Builder:
+            r"""Set the end of a line: '\n', '\r', '\r\n' or nothing."""
+            if delimiter not in ("\n", "\r", "\r\n", ""):
+                raise InvalidArgumentError(
+                    f"Unsupported new line delimiter {delimiter!r}. Only \\n, \\r, \\r\\n, or empty string are supported."
+                )
+            self._line_delimiter = delimiter
+            return self
+
+        def disable_quote_character(self) -> CsvRowSerializationSchema.Builder:
+            """Never quote fields."""
+            return self._set(quote_char=None)
+
+        def set_null_literal(self, s: str) -> CsvRowSerializationSchema.Builder:
+            """Set the text that stands for None."""
+            return self._set(null_values=(text_of("null literal", s, empty=True),))
+
+        def build(self) -> CsvRowSerializationSchema:
+            """Return the schema."""
+            return CsvRowSerializationSchema(self._row_type, self._dialect, self._line_delimiter, self._separator)

@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
-from typing import Any
+import datetime
+import decimal
+import math
+import operator
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Final
 
 import msgspec
 
 from flinkish.common.errors import DeserializationError, InvalidArgumentError, InvalidProgramError, TypeMismatchError
-from flinkish.common.kinds import plain_type
+from flinkish.common.kinds import INTEGER_BITS, Kind, part_names, plain_type, range_check, shape_of
+from flinkish.common.limits import one_character
 from flinkish.common.serialization import DeserializationSchema, SerializationSchema
-from flinkish.common.typeinfo import RowTypeInfo, TypeInformation
+from flinkish.common.text import double_text, float_text, text_function
+from flinkish.common.time import Instant, utc_time
+from flinkish.common.typeinfo import BasicType, DecimalTypeInfo, RowTypeInfo, TypeInformation
 from flinkish.common.types import Row
-from flinkish.datastream.connectors.file_system.json_values import json_decoder
+from flinkish.datastream.connectors._arrow import bytes_of, values_of
+from flinkish.datastream.connectors.file_system.json_format import JsonConverters, json_decoder
 from flinkish.datastream.formats._json_schema import type_of_json_schema
-from flinkish.datastream.formats._json_values import LenientJsonConverters, json_writer
-from flinkish.datastream.formats._prepared import Prepared
+from flinkish.datastream.formats._prepared import Prepared, shown
 
 __all__ = ["JsonRowDeserializationSchema", "JsonRowSerializationSchema"]
 
@@ -51,9 +60,10 @@ class JsonRowDeserializationSchema(Prepared, DeserializationSchema):
 
     def _prepare(self) -> None:
         self._decoder = json_decoder(self._row_type)
-        self._convert = LenientJsonConverters(
-            fail_on_missing_field=self._fail_on_missing_field, ignore_parse_errors=self._ignore_parse_errors
-        ).build(self._row_type)
+        converters = JsonConverters(
+            lenient=True, fail_on_missing_field=self._fail_on_missing_field, ignore_parse_errors=self._ignore_parse_errors
+        )
+        self._convert = converters.build(self._row_type)
 
     @staticmethod
     def builder() -> JsonRowDeserializationSchema.Builder:
@@ -70,9 +80,7 @@ class JsonRowDeserializationSchema(Prepared, DeserializationSchema):
         except (ValueError, RecursionError) as error:  # msgspec's errors are ValueErrors
             if self._ignore_parse_errors:
                 return None
-            text = bytes(message).decode("utf-8", "backslashreplace")
-            shown = text if len(text) <= 200 else f"{text[:200]}... ({len(text)} characters)"
-            raise DeserializationError(f"Failed to deserialize JSON {shown!r}: {error}") from error
+            raise DeserializationError(f"Failed to deserialize JSON {shown(message)}: {error}") from error
         return row
 
     def get_produced_type(self) -> TypeInformation:
@@ -139,7 +147,7 @@ class JsonRowSerializationSchema(Prepared, SerializationSchema):
         return JsonRowSerializationSchema.Builder()
 
     def _prepare(self) -> None:
-        self._write = json_writer(self._row_type)
+        self._write = _json_writer(self._row_type)
         self._encoder = msgspec.json.Encoder(decimal_format="number")
 
     def serialize(self, element: Any) -> bytes:
@@ -167,3 +175,134 @@ class JsonRowSerializationSchema(Prepared, SerializationSchema):
             if self._type_info is None:
                 raise InvalidArgumentError("Typeinfo should be set.")
             return JsonRowSerializationSchema(self._type_info)
+
+
+_Plain = Callable[[Any], Any]
+
+
+def _json_writer(type_info: TypeInformation) -> _Plain:
+    """Return the function that converts values so that msgspec writes them as Flink does.
+
+    Raises InvalidProgramError for types that cannot be written as JSON. The function raises ValueError, TypeError or
+    AttributeError for values of another type.
+    """
+    type_info = plain_type(type_info)
+    kind, types = shape_of(type_info)
+    write: _Plain
+    match kind:
+        case Kind.ROW:
+            write = _row_writer(part_names(type_info), list(map(_json_writer, types)))
+        case Kind.TUPLE:
+            parts = list(map(_json_writer, types))
+            write = lambda value: [one(part) for one, part in zip(parts, value, strict=True)]  # noqa: E731
+        case Kind.LIST:
+            element = _json_writer(*types)
+            write = lambda values: list(map(element, _array(values)))  # noqa: E731
+        case Kind.MAP:
+            key_text, item = text_function(types[0]), _json_writer(types[1])
+            write = lambda value: _of_texts({key_text(key): item(part) for key, part in value.items()}, value)  # noqa: E731
+        case _ if isinstance(type_info, DecimalTypeInfo):
+            write = partial(_rounded, type_info)
+        case _ if kind in _WRITERS:
+            write = _WRITERS[kind]
+        case _:
+            raise InvalidProgramError(f"{type_info!r} cannot be written as JSON")
+    return lambda value: None if value is None else write(value)
+
+
+def _row_writer(names: tuple[str, ...], parts: list[_Plain]) -> _Plain:
+    def write(row: Any) -> dict[str, Any]:
+        plain = {}
+        for name, one, value in zip(names, parts, values_of(row, names), strict=True):
+            try:
+                plain[name] = one(value)
+            except (ValueError, TypeError, AttributeError, ArithmeticError) as error:
+                raise ValueError(f"field {name!r}: {error}") from error
+        return plain
+
+    return write
+
+
+def _array(values: Any) -> Any:
+    if isinstance(values, str | bytes):
+        raise TypeError(f"expected an array; got {values!r}")
+    return values
+
+
+def _of_texts(written: dict[str, Any], value: dict[Any, Any]) -> dict[str, Any]:
+    if len(written) < len(value):
+        raise ValueError(f"two keys have the same text: {list(value)!r}")
+    return written
+
+
+def _without_zone(value: datetime.time) -> datetime.time:
+    if value.utcoffset():
+        raise ValueError(f"a time of day has no zone; got {value!r}")
+    return value
+
+
+def _timestamp(value: datetime.datetime) -> str:
+    value = utc_time(value)
+    return f"{value.date().isoformat()}T{_without_zeros(value.time())}Z"
+
+
+def _instance(cls: type) -> _Plain:
+    def check(value: Any) -> Any:
+        if not isinstance(value, cls):
+            raise TypeError(f"expected {cls.__name__}; got {value!r} of type {type(value).__name__}")
+        return value
+
+    return check
+
+
+_text: Final = _instance(str)
+
+
+def _float_writer(text: Callable[[float], str], write: Callable[[float], float]) -> _Plain:
+    def convert(value: Any) -> Any:
+        if isinstance(value, str):
+            raise TypeError(f"expected a number; got {value!r}")
+        number = float(value)
+        # JSON has no NaN and infinity; Flink writes their names.
+        return write(number) if math.isfinite(number) else text(number)
+
+    return convert
+
+
+def _decimal(value: Any) -> decimal.Decimal:
+    number = decimal.Decimal(value)
+    if not number.is_finite():
+        raise ValueError(f"{value!r} is no number")
+    return decimal.Decimal(f"{number:f}")
+
+
+def _rounded(type_info: DecimalTypeInfo, value: Any) -> decimal.Decimal:
+    try:
+        return _decimal(type_info.rounded(_decimal(value)))
+    except ArithmeticError:
+        raise ValueError(f"{value!r} has more than {type_info.precision - type_info.scale} digits before the point") from None
+
+
+def _without_zeros(value: datetime.time) -> str:
+    return f"{value:%H:%M:%S}" + (f".{value.microsecond:06d}".rstrip("0") if value.microsecond else "")
+
+
+def _integer_writer(kind: BasicType | Kind) -> _Plain:
+    in_range = range_check(kind)
+    return lambda value: in_range(operator.index(value))
+
+
+_WRITERS: Final[dict[BasicType | Kind, _Plain]] = {
+    **{kind: _integer_writer(kind) for kind in (BasicType.BIG_INT, *INTEGER_BITS)},
+    BasicType.STRING: _text,
+    BasicType.CHAR: lambda value: one_character(_text(value)),
+    BasicType.BOOLEAN: _instance(bool),
+    BasicType.DOUBLE: _float_writer(double_text, lambda value: value),
+    BasicType.FLOAT: _float_writer(float_text, lambda value: float(float_text(value))),
+    BasicType.BIG_DEC: _decimal,
+    BasicType.INSTANT: Instant.isoformat,
+    Kind.DATE: lambda value: datetime.date(value.year, value.month, value.day).isoformat(),
+    Kind.TIME: lambda value: f"{_without_zeros(_without_zone(value))}Z",
+    Kind.TIMESTAMP: _timestamp,
+    Kind.BYTES: bytes_of,
+}

@@ -44,7 +44,7 @@ from flinkish.datastream.connectors.file_system import (
     RollingPolicy,
     StreamFormat,
 )
-from flinkish.datastream.connectors.file_system.compactor import WaitingFiles
+from flinkish.datastream.connectors.file_system.compaction import WaitingFiles
 from flinkish.datastream.connectors.file_system.parts import FileCommittable, PartFile
 from flinkish.datastream.connectors.file_system.splits import FileEnumeratorState, FileSourceSplit
 from flinkish.datastream.connectors.file_system.writers import BucketState, InProgressFile

@@ -1,11 +1,16 @@
-"""The format of Avro files, which are read block by block, so that positions are exact and readers can share a file."""
+"""The format of Avro files, which are read block by block, so that positions are exact and readers can share a file.
+
+Defaults are JSON in a schema, and fastavro returns them unconverted in records: a text for bytes, a number for a time. It takes
+the logical types from the schema of the file, whatever the declared schema says.
+"""
 
 from __future__ import annotations
 
 import copy
+import io
 import json
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
@@ -14,14 +19,15 @@ from fastavro.read import SchemaResolutionError
 
 from flinkish.common.errors import SourceError
 from flinkish.common.typeinfo import TypeInformation
-from flinkish.datastream.connectors.file_system.avro_checks import has_defaults, meaning_differs, with_default_values
-from flinkish.datastream.connectors.file_system.avro_schema import AvroSchema, GenericRecordAvroTypeInfo, avro_schema
+from flinkish.datastream.connectors.file_system.avro_schema import AvroSchema, GenericRecordAvroTypeInfo, avro_schema, meaning
 from flinkish.datastream.connectors.file_system.file_format import SplitReader, open_checked
 from flinkish.datastream.connectors.file_system.formats import BulkFormat
 from flinkish.datastream.connectors.file_system.paths import DamagedFileError
 from flinkish.datastream.connectors.file_system.splits import FileSourceSplit
 from flinkish.datastream.connectors.record_errors import RecordErrors
 
+#: Key under which fastavro stores the named types of a parsed schema.
+_NAMED: Final = "__named_schemas"
 _SYNC_SIZE: Final = 16
 #: Number of bytes to read at once to find the next block.
 _CHUNK: Final = 256 * 1024
@@ -97,9 +103,9 @@ class _AvroReader(SplitReader):
             if self._schema is None or json.loads(own.metadata["avro.schema"]) == self._schema.definition:
                 return own
             self._file.seek(0)
-            difference = meaning_differs(AvroSchema(own.metadata["avro.schema"]), self._schema)
+            difference = _meaning_differs(AvroSchema(own.metadata["avro.schema"]), self._schema)
             # Defaults that are lists or dicts are the same object in all records.
-            self._shares = has_defaults(self._schema.parsed, (list, dict))
+            self._shares = any(isinstance(default, list | dict) for default in _defaults_of(self._schema))
             blocks = fastavro.block_reader(self._file, with_default_values(self._schema))
         except DamagedFileError:
             raise
@@ -194,3 +200,88 @@ class _AvroReader(SplitReader):
 
     def close(self) -> None:
         self._file.close()
+
+
+def _defaults_of(schema: AvroSchema) -> list[Any]:
+    """Return the defaults of all fields, as in the JSON of the schema."""
+    fields = [field for named in schema.named.values() for field in named.get("fields", ())]
+    return [field["default"] for field in fields if "default" in field]
+
+
+def with_default_values(schema: AvroSchema) -> Any:
+    """Return the parsed schema, for reading only, whose defaults are values as fastavro reads them."""
+    copied = AvroSchema(schema.definition)
+    for name, named in schema.named.items():
+        for field, target in zip(named.get("fields", ()), copied.named[name].get("fields", ()), strict=True):
+            if "default" in field:
+                target["default"] = _default_value(field, schema.named)
+    return copied.parsed
+
+
+def _default_value(field: dict[str, Any], named: dict[str, Any]) -> Any:
+    """Return the value of a default after it was written and read; the default of a union belongs to its first branch."""
+    buffer = io.BytesIO()
+    first = field["type"][0] if isinstance(field["type"], list) else field["type"]
+    fields = [{"name": "value", "type": first}]
+    holder = {"type": "record", "name": "Holder", "fields": fields, "__fastavro_parsed": True, _NAMED: named}
+    fastavro.schemaless_writer(buffer, holder, {"value": _encodable(first, field["default"], named)})
+    buffer.seek(0)
+    record: Any = fastavro.schemaless_reader(buffer, holder, None)
+    return record["value"]
+
+
+def _encodable(schema: Any, default: Any, named: dict[str, Any]) -> Any:
+    """Return a JSON default as a value that fastavro can write."""
+    if isinstance(schema, list):
+        return _encodable(schema[0], default, named)
+    if isinstance(schema, str):
+        schema = named.get(schema, {"type": schema})
+    match schema["type"]:
+        case "bytes" | "fixed":
+            return default.encode("latin-1")
+        case "array":
+            return [_encodable(schema["items"], item, named) for item in default]
+        case "map":
+            return {key: _encodable(schema["values"], item, named) for key, item in default.items()}
+        case "record" | "error":
+            return {
+                field["name"]: _encodable(field["type"], default.get(field["name"], field.get("default")), named)
+                for field in schema["fields"]
+            }
+        case _:
+            return default
+
+
+def _meaning_differs(written: AvroSchema, declared: AvroSchema) -> str | None:
+    """Return where values of a file have another meaning than declared, such as a number and a time; None if nowhere.
+
+    fastavro must be able to resolve one schema to the other.
+    """
+    found = dict(_meanings(written.parsed, written.named, "", frozenset()))
+    for path, (kind, wanted) in _meanings(declared.parsed, declared.named, "", frozenset()):
+        # A type that differs is promoted.
+        if path in found and found[path][0] == kind and found[path][1] != wanted:
+            return f"field {path!r} is {found[path][1]} in the file, declared is {wanted}"
+    return None
+
+
+def _meanings(schema: Any, named: dict[str, Any], path: str, outer: frozenset[str]) -> Iterator[tuple[str, tuple[str, str]]]:
+    """Yield the path, the underlying type and the meaning of each value, except for those in unions of several types."""
+    if isinstance(schema, list):
+        others = [branch for branch in schema if branch != "null"]
+        schema = others[0] if len(others) == 1 else None
+    if isinstance(schema, str):
+        schema = named.get(schema, {"type": schema})
+    match schema and schema["type"]:
+        case "record" | "error" if schema["name"] not in outer:
+            for field in schema["fields"]:
+                inside = f"{path}.{field['name']}" if path else field["name"]
+                yield from _meanings(field["type"], named, inside, outer | {schema["name"]})
+        case "array":
+            yield from _meanings(schema["items"], named, f"{path}[]", outer)
+        case "map":
+            yield from _meanings(schema["values"], named, f"{path}{{}}", outer)
+        case None | "record" | "error":
+            pass
+        case kind:
+            yield path, (kind, meaning(schema))

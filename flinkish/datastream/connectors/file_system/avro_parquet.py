@@ -1,18 +1,27 @@
-"""Parquet files of records with an Avro schema."""
+"""Parquet files of records with an Avro schema: the Arrow types for a schema, and conversions of values in both directions.
+
+Source of the mapping: parquet-avro's AvroSchemaConverter. A union of several types is a group of `member0`, `member1`, ..., one
+of which is set.
+"""
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
+import datetime
+import decimal
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
+from uuid import UUID
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from flinkish.common.errors import SourceError
+from flinkish.common.errors import InvalidProgramError, SourceError
+from flinkish.common.limits import INT_MAX, INT_MIN
 from flinkish.common.typeinfo import TypeInformation
 from flinkish.datastream.connectors._arrow import is_widened
-from flinkish.datastream.connectors.file_system.avro_arrow import ArrowRecord, arrow_record, of_items
+from flinkish.datastream.connectors.file_system.avro_format import with_default_values
 from flinkish.datastream.connectors.file_system.avro_schema import AvroSchema, GenericRecordAvroTypeInfo, avro_schema
 from flinkish.datastream.connectors.file_system.avro_writer import RecordPartWriter
 from flinkish.datastream.connectors.file_system.file_format import SplitReader
@@ -27,6 +36,214 @@ _BATCH_SIZE: Final = 4096
 _SCHEMA_KEY: Final = "parquet.avro.schema"
 #: Default of parquet-avro.
 _COMPRESSION: Final = "none"
+Convert = Callable[[Any], Any]
+
+_PRIMITIVES: Final[dict[str, pa.DataType]] = {
+    "null": pa.null(),
+    "boolean": pa.bool_(),
+    "int": pa.int32(),
+    "long": pa.int64(),
+    "float": pa.float32(),
+    "double": pa.float64(),
+    "bytes": pa.binary(),
+    "string": pa.string(),
+}
+_TIMES: Final[dict[str, pa.DataType]] = {
+    "date": pa.date32(),
+    "time-millis": pa.time32("ms"),
+    "time-micros": pa.time64("us"),
+    "timestamp-millis": pa.timestamp("ms", "UTC"),
+    "timestamp-micros": pa.timestamp("us", "UTC"),
+    "local-timestamp-millis": pa.timestamp("ms"),
+    "local-timestamp-micros": pa.timestamp("us"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ArrowPart:
+    """A part of a schema: its Arrow type and the converters of values (None = no conversion), not called for None."""
+
+    type: pa.DataType
+    to_arrow: Convert | None = None
+    from_arrow: Convert | None = None
+    nullable: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ArrowRecord:
+    """A record: its fields in their order."""
+
+    fields: tuple[tuple[str, ArrowPart], ...]
+    #: Default values of the fields that may be missing in a file.
+    defaults: dict[str, Any]
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The Arrow schema of files of such records."""
+        return pa.schema([pa.field(name, part.type, nullable=part.nullable) for name, part in self.fields])
+
+
+def arrow_record(schema: AvroSchema) -> ArrowRecord:
+    """Return the Arrow form of records of a schema; raise InvalidProgramError if Parquet files cannot store them."""
+    parsed = schema.parsed
+    if not isinstance(parsed, dict) or parsed.get("type") not in ("record", "error"):
+        raise InvalidProgramError(f"Parquet files hold records; the Avro schema is {schema}")
+    builder = _Builder(schema)
+    fields = tuple((field["name"], builder.part(field["type"], field["name"])) for field in parsed["fields"])
+    defaults = {field["name"]: field["default"] for field in with_default_values(schema)["fields"] if "default" in field}
+    return ArrowRecord(fields, defaults)
+
+
+class _Builder:
+    def __init__(self, schema: AvroSchema) -> None:
+        self._named = schema.named
+        #: The records whose parts are being converted.
+        self._open = [schema.parsed["name"]]
+
+    def part(self, schema: Any, path: str) -> ArrowPart:
+        if isinstance(schema, list):
+            return self._union(schema, path)
+        if isinstance(schema, str):
+            if schema in self._named:
+                return self.part(self._named[schema], path)
+            return ArrowPart(_PRIMITIVES[schema], nullable=schema == "null")
+        logical, kind = schema.get("logicalType"), schema["type"]
+        match kind:
+            case "record" | "error":
+                return self._record(schema, path)
+            case "enum":
+                return ArrowPart(pa.string())
+            case "array":
+                return _array(self.part(schema["items"], f"{path}[]"))
+            case "map":
+                return _map(self.part(schema["values"], f"{path}{{}}"))
+            case "fixed":
+                plain = ArrowPart(pa.binary(schema["size"]))
+            case _:
+                plain = self.part(kind, path)
+        if logical == "decimal":
+            return ArrowPart(pa.decimal128(schema["precision"], schema.get("scale", 0)))
+        if logical == "uuid":
+            return ArrowPart(pa.string(), str, UUID)
+        if logical in _TIMES:
+            return ArrowPart(_TIMES[logical], None, _in_utc if logical.startswith("timestamp") else None)
+        return plain
+
+    def _record(self, schema: Any, path: str) -> ArrowPart:
+        if schema["name"] in self._open:
+            raise InvalidProgramError(f"field {path!r}: Parquet files cannot hold the record {schema['name']!r} within itself")
+        self._open.append(schema["name"])
+        fields = [(field["name"], self.part(field["type"], f"{path}.{field['name']}")) for field in schema["fields"]]
+        self._open.pop()
+        struct = pa.struct([pa.field(name, part.type, nullable=part.nullable) for name, part in fields])
+        to_arrow = _of_fields([(name, part.to_arrow) for name, part in fields])
+        from_arrow = _of_fields([(name, part.from_arrow) for name, part in fields])
+        return ArrowPart(struct, to_arrow, from_arrow)
+
+    def _union(self, branches: list[Any], path: str) -> ArrowPart:
+        nullable = "null" in branches
+        others = [branch for branch in branches if branch != "null"]
+        if not others:
+            return ArrowPart(pa.null(), nullable=True)
+        parts = [self.part(branch, path) for branch in others]
+        if len(parts) == 1:
+            return ArrowPart(parts[0].type, parts[0].to_arrow, parts[0].from_arrow, nullable)
+        resolved = [self._named.get(branch, branch) if isinstance(branch, str) else branch for branch in others]
+        struct = pa.struct([pa.field(f"member{index}", part.type) for index, part in enumerate(parts)])
+
+        def to_arrow(value: Any) -> Any:
+            index = next(index for index, branch in enumerate(resolved) if _is_of(branch, value))
+            convert = parts[index].to_arrow
+            return {f"member{index}": value if convert is None else convert(value)}
+
+        def from_arrow(value: Any) -> Any:
+            for part, member in zip(parts, value.values(), strict=True):
+                if member is not None:
+                    return member if part.from_arrow is None else part.from_arrow(member)
+            return None
+
+        return ArrowPart(struct, to_arrow, from_arrow, nullable)
+
+
+#: Python classes of values by the kind of schema.
+_CLASSES: Final[dict[str, type | tuple[type, ...]]] = {
+    "boolean": bool,
+    "int": int,
+    "long": int,
+    "float": (float, int),
+    "double": (float, int),
+    "string": str,
+    "bytes": bytes,
+    "array": list,
+    "map": dict,
+    "decimal": decimal.Decimal,
+    "uuid": UUID,
+    "date": datetime.date,
+    "time-millis": datetime.time,
+    "time-micros": datetime.time,
+    **dict.fromkeys([name for name in _TIMES if "timestamp" in name], datetime.datetime),
+}
+
+
+def _is_of(branch: Any, value: Any) -> bool:
+    """Return whether a value, as fastavro reads it, belongs to a branch of a union."""
+    kind = branch
+    if isinstance(branch, dict):
+        kind = branch["logicalType"] if branch.get("logicalType") in _CLASSES else branch["type"]
+    match kind:
+        case "record" | "error":
+            return isinstance(value, dict) and value.keys() == {field["name"] for field in branch["fields"]}
+        case "enum":
+            return value in branch["symbols"]
+        case "fixed":
+            return isinstance(value, bytes) and len(value) == branch["size"]
+        case "int":
+            return value.__class__ is int and INT_MIN <= value <= INT_MAX
+        case _:
+            return isinstance(value, _CLASSES[kind]) and (kind == "boolean" or not isinstance(value, bool))
+
+
+def _array(item: ArrowPart) -> ArrowPart:
+    field = pa.field("element", item.type, nullable=item.nullable)
+    return ArrowPart(pa.list_(field), of_items(item.to_arrow), of_items(item.from_arrow))
+
+
+def _map(item: ArrowPart) -> ArrowPart:
+    write, read = item.to_arrow or _same, item.from_arrow or _same
+    return ArrowPart(
+        pa.map_(pa.string(), pa.field("value", item.type, nullable=item.nullable)),
+        lambda value: [(key, None if part is None else write(part)) for key, part in value.items()],
+        lambda entries: {key: None if part is None else read(part) for key, part in entries},
+    )
+
+
+def _same(value: Any) -> Any:
+    return value
+
+
+def of_items(convert: Convert | None) -> Convert | None:
+    """Return the function that converts a list of values, some of which may be None; None if there is nothing to convert."""
+    if convert is None:
+        return None
+    return lambda values: [None if value is None else convert(value) for value in values]
+
+
+def _of_fields(fields: list[tuple[str, Convert | None]]) -> Convert | None:
+    if all(convert is None for _, convert in fields):
+        return None
+
+    def convert_fields(value: Any) -> Any:
+        converted = dict(value)
+        for name, convert in fields:
+            if convert is not None and converted[name] is not None:
+                converted[name] = convert(converted[name])
+        return converted
+
+    return convert_fields
+
+
+def _in_utc(value: datetime.datetime) -> datetime.datetime:
+    return value.astimezone(datetime.UTC)
 
 
 class AvroParquetFormat(RowGroupFormat, StreamFormat):
@@ -123,7 +340,7 @@ class _RecordWriter(RecordPartWriter):
         self._arrow = self._record.schema.with_metadata({_SCHEMA_KEY: str(schema)})
 
     def write_file(self, chunks: Sequence[bytes], path: str) -> None:
-        records = list(self._records.decode(chunks))
+        records = list(self.records(chunks))
         columns = []
         for name, part in self._record.fields:
             values, convert = [record[name] for record in records], of_items(part.to_arrow)

@@ -1,10 +1,17 @@
-"""The writer of Avro files, block by block."""
+"""The writer of Avro files, block by block, with checks of values that fastavro would silently write as other values.
+
+fastavro cuts off the decimals of floats, writes a float beyond 32 bits as infinite, writes integers of any size as int, writes
+a text as an array of its letters, and drops the zone of a time whose type has none. Of a union it takes the first type that
+accepts a value, even if that keeps only a part of it.
+"""
 
 from __future__ import annotations
 
+import datetime
 import io
-import json
-from collections.abc import Iterator, Sequence
+import math
+import struct
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
 import fastavro
@@ -12,17 +19,184 @@ import msgspec
 from fastavro.write import Writer
 
 from flinkish.common.errors import InvalidArgumentError
+from flinkish.common.limits import INT_MAX, INT_MIN, to_float32
 from flinkish.common.typeinfo import TypeInformation
 from flinkish.common.types import Row
-from flinkish.datastream.connectors.file_system.avro_checks import Check, check_of
-from flinkish.datastream.connectors.file_system.avro_rows import AvroPart
-from flinkish.datastream.connectors.file_system.avro_schema import AvroSchema, avro_schema, mismatch, record_error
+from flinkish.datastream.connectors.file_system.avro_schema import (
+    LOGICAL,
+    AvroPart,
+    AvroSchema,
+    avro_schema,
+    meaning,
+    mismatch,
+    record_error,
+)
 from flinkish.datastream.connectors.file_system.writer_factories import BulkPartWriter, BulkPartWriterFactory
 
 #: Size in bytes from which a block is complete; Avro's default.
 _BLOCK_SIZE: Final = 64_000
 
 _CODECS: Final = ("null", "deflate")
+#: Types of numbers and times some of which can hold a part of another one's values.
+_ALIKE: Final = (LOGICAL.keys() - {"decimal", "uuid"}) | {"int", "long", "float", "double"}
+
+#: Function that raises ValueError for a value that does not fit a schema.
+Check = Callable[[Any], None]
+
+
+def check_of(schema: AvroSchema) -> Check | None:
+    """Return the check of values that fastavro does not check; None if there is nothing to check."""
+    return _Checks(schema.named).of(schema.parsed)
+
+
+class _Checks:
+    def __init__(self, named: dict[str, Any]) -> None:
+        self._named = named
+        #: Checks of records, which may contain themselves.
+        self._records: dict[str, list[tuple[str, Check]]] = {}
+
+    def of(self, schema: Any) -> Check | None:
+        if isinstance(schema, list):
+            return self._union(schema)
+        if isinstance(schema, str):
+            schema = self._named.get(schema, {"type": schema})
+        logical, kind = schema.get("logicalType"), schema["type"]
+        match kind:
+            case "int" | "long" if logical is not None:
+                return _check_zone if logical.startswith(("local-timestamp", "time-")) else None
+            case "int" | "long":
+                return _check_int if kind == "int" else _check_long
+            case "float":
+                return _check_float
+            case "array":
+                return _items_check(self.of(schema["items"]))
+            case "map":
+                return _values_check(self.of(schema["values"]))
+            case "record" | "error":
+                return self._record(schema)
+            case _:
+                return None
+
+    def _union(self, branches: list[Any]) -> Check | None:
+        checks = [(branch, self.of(branch)) for branch in branches]
+        others = [check for branch, check in checks if branch != "null"]
+        # Of several branches fastavro itself finds one for a value.
+        check = others[0] if len(others) == 1 else _branch_check(branches)
+        if check is None:
+            return None
+
+        def nullable(value: Any, check: Check = check) -> None:
+            if value is not None:
+                check(value)
+
+        return nullable
+
+    def _record(self, schema: Any) -> Check:
+        name = schema["name"]
+        fields = self._records.get(name)
+        if fields is None:
+            fields = self._records[name] = []
+            for field in schema["fields"]:
+                check = self.of(field["type"])
+                if check is not None:
+                    fields.append((field["name"], check))
+
+        def check_fields(value: Any, fields: list[tuple[str, Check]] = fields) -> None:
+            for field, check in fields:
+                # A missing field has a default, or fastavro refuses the record.
+                if field in value:
+                    check(value[field])
+
+        return check_fields
+
+
+def _check_int(value: Any) -> None:
+    if value.__class__ is not int:
+        _check_long(value)
+    if not INT_MIN <= value <= INT_MAX:
+        raise ValueError(f"{value!r} does not fit into an int")
+
+
+def _check_long(value: Any) -> None:
+    if value.__class__ is not int and (isinstance(value, bool) or not hasattr(value, "__index__")):
+        raise ValueError(f"{value!r} is no whole number")
+
+
+def _check_float(value: Any) -> None:
+    try:
+        to_float32(value)
+    except OverflowError:
+        raise ValueError(f"{value!r} does not fit into a float of 32 bits") from None
+    except struct.error:
+        return  # no number, which fastavro refuses
+
+
+def _check_zone(value: Any) -> None:
+    if getattr(value, "tzinfo", None) is not None:
+        raise ValueError(f"{value!r} has a zone, but the schema has none")
+
+
+def _branch_check(branches: list[Any]) -> Check | None:
+    """Return the check that a union keeps all of a number or time; None if there is nothing to check."""
+    meanings = {meaning({"type": branch} if isinstance(branch, str) else branch): branch for branch in branches}
+    alike = [branch for meaning, branch in meanings.items() if meaning in _ALIKE]
+    # fastavro reads a text as a date.
+    texts = "string" in meanings and "date" in list(meanings)[: list(meanings).index("string")]
+    doubtful = ("local-timestamp", "time-", "float")
+    if len(alike) < 2 and not texts and not any(meaning.startswith(doubtful) for meaning in meanings):
+        return None
+    timestamps = any("timestamp" in meaning for meaning in meanings)
+    if texts:
+        alike.append("string")
+    union = fastavro.parse_schema(alike)
+    classes = (int, float, datetime.datetime, datetime.time, *([str] if texts else []))
+
+    def check_branch(value: Any) -> None:
+        if isinstance(value, bool) or not isinstance(value, classes):
+            return
+        buffer = io.BytesIO()
+        fastavro.schemaless_writer(buffer, union, value)
+        buffer.seek(0)
+        stored: Any = fastavro.schemaless_reader(buffer, union, None)
+        match value:
+            case int():
+                kept = not isinstance(stored, float) or stored == value
+            case float():
+                kept = not math.isinf(stored) or math.isinf(value)
+            case datetime.datetime():
+                zone = stored.tzinfo if isinstance(stored, datetime.datetime) else value.tzinfo
+                kept = isinstance(stored, datetime.datetime) == timestamps and (value.tzinfo is None or zone is not None)
+            case _:
+                kept = stored == value
+        if not kept:
+            raise ValueError(
+                f"{value!r} would be stored as {stored!r}, because an earlier type of the union accepts it; put a type that "
+                "keeps all of it first"
+            )
+
+    return check_branch
+
+
+def _items_check(check: Check | None) -> Check:
+    def check_items(value: Any) -> None:
+        if isinstance(value, str | bytes):
+            raise ValueError(f"{value!r} is no array")
+        if check is not None:
+            for item in value:
+                check(item)
+
+    return check_items
+
+
+def _values_check(check: Check | None) -> Check | None:
+    if check is None:
+        return None
+
+    def check_values(value: Any) -> None:
+        for item in value.values():
+            check(item)
+
+    return check_values
 
 
 class AvroWriterFactory(BulkPartWriterFactory):
@@ -46,21 +220,23 @@ class AvroWriterFactory(BulkPartWriterFactory):
             for path in paths:
                 with open(path, "rb") as source:
                     blocks = fastavro.block_reader(source)
-                    written = json.loads(blocks.metadata["avro.schema"])
-                    if not same_schema(written, self.schema):
-                        raise ValueError(f"{path} has another schema than the sink: {json.dumps(written)}")
+                    written = AvroSchema(blocks.metadata["avro.schema"])
+                    if written.parsed != self.schema.parsed:
+                        raise ValueError(f"{path} has another schema than the sink: {written}")
                     for block in blocks:
                         writer.write_block(block)
             writer.flush()
 
 
-def same_schema(written: Any, schema: AvroSchema) -> bool:
-    """Return whether the schema of a file equals `schema` in its written form."""
-    return bool(AvroSchema(written).parsed == schema.parsed)
+def write_record(buffer: io.BytesIO, schema: AvroSchema, value: Any, check: Check | None, rows: AvroPart | None) -> None:
+    """Append a record in binary form; raise TypeMismatchError if it does not fit the schema.
 
-
-def write_record(buffer: io.BytesIO, schema: AvroSchema, record: Any, check: Check | None) -> None:
-    """Append a record in binary form; raise TypeMismatchError if it does not fit the schema. `check` is `check_of(schema)`."""
+    `check` is `check_of(schema)`; `rows` converts the value if it is a row.
+    """
+    try:
+        record = value if rows is None else rows.from_row(value)
+    except (ValueError, TypeError, AttributeError) as error:
+        raise record_error(value, str(error)) from error
     try:
         if check is not None:
             check(record)
@@ -70,13 +246,14 @@ def write_record(buffer: io.BytesIO, schema: AvroSchema, record: Any, check: Che
         raise record_error(record, mismatch(record, schema) or str(error)) from error
 
 
-class AvroRecords:
-    """Encodes records as blocks, which are stored in state, and decodes them."""
+class RecordPartWriter(BulkPartWriter):
+    """Base of the writers of records, which stay in Avro's binary form until a file is written: it is small, and checked."""
 
     def __init__(self, schema: AvroSchema) -> None:
         self._schema = schema
-        self._check = check_of(schema)
+        self._check_record = check_of(schema)
         self._part = AvroPart(schema)
+        self.check = lambda value: value
 
     def encode(self, values: Sequence[Any]) -> bytes:
         """Return records as blocks; raise TypeMismatchError for a record that does not fit the schema."""
@@ -84,7 +261,7 @@ class AvroRecords:
         buffer = io.BytesIO()
         count = 0
         for value in values:
-            self._write(buffer, value)
+            write_record(buffer, self._schema, value, self._check_record, self._part if isinstance(value, Row) else None)
             count += 1
             if buffer.tell() >= _BLOCK_SIZE:
                 blocks.append((count, buffer.getvalue()))
@@ -93,20 +270,13 @@ class AvroRecords:
             blocks.append((count, buffer.getvalue()))
         return msgspec.msgpack.encode(blocks)
 
-    def _write(self, buffer: io.BytesIO, value: Any) -> None:
-        try:
-            record = self._part.from_row(value) if isinstance(value, Row) else value
-        except (ValueError, TypeError, AttributeError) as error:
-            raise record_error(value, str(error)) from error
-        write_record(buffer, self._schema, record, self._check)
-
     @staticmethod
     def blocks(chunks: Sequence[bytes]) -> Iterator[tuple[int, bytes]]:
         """Yield the blocks of some chunks: the number of records, and their bytes."""
         for chunk in chunks:
             yield from msgspec.msgpack.decode(chunk, type=list[tuple[int, bytes]])
 
-    def decode(self, chunks: Sequence[bytes]) -> Iterator[Any]:
+    def records(self, chunks: Sequence[bytes]) -> Iterator[Any]:
         """Yield the records of some chunks."""
         for count, data in self.blocks(chunks):
             buffer = io.BytesIO(data)
@@ -114,27 +284,15 @@ class AvroRecords:
                 yield fastavro.schemaless_reader(buffer, self._schema.parsed, None)
 
 
-class RecordPartWriter(BulkPartWriter):
-    """Base of the writers of records, which stay in Avro's binary form until a file is written: it is small, and checked."""
-
-    def __init__(self, schema: AvroSchema) -> None:
-        self._records = AvroRecords(schema)
-        self.check = lambda value: value
-
-    def encode(self, values: Sequence[Any]) -> bytes:
-        return self._records.encode(values)
-
-
 class _AvroPartWriter(RecordPartWriter):
     def __init__(self, schema: AvroSchema, codec: str) -> None:
         super().__init__(schema)
-        self._schema = schema
         self._codec = codec
 
     def write_file(self, chunks: Sequence[bytes], path: str) -> None:
         with open(path, "xb") as file:
             writer = Writer(file, self._schema.parsed, codec=self._codec)
-            for count, data in self._records.blocks(chunks):
+            for count, data in self.blocks(chunks):
                 writer.write_block(_Block(count, io.BytesIO(data)))
             writer.flush()
 

@@ -13,7 +13,7 @@ from typing import Any, Final
 from flinkish.common.absent import AbsentMember
 from flinkish.common.absent_names import JAVA_OBJECT
 from flinkish.common.arguments import text_of
-from flinkish.common.errors import InvalidArgumentError, InvalidProgramError, SinkError
+from flinkish.common.errors import InvalidProgramError, SinkError
 from flinkish.common.limits import LONG_MIN
 
 
@@ -71,30 +71,19 @@ class BasePathBucketAssigner(BucketAssigner):
         return ""
 
 
+@dataclass(frozen=True)
 class DateTimeBucketAssigner(BucketAssigner):
     """Uses a bucket for each period of processing time, such as an hour."""
 
-    def __init__(self, format_str: str = "yyyy-MM-dd--HH", timezone_id: str | None = None) -> None:
-        self._format_str = format_str
-        self._timezone_id = timezone_id
-        java_date_format(format_str)
-        _zone(timezone_id)
-        self._last: tuple[int, str] | None = None
+    format_str: str = "yyyy-MM-dd--HH"
+    timezone_id: str | None = None
+
+    def __post_init__(self) -> None:
+        java_date_format(self.format_str)
+        _zone(self.timezone_id)
 
     def get_bucket_id(self, element: Any, context: BucketContext) -> str:
-        now = context.processing_time
-        last = self._last
-        # All records of an epoch have the same processing time.
-        if last is None or last[0] != now:
-            last = self._last = (now, format_time(now, self._format_str, self._timezone_id))
-        return last[1]
-
-    def __getstate__(self) -> tuple[str, str | None]:
-        return self._format_str, self._timezone_id
-
-    def __setstate__(self, state: tuple[str, str | None]) -> None:
-        self._format_str, self._timezone_id = state
-        self._last = None
+        return format_time(context.processing_time, self.format_str, self.timezone_id)
 
 
 def _zone(timezone_id: str | None) -> datetime.tzinfo | None:
@@ -115,45 +104,61 @@ def _zone(timezone_id: str | None) -> datetime.tzinfo | None:
         ) from error
 
 
-#: strftime directives for repeated letters of Java's DateTimeFormatter; `format_time` fills in the names in braces.
-_LETTERS: Final[dict[str, dict[int, str]]] = {
-    "y": {4: "%Y", 2: "%y", 1: "{year}"},
-    "u": {4: "%Y", 2: "%y", 1: "{year}"},
-    "M": {1: "{month}", 2: "%m", 3: "%b", 4: "%B"},
-    "d": {1: "{day}", 2: "%d"},
-    "D": {1: "{day_of_year}", 3: "%j"},
-    "H": {1: "{hour}", 2: "%H"},
-    "h": {1: "{hour12}", 2: "%I"},
-    "m": {1: "{minute}", 2: "%M"},
-    "s": {1: "{second}", 2: "%S"},
-    "S": {1: "{decisecond}", 2: "{centisecond}", 3: "{millisecond}"},
-    "a": {1: "%p"},
-    "E": {1: "%a", 2: "%a", 3: "%a", 4: "%A"},
+#: The directive of strftime for repeated letters of Java's DateTimeFormatter; `format_time` cuts the digits of %f.
+_DIRECTIVES: Final = {
+    "yyyy": "%Y",
+    "yy": "%y",
+    "y": "%-Y",
+    "uuuu": "%Y",
+    "uu": "%y",
+    "u": "%-Y",
+    "M": "%-m",
+    "MM": "%m",
+    "MMM": "%b",
+    "MMMM": "%B",
+    "d": "%-d",
+    "dd": "%d",
+    "D": "%-j",
+    "DDD": "%j",
+    "E": "%a",
+    "EE": "%a",
+    "EEE": "%a",
+    "EEEE": "%A",
+    "H": "%-H",
+    "HH": "%H",
+    "h": "%-I",
+    "hh": "%I",
+    "a": "%p",
+    "m": "%-M",
+    "mm": "%M",
+    "s": "%-S",
+    "ss": "%S",
+    "S": "%1f",
+    "SS": "%2f",
+    "SSS": "%3f",
 }
 
 
 @lru_cache(maxsize=64)
 def java_date_format(pattern: str) -> tuple[str, ...]:
-    """Return the parts of a Java date pattern: strftime directives, names in braces, and text with a leading quote.
+    """Return the parts of a Java date pattern: directives of strftime, and text with a leading quote.
 
     >>> java_date_format("yyyy'T'HH")
     ('%Y', "'T", '%H')
     """
-    if not isinstance(pattern, str) or not pattern:
-        raise InvalidArgumentError(f"format_str must be a date pattern such as 'yyyy-MM-dd--HH'; got {pattern!r}")
+    text_of("format_str", pattern)
     parts: list[str] = []
     for token in re.finditer(r"'((?:[^']|'')*)'|([A-Za-z])\2*|[^A-Za-z']+|'", pattern):
         text = token.group()
         if token.group(1) is not None:
             parts.append("'" + (token.group(1).replace("''", "'") or "'"))
         elif token.group(2):
-            directive = _LETTERS.get(text[0], {}).get(len(text))
-            if directive is None:
+            if text not in _DIRECTIVES:
+                letters = " ".join(dict.fromkeys(letters[0] for letters in _DIRECTIVES))
                 raise InvalidProgramError(
-                    f"format_str {pattern!r}: {text!r} is not supported",
-                    hint=f"use {' '.join(_LETTERS)}, or put text into single quotes.",
+                    f"format_str {pattern!r}: {text!r} is not supported", hint=f"use {letters}, or put text into single quotes."
                 )
-            parts.append(directive)
+            parts.append(_DIRECTIVES[text])
         elif text == "'":
             raise InvalidProgramError(f"format_str {pattern!r}: a single quote is not closed")
         else:
@@ -161,27 +166,18 @@ def java_date_format(pattern: str) -> tuple[str, ...]:
     return tuple(parts)
 
 
+@lru_cache(maxsize=16)  # All records of an epoch have the same processing time.
 def format_time(milliseconds: int, pattern: str, timezone_id: str | None) -> str:
     """Format a point in time (milliseconds) by a Java date pattern."""
     time = datetime.datetime.fromtimestamp(milliseconds // 1000, datetime.UTC)
     time = time.replace(microsecond=milliseconds % 1000 * 1000).astimezone(_zone(timezone_id))
-    made = {
-        "{year}": str(time.year),
-        "{month}": str(time.month),
-        "{day}": str(time.day),
-        "{day_of_year}": str(time.timetuple().tm_yday),
-        "{hour}": str(time.hour),
-        "{hour12}": str(time.hour % 12 or 12),
-        "{minute}": str(time.minute),
-        "{second}": str(time.second),
-        "{decisecond}": f"{time.microsecond // 100_000}",
-        "{centisecond}": f"{time.microsecond // 10_000:02}",
-        "{millisecond}": f"{time.microsecond // 1000:03}",
-    }
-    return "".join(
-        part[1:] if part.startswith("'") else made[part] if part in made else time.strftime(part)
-        for part in java_date_format(pattern)
-    )
+
+    def shown(part: str) -> str:
+        if part.startswith("'"):
+            return part[1:]
+        return f"{time.microsecond:06d}"[: int(part[1])] if part.endswith("f") else time.strftime(part)
+
+    return "".join(map(shown, java_date_format(pattern)))
 
 
 def check_bucket_id(bucket_id: Any, assigner: BucketAssigner) -> str:

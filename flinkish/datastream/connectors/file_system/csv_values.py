@@ -1,35 +1,89 @@
-"""Conversion of CSV fields to their declared types."""
+"""The syntax of CSV, and the conversion of fields to their declared types."""
 
 from __future__ import annotations
 
 import base64
+import csv
 import datetime
 import decimal
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
-from flinkish.common.errors import InvalidProgramError
+from flinkish.common.errors import InvalidArgumentError, InvalidProgramError
 from flinkish.common.kinds import INTEGER_BITS, Kind, kind_of, part_names, plain_type, range_check, shape_of
 from flinkish.common.limits import one_character, to_float32
 from flinkish.common.time import Instant, instant_of, utc_time
 from flinkish.common.typeinfo import BasicType, DecimalTypeInfo, PrimitiveArrayTypeInfo, TypeInformation
 from flinkish.common.types import make_row
 
+#: Maximum number of characters in a field, as with Jackson; Python's limit is 128 Ki, for the whole process.
+_LONGEST_FIELD: Final = 20_000_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CsvDialect:
+    """The characters with a special meaning."""
+
+    delimiter: str = ","
+    quote_char: str | None = '"'
+    escape_char: str | None = None
+    #: First character of comment lines.
+    comment: str | None = None
+    null_values: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        for name in ("delimiter", "quote_char", "escape_char", "comment"):
+            value = getattr(self, name)
+            optional = name != "delimiter"
+            if not ((optional and value is None) or (isinstance(value, str) and len(value) == 1 and value not in "\r\n")):
+                raise InvalidArgumentError(
+                    f"{name} of the CSV format must be one character{' or None' if optional else ''}; got {value!r}"
+                )
+        if isinstance(self.null_values, str) or not all(isinstance(value, str) for value in self.null_values):
+            raise InvalidArgumentError(f"null_values of the CSV format must be texts; got {self.null_values!r}")
+
+    def reader(self, lines: Iterable[str]) -> Any:
+        """Return a csv.reader of lines, which raises csv.Error."""
+        if csv.field_size_limit() < _LONGEST_FIELD:
+            csv.field_size_limit(_LONGEST_FIELD)
+        return csv.reader(
+            lines,
+            delimiter=self.delimiter,
+            quotechar=self.quote_char,
+            escapechar=self.escape_char,
+            quoting=csv.QUOTE_NONE if self.quote_char is None else csv.QUOTE_MINIMAL,
+            strict=True,
+        )
+
+    def is_comment(self, line: str) -> bool:
+        """Return whether a line is a comment; blanks may precede the character."""
+        return self.comment is not None and line.lstrip(" \t").startswith(self.comment)
+
+
+#: Default separator of the elements of an array or nested row.
+ARRAY_SEPARATOR: Final = ";"
+
 Parse = Callable[[str], Any]
 
 
-def null_parser(nulls: frozenset[str]) -> Parse:
-    return lambda text: None if text in nulls else text
+def row_parsers(
+    names: Sequence[str], types: Iterable[TypeInformation], dialect: CsvDialect, separators: Sequence[str]
+) -> list[Parse | None]:
+    """Return the function for each column that converts a field's text to a value; None if the text itself is the value.
 
-
-def parser(type_info: TypeInformation, nulls: frozenset[str], *, separator: str, column: str) -> Parse | None:
-    """Return the function that converts a field's text to a value; None if the text itself is the value.
-
-    The function raises ValueError or ArithmeticError. An array or nested row is in one field, with separators between its
-    elements. Raises InvalidProgramError, which names the column, for types that cannot be read from CSV.
+    A function raises ValueError or ArithmeticError. An array or nested row is in one field, with the column's separator between
+    its elements (no separators = ';' for all columns). Raises InvalidProgramError, which names the column, for types that cannot
+    be read from CSV.
     """
+    nulls = frozenset(dialect.null_values)
+    own = separators or [ARRAY_SEPARATOR] * len(names)
+    return [_parser(plain_type(part), nulls, each, name) for part, each, name in zip(types, own, names, strict=True)]
+
+
+def _parser(type_info: TypeInformation, nulls: frozenset[str], separator: str, column: str) -> Parse | None:
     kind, types = shape_of(type_info)
     match kind:
         case Kind.BYTES:
@@ -42,7 +96,7 @@ def parser(type_info: TypeInformation, nulls: frozenset[str], *, separator: str,
                 part_names(type_info), [_simple_parser(part, separator, column) for part in types], nulls, separator
             )
         case BasicType.STRING:
-            return null_parser(nulls) if nulls else None
+            return (lambda text: None if text in nulls else text) if nulls else None
     if kind not in _PARSERS:
         raise InvalidProgramError(
             f"column {column!r} of type {type_info!r} cannot be read from CSV",
@@ -64,7 +118,7 @@ def _simple_parser(type_info: TypeInformation, separator: str, column: str) -> P
             f"column {column!r} cannot be read from CSV: its elements are {type_info!r}, but only simple types can be nested",
             hint="declare it as STRING and convert it in a map().",
         )
-    return parser(type_info, frozenset(), separator=separator, column=column) or str
+    return _parser(type_info, frozenset(), separator, column) or str
 
 
 def _array_parser(element: Parse, nulls: frozenset[str], separator: str, primitive: bool) -> Parse:
@@ -172,13 +226,10 @@ def parse_time(text: str) -> datetime.time:
 
 
 def _parse_boolean(text: str) -> bool:
-    match text.strip().lower():
-        case "true" | "1":
-            return True
-        case "false" | "0":
-            return False
-        case _:
-            raise ValueError(text)
+    word = text.strip().lower()
+    if word not in ("true", "1", "false", "0"):
+        raise ValueError(text)
+    return word in ("true", "1")
 
 
 def parse_timestamp(text: str) -> datetime.datetime:

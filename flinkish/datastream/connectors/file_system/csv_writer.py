@@ -23,7 +23,7 @@ from flinkish.common.text import text_function
 from flinkish.common.time import utc_time
 from flinkish.common.typeinfo import BasicType, DecimalTypeInfo, RowTypeInfo, TimestampTypeInfo, TypeInformation
 from flinkish.datastream.connectors._arrow import appended_values, bytes_of, values_of
-from flinkish.datastream.connectors.file_system.csv_settings import ARRAY_SEPARATOR, CsvDialect
+from flinkish.datastream.connectors.file_system.csv_values import ARRAY_SEPARATOR, CsvDialect
 from flinkish.datastream.connectors.file_system.writer_factories import BulkPartWriter, BulkPartWriterFactory
 
 Text = Callable[[Any], str]

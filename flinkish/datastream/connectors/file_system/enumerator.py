@@ -11,8 +11,8 @@ from typing import Final
 from flinkish.common.arguments import int_of
 from flinkish.common.errors import SourceError
 from flinkish.common.safe_files import leads_outside
-from flinkish.datastream.connectors.file_system.objects import is_object, objects_below
-from flinkish.datastream.connectors.file_system.paths import DELTA_LOG, delta_table_around
+from flinkish.datastream.connectors.file_system.file_format import reading
+from flinkish.datastream.connectors.file_system.paths import DELTA_LOG, delta_table_around, is_object, objects_below
 from flinkish.datastream.connectors.file_system.splits import FileEnumeratorState, FileSourceSplit
 from flinkish.program.sources import SplitEnumerator, SplitEnumeratorContext
 
@@ -64,19 +64,18 @@ def visible_files(path: str) -> Iterator[str]:
     if is_object(path):
         yield from visible_objects(path)
         return
-    try:
-        if not os.path.isdir(path):
-            os.stat(path)
-            yield path
-            return
-        with os.scandir(path) as found:
-            entries = list(found)
-    except FileNotFoundError as error:
-        raise missing_path(path) from error
-    except OSError as error:
-        raise SourceError(f"FileSource cannot read {path}: {error.strerror or error}") from error
+    with reading(path):
+        try:
+            if not os.path.isdir(path):
+                os.stat(path)
+                yield path
+                return
+            with os.scandir(path) as found:
+                entries = list(found)
+        except FileNotFoundError as error:
+            raise _missing_path(path) from error
     if any(entry.name == DELTA_LOG and _is_folder(entry) for entry in entries):
-        raise delta_table_is_no_folder_of_files(path, path)
+        raise _delta_table_is_no_folder_of_files(path, path)
     for child in sorted((entry for entry in entries if not entry.name.startswith((".", "_"))), key=lambda e: e.name):
         if _is_folder(child):
             try:
@@ -90,14 +89,13 @@ def visible_files(path: str) -> Iterator[str]:
 
 def visible_objects(path: str, *, or_none: bool = False) -> dict[str, int]:
     """Return the objects that `visible_files` yields, with their sizes in bytes; with `or_none` there need not be any."""
-    try:
-        found = objects_below(path)
-    except FileNotFoundError as error:
-        if or_none:
-            return {}
-        raise SourceError(f"FileSource: no object is at {path} or below it", hint="are bucket and path right?") from error
-    except OSError as error:
-        raise SourceError(f"FileSource cannot read {path}: {error.strerror or error}") from error
+    with reading(path):
+        try:
+            found = objects_below(path)
+        except FileNotFoundError as error:
+            if or_none:
+                return {}
+            raise SourceError(f"FileSource: no object is at {path} or below it", hint="are bucket and path right?") from error
     visible = {}
     for each, size in found.items():
         names = each[len(path) + 1 :].split("/")
@@ -106,7 +104,7 @@ def visible_objects(path: str, *, or_none: bool = False) -> dict[str, int]:
             visible[each] = size
         elif names[hidden] == DELTA_LOG and len(names) > hidden + 1:
             table = "/".join([path, *names[:hidden]])
-            raise delta_table_is_no_folder_of_files(table, table)
+            raise _delta_table_is_no_folder_of_files(table, table)
     return visible
 
 
@@ -126,23 +124,19 @@ def would_find(root: str, path: str, *, follow_links: bool) -> bool:
 
 
 def _is_folder(entry: os.DirEntry[str]) -> bool:
-    try:
+    with reading(entry.path):
         return entry.is_dir()
-    except OSError as error:
-        raise SourceError(f"FileSource cannot read {entry.path}: {error.strerror or error}") from error
 
 
 def refuse_delta_table(path: str) -> None:
     """Raise SourceError if a path is a Delta table, or is in one."""
-    try:
+    with reading(path):
         table = delta_table_around(path)
-    except OSError as error:
-        raise SourceError(f"FileSource cannot read {path}: {error.strerror or error}") from error
     if table is not None:
-        raise delta_table_is_no_folder_of_files(path, table)
+        raise _delta_table_is_no_folder_of_files(path, table)
 
 
-def delta_table_is_no_folder_of_files(path: str, table: str) -> SourceError:
+def _delta_table_is_no_folder_of_files(path: str, table: str) -> SourceError:
     """Return the error for a path in a Delta table, whose folder also contains files that its log has removed."""
     inside = "is a Delta table" if path == table else f"is in the Delta table {table}"
     return SourceError(
@@ -151,7 +145,7 @@ def delta_table_is_no_folder_of_files(path: str, table: str) -> SourceError:
     )
 
 
-def missing_path(path: str) -> SourceError:
+def _missing_path(path: str) -> SourceError:
     """Return the error for a path that does not exist; it names the part of the path that exists."""
     existing = path
     while existing != os.path.dirname(existing) and not os.path.exists(existing):

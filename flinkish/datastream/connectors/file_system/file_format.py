@@ -10,8 +10,7 @@ from typing import IO, Any
 
 from flinkish.common.errors import SourceChangedError, SourceError
 from flinkish.common.typeinfo import TypeInformation
-from flinkish.datastream.connectors.file_system.objects import size_of
-from flinkish.datastream.connectors.file_system.paths import open_bytes
+from flinkish.datastream.connectors.file_system.paths import open_bytes, size_of
 from flinkish.datastream.connectors.file_system.splits import FileSourceSplit
 from flinkish.datastream.connectors.record_errors import RecordErrors
 

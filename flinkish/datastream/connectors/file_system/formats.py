@@ -1,21 +1,27 @@
-"""Formats to read files: the public classes with a method for each format, and the format of text lines."""
+"""Formats to read files: the public classes with a method for each format, and two formats of lines."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from flinkish.common.errors import InvalidArgumentError
+from flinkish.common.arguments import instance_of
+from flinkish.common.errors import InvalidArgumentError, UnsupportedError
+from flinkish.common.serialization import DeserializationSchema
 from flinkish.common.typeinfo import TypeInformation, Types
 from flinkish.datastream.connectors.file_system.file_format import FileFormat, SplitReader
-from flinkish.datastream.connectors.file_system.line_source import LineSource, LineSplitReader
-from flinkish.datastream.connectors.file_system.lines import decode_lines, is_byte_oriented
+from flinkish.datastream.connectors.file_system.lines import (
+    NO_RECORD,
+    LineSource,
+    LineSplitReader,
+    decode_lines,
+    is_byte_oriented,
+)
 from flinkish.datastream.connectors.file_system.splits import FileSourceSplit
 from flinkish.datastream.connectors.record_errors import RecordErrors
 
 if TYPE_CHECKING:
-    from flinkish.common.serialization import DeserializationSchema
     from flinkish.datastream.connectors.file_system.avro_format import AvroFormat
     from flinkish.datastream.connectors.file_system.avro_schema import AvroSchema
     from flinkish.datastream.connectors.file_system.csv_format import CsvFormat
@@ -82,8 +88,6 @@ class StreamFormat(FileFormat):
         Lines end with '\n' or '\r\n', which the schema does not get. Lines that the schema reads as None are skipped; a line for
         which it raises ValueError is a bad record.
         """
-        from flinkish.datastream.connectors.file_system.schema_lines import SchemaLineFormat
-
         return SchemaLineFormat(schema=deserialization_schema)
 
 
@@ -139,16 +143,43 @@ class TextLineFormat(LineFormat):
 
 
 class _TextLineReader(LineSplitReader):
-    def read(self, limit: int) -> Sequence[Any]:
-        while lines := self._source.take(limit):
-            texts = decode_lines(lines, self._source.encoding)
-            if None not in texts:
-                return texts
-            records = [
-                self._bad_line(self._undecodable, lines[index], len(lines) - index) if text is None else text
-                for index, text in enumerate(texts)
-            ]
-            kept = [record for record in records if record is not None]
-            if kept:
-                return kept
-        return ()
+    def records(self, lines: list[bytes]) -> Sequence[Any]:
+        texts = decode_lines(lines, self._source.encoding)
+        return super().records(lines) if None in texts else texts
+
+    def parse(self, line: bytes) -> str:
+        return self.decoded(line).removesuffix("\r")
+
+
+@dataclass(frozen=True)
+class SchemaLineFormat(LineFormat):
+    """Lines read by a schema; a line for which it raises ValueError is a bad record, and one read as None is skipped."""
+
+    schema: DeserializationSchema = field(kw_only=True)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        instance_of("StreamFormat.line_format()", self.schema, DeserializationSchema)
+        if type(self.schema).is_end_of_stream is not DeserializationSchema.is_end_of_stream:
+            raise UnsupportedError(
+                f"StreamFormat.line_format: {type(self.schema).__name__}.is_end_of_stream() would not be asked, as files end by "
+                "themselves",
+                hint="leave the method out, and filter() what comes behind such a record.",
+            )
+
+    def produced_type(self) -> TypeInformation:
+        return self.schema.get_produced_type()
+
+    def open(self, split: FileSourceSplit, errors: RecordErrors) -> SplitReader:
+        self.schema.open()
+        return _SchemaLineReader(LineSource(split, self.charset_name), self.schema, errors)
+
+
+class _SchemaLineReader(LineSplitReader):
+    def __init__(self, source: LineSource, schema: DeserializationSchema, errors: RecordErrors) -> None:
+        super().__init__(source, errors)
+        self._deserialize = schema.deserialize
+
+    def parse(self, line: bytes) -> Any:
+        record = self._deserialize(line.removesuffix(b"\r"))
+        return NO_RECORD if record is None else record

@@ -1,9 +1,18 @@
-"""The lines in a region of a file, with the exact byte position after the lines taken."""
+"""The lines of a split, with the exact byte position after the lines taken, and the base of all readers of lines."""
 
 from __future__ import annotations
 
 import codecs
-from typing import IO, Final
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import IO, Any, Final
+
+from flinkish.datastream.connectors.file_system.file_format import SplitReader, open_checked, reading
+from flinkish.datastream.connectors.file_system.paths import DamagedFileError, open_bytes
+from flinkish.datastream.connectors.file_system.splits import FileSourceSplit
+from flinkish.datastream.connectors.record_errors import RecordErrors
 
 #: Number of bytes to read at once: 256 KiB contain some thousand lines, and fit into the processor's cache.
 _CHUNK: Final = 256 * 1024
@@ -12,10 +21,12 @@ _BOMS: Final[dict[str, list[tuple[bytes, str]]]] = {
     "utf-32": [(codecs.BOM_UTF32_LE, "utf-32-le"), (codecs.BOM_UTF32_BE, "utf-32-be")],
     "utf-8-sig": [(codecs.BOM_UTF8, "utf-8")],
 }
+#: Result for a line without a record.
+NO_RECORD: Final = object()
 _WITHOUT_BOM: Final = {"utf-16": "utf-16-be", "utf-32": "utf-32-be", "utf-8-sig": "utf-8"}
 
 
-def detect_encoding(head: bytes, charset: str) -> tuple[str, int]:
+def _detect_encoding(head: bytes, charset: str) -> tuple[str, int]:
     """Return the encoding of a file that begins with `head`, and the length of its byte order mark.
 
     Without a mark UTF-16 and UTF-32 are big-endian, as in Java.
@@ -32,7 +43,7 @@ def is_byte_oriented(charset: str) -> bool:
     return not codecs.lookup(charset).name.startswith(("utf-16", "utf-32"))
 
 
-class LineReader:
+class _LineReader:
     """Cuts a stream into lines that end with a line feed; the last line may end with the file.
 
     A region owns the lines whose first byte is in it; the last of these lines may extend beyond the region.
@@ -42,132 +53,205 @@ class LineReader:
         self._file = file
         self._line_feed = "\n".encode(encoding)
         self._end = end
-        #: Offset of the next line.
-        self.position = start
+        #: Offset of the next line, and the offset up to which the file was read.
+        self.position = self._read = start
         self._lines: list[bytes] = []
         self._index = 0
-        self._tail = b""
-        self._at_end = False
-        #: Whether the last line of the file, if it has been read, lacks a line feed.
-        self._unterminated = False
         file.seek(start)
 
     def skip_partial_line(self) -> None:
         """Move to the first line that begins at or after the position; a line that begins before it belongs to another region."""
-        if self.position == 0:
-            return
-        width = len(self._line_feed)
-        self.position -= width
-        self._file.seek(self.position)
-        end, self._end = self._end, None
-        self.take(1)
-        self._end = end
-        self._limit()
+        self._file.seek(self.position - 1)
+        self.position += len(self._rest_of_line()) - 1
+        self._read = self.position
 
     def take(self, limit: int) -> list[bytes]:
         """Return up to `limit` lines without their line feeds, at least one unless the region is at its end."""
-        if self._index >= len(self._lines) and not self._fill():
+        if self.exhausted:
             return []
         lines = self._lines[self._index : self._index + limit]
         self._index += len(lines)
-        self.position += sum(map(len, lines)) + len(lines) * len(self._line_feed)
-        if self._unterminated and self._at_end and self._index >= len(self._lines):
-            self.position -= len(self._line_feed)
+        if self._index < len(self._lines):
+            self.position += sum(map(len, lines)) + len(lines) * len(self._line_feed)
+        else:
+            self.position = self._read  # the last line of the file may lack a line feed
         return lines
 
     @property
     def exhausted(self) -> bool:
         """Whether there is no line left; this may read ahead."""
-        return self._index >= len(self._lines) and not self._fill()
-
-    def _fill(self) -> bool:
-        if self._at_end or (self._end is not None and self.position >= self._end):
+        if self._index < len(self._lines):
             return False
-        parts = [self._tail]
-        while True:
-            chunk = self._file.read(_CHUNK)
-            if not chunk:
-                self._at_end = True
-                rest = b"".join(parts)
-                self._unterminated = bool(rest)
-                self._tail = b""
-                self._lines = [rest] if rest else []
-                break
-            parts.append(chunk)
-            # The end of a chunk may cut a line feed of several bytes, so all buffered data is searched.
-            data = b"".join(parts) if len(self._line_feed) > 1 or self._line_feed in chunk else None
-            lines = None if data is None else self._split(data)
-            if lines is not None:
-                self._lines, self._tail = lines
-                break
-            if data is not None:
-                parts = [data]
-        self._index = 0
-        self._limit()
-        return self._index < len(self._lines)
+        data = self._file.read(_CHUNK if self._end is None else min(_CHUNK, max(0, self._end - self._read)))
+        if not data:
+            return True
+        if not data.endswith(self._line_feed):
+            data += self._rest_of_line()
+        self._read += len(data)
+        self._lines, self._index = _split(data, self._line_feed), 0
+        return False
 
-    def _split(self, data: bytes) -> tuple[list[bytes], bytes] | None:
-        """Return the complete lines and the rest; None if there is no complete one."""
-        if len(self._line_feed) == 1:
-            *lines, tail = data.split(self._line_feed)
-            return (lines, tail) if lines else None
-        width = len(self._line_feed)
-        lines = []
-        start = found = 0
-        while (found := data.find(self._line_feed, found)) >= 0:
-            if found % width:  # bytes of two characters that together look like a line feed
-                found += 1
-                continue
-            lines.append(data[start:found])
-            start = found = found + width
-        return (lines, data[start:]) if lines else None
+    def _rest_of_line(self) -> bytes:
+        """Read up to the next line feed, and with it."""
+        if self._line_feed == b"\n":
+            return self._file.readline()
+        rest = b""
+        while character := self._file.read(len(self._line_feed)):
+            rest += character
+            if character == self._line_feed:
+                break
+        return rest
 
-    def _limit(self) -> None:
-        """Drop the lines that begin at the region's end or after it."""
-        if self._end is None:
-            return
-        width = len(self._line_feed)
-        position = self.position
-        remaining = len(self._lines) - self._index
-        if position + sum(map(len, self._lines[self._index :])) + remaining * width <= self._end:
-            return
-        for index in range(self._index, len(self._lines)):
-            if position >= self._end:
-                del self._lines[index:]
-                self._at_end = True
-                self._unterminated = False
-                return
-            position += len(self._lines[index]) + width
+
+def _split(data: bytes, line_feed: bytes) -> list[bytes]:
+    width = len(line_feed)
+    if width == 1:
+        lines = data.split(line_feed)
+    else:
+        # Bytes of two characters may together look like a line feed.
+        ends = [found.start() for found in re.finditer(re.escape(line_feed), data) if found.start() % width == 0]
+        starts = [0, *(end + width for end in ends)]
+        lines = [data[start:end] for start, end in zip(starts, [*ends, len(data)], strict=True)]
+    return lines if lines[-1] else lines[:-1]
 
 
 def decode_lines(lines: list[bytes], encoding: str, *, strip: bool = True) -> list[str | None]:
     """Return the lines as text, None for lines that cannot be decoded. `strip` removes carriage returns at their end."""
-    try:
-        text = "\n".encode(encoding).join(lines).decode(encoding)
-    except UnicodeDecodeError:
-        return [_decode(line, encoding, strip) for line in lines]
-    texts: list[str | None] = text.split("\n")  # type: ignore[assignment]
+    text = _decode("\n".encode(encoding).join(lines), encoding)
+    texts: Sequence[str | None] = () if text is None else text.split("\n")
     if len(texts) != len(lines):
-        return [_decode(line, encoding, strip) for line in lines]
-    if strip and "\r" in text:
-        return [line[:-1] if line is not None and line.endswith("\r") else line for line in texts]
-    return texts
+        texts = [_decode(line, encoding) for line in lines]
+    if strip and (text is None or "\r" in text):
+        return [None if line is None else line.removesuffix("\r") for line in texts]
+    return list(texts)
 
 
-def _decode(line: bytes, encoding: str, strip: bool) -> str | None:
+def _decode(line: bytes, encoding: str) -> str | None:
     try:
-        text = line.decode(encoding)
+        return line.decode(encoding)
     except UnicodeDecodeError:
         return None
-    return text[:-1] if strip and text.endswith("\r") else text
 
 
-def count_lines(file: IO[bytes], encoding: str, end: int) -> int:
-    """Return the number of lines that end before offset `end`; for error messages only, as it reads the file up to there."""
-    file.seek(0)
-    line_feed = "\n".encode(encoding)
-    lines = 0
-    while end > 0 and (chunk := file.read(min(_CHUNK, end))):
-        end -= len(chunk)
-        lines += chunk.count(line_feed)
-    return lines
+class LineSource:
+    """The lines of a split, with their positions."""
+
+    def __init__(self, split: FileSourceSplit, charset: str, *, strip_bom: bool = False) -> None:
+        """Open the file; raise SourceError if it is missing, damaged, or shorter than when it was found."""
+        self._split = split
+        self._line = split.line
+        self.path = split.path
+        self._file = open_checked(split)
+        try:
+            head = self._file.read(4)
+            self.encoding, bom = _detect_encoding(head, charset)
+            if strip_bom and not bom and head.startswith(codecs.BOM_UTF8) and self.encoding == "utf-8":
+                bom = len(codecs.BOM_UTF8)
+            start = split.offset if split.position is None else split.position
+            self._content_start = bom
+            end = None if split.length is None else split.offset + split.length
+            self._reader = _LineReader(self._file, self.encoding, max(start, bom), end)
+            if split.position is None and split.offset > bom:
+                self._reader.skip_partial_line()
+        except DamagedFileError:
+            self._file.close()
+            raise
+
+    def first_line(self, skip: Callable[[bytes], bool]) -> bytes | None:
+        """Return the first line for which `skip` is False, such as a header; None if there is none. Keeps the position."""
+        with open_bytes(self.path) as file:
+            reader = _LineReader(file, self.encoding, self._content_start, None)
+            while lines := reader.take(1):
+                if not skip(lines[0]):
+                    return lines[0]
+        return None
+
+    @property
+    def at_file_start(self) -> bool:
+        """Whether no line of the file was taken yet."""
+        return self._reader.position == self._content_start
+
+    def take(self, limit: int) -> list[bytes]:
+        """Return up to `limit` lines; an empty list at the end."""
+        with reading(self.path):
+            lines = self._reader.take(limit)
+        if self._line is not None:
+            self._line += len(lines)
+        return lines
+
+    @property
+    def exhausted(self) -> bool:
+        return self._reader.exhausted
+
+    def line_number(self, back: int) -> int:
+        """Return the number (from 1) of the line taken `back` lines ago (1 = the last one). This is slow, so for errors only."""
+        if self._line is None:
+            with open_bytes(self.path) as file:
+                before = _LineReader(file, self.encoding, 0, self._reader.position)
+                self._line = sum(map(len, iter(partial(before.take, _CHUNK), [])))
+        return self._line - back + 1
+
+    def split(self) -> FileSourceSplit:
+        return replace(self._split, position=self._reader.position, line=self._line)
+
+    def close(self) -> None:
+        self._file.close()
+
+
+class LineSplitReader(SplitReader):
+    """Base of the readers of all formats of lines."""
+
+    def __init__(self, source: LineSource, errors: RecordErrors) -> None:
+        self._source = source
+        self._errors = errors
+
+    def read(self, limit: int) -> Sequence[Any]:
+        while lines := self._source.take(limit):
+            if records := self.records(lines):
+                return records
+        return ()
+
+    def records(self, lines: list[bytes]) -> Sequence[Any]:
+        """Return the records of some lines, and what the error policy returns for bad ones."""
+        records = []
+        for index, line in enumerate(lines):
+            try:
+                record = self.parse(line)
+            except Exception as error:
+                # Without dead letters, an error of other kinds is one of the program.
+                if not isinstance(error, ValueError) and not self._errors.keeps:
+                    raise
+                reason = str(error) if isinstance(error, ValueError) else f"{type(error).__name__}: {error}"
+                number = self._source.line_number(len(lines) - index)
+                record = self._errors.handle(path=self._source.path, line=number, reason=reason, record=line)
+                if record is None:
+                    continue
+            if record is not NO_RECORD:
+                records.append(record)
+        return records
+
+    def parse(self, line: bytes) -> Any:
+        """Return the record of a line, or NO_RECORD; raise ValueError with the reason for a bad one."""
+        raise NotImplementedError
+
+    def decoded(self, line: bytes) -> str:
+        """Return a line as text; raise ValueError if it is not text."""
+        text = _decode(line, self._source.encoding)
+        if text is None:
+            raise ValueError(self.undecodable)
+        return text
+
+    @property
+    def undecodable(self) -> str:
+        """The reason for a line that is not text."""
+        return f"the line is not text in the character set {self._source.encoding}"
+
+    def split(self) -> FileSourceSplit:
+        return self._source.split()
+
+    @property
+    def finished(self) -> bool:
+        return self._source.exhausted
+
+    def close(self) -> None:
+        self._source.close()

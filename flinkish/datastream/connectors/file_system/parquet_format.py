@@ -18,7 +18,7 @@ from flinkish.common.types import RowColumns, make_row
 from flinkish.datastream.connectors._arrow import arrow_type, read_converter, reading_type, row_type_of_schema, texts_of, widened
 from flinkish.datastream.connectors.file_system.file_format import FileFormat, SplitReader, check_size, reading
 from flinkish.datastream.connectors.file_system.formats import BulkFormat
-from flinkish.datastream.connectors.file_system.objects import is_object, open_object
+from flinkish.datastream.connectors.file_system.paths import is_object, open_object
 from flinkish.datastream.connectors.file_system.splits import FileSourceSplit
 from flinkish.datastream.connectors.record_errors import RecordErrors, json_of_row
 

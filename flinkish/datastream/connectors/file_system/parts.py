@@ -26,9 +26,9 @@ import os
 import shutil
 import stat
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from flinkish.common import safe_files
@@ -37,15 +37,16 @@ from flinkish.common.absent_names import JAVA_OBJECT
 from flinkish.common.disk import make_folders, sync
 from flinkish.common.errors import ForeignCheckpointError, InvalidArgumentError, SinkChangedError, SinkError
 from flinkish.common.ids import random_uuid
-from flinkish.datastream.connectors.file_system.objects import (
+from flinkish.datastream.connectors.file_system.paths import (
+    DELTA_LOG,
     copy_object,
+    delta_table_around,
     is_object,
     objects_below,
     put_object,
     remove_objects,
     size_of,
 )
-from flinkish.datastream.connectors.file_system.paths import DELTA_LOG, delta_table_around
 from flinkish.program.sinks import END_OF_INPUT_CHECKPOINT, CommitRequest, Committer, RestoredCheckpoint
 
 _log = logging.getLogger(__name__)
@@ -56,6 +57,15 @@ _IN_PROGRESS: Final = ".inprogress."
 STAGING: Final = ".inprogress"
 #: Number of objects that a commit copies at the same time.
 _COPIES: Final = 8
+
+
+@contextlib.contextmanager
+def writing(action: str) -> Iterator[None]:
+    """Turn errors of the file system into SinkErrors: `FileSink cannot <action>: <reason>`."""
+    try:
+        yield
+    except OSError as error:
+        raise SinkError(f"FileSink cannot {action}: {error.strerror or error}") from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,22 +104,21 @@ class OutputFileConfig:
         """Builder of an OutputFileConfig."""
 
         def __init__(self) -> None:
-            self._prefix = "part"
-            self._suffix = ""
+            self._config = OutputFileConfig()
 
         def with_part_prefix(self, prefix: str) -> OutputFileConfig.OutputFileConfigBuilder:
             """Set the prefix of names."""
-            self._prefix = prefix
+            self._config = replace(self._config, part_prefix=prefix)
             return self
 
         def with_part_suffix(self, suffix: str) -> OutputFileConfig.OutputFileConfigBuilder:
             """Set the suffix of names, such as '.txt'."""
-            self._suffix = suffix
+            self._config = replace(self._config, part_suffix=suffix)
             return self
 
         def build(self) -> OutputFileConfig:
             """Return the configuration."""
-            return OutputFileConfig(self._prefix, self._suffix)
+            return self._config
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -220,21 +229,17 @@ class FileCommitter(Committer[FileCommittable]):
         part, length = request.committable.part, request.committable.length
         if part is None:
             return
-        try:
+        with writing(f"finish {part.final}"):
             # A reader of the output may have moved the final object, so it is looked for only where it may exist.
             if (again or self._is_foreign(request)) and _length_of(part.final) == length:
                 return
             staged = _length_of(part.in_progress)
-            if staged is None:
-                if _length_of(part.final) == length:
-                    return
-                _missing(part, length, again=again)
-            elif staged != length:
-                raise _too_short(part, staged, length)
-            else:
+            if staged == length:
                 copy_object(part.in_progress, part.final)
-        except OSError as error:
-            raise SinkError(f"FileSink cannot finish {part.final}: {error.strerror or error}") from error
+            elif staged is not None:
+                raise _wrong_size(part, staged, length)
+            elif _length_of(part.final) != length:
+                _missing(part, length, again=again)
 
     def _is_foreign(self, request: CommitRequest[FileCommittable]) -> bool:
         restored = self._restored
@@ -249,20 +254,20 @@ class FileCommitter(Committer[FileCommittable]):
 
     def _finish(self, part: PartFile, request: CommitRequest[FileCommittable], *, again: bool) -> None:
         length = request.committable.length
-        try:
-            if os.path.lexists(part.final) and self._is_foreign(request):
-                return
-            if self._is_foreign(request):
-                copy = PartFile.at(part.final, random_uuid())
-                _copy(self._base_path, part, length, copy)
-                part = copy
-            with safe_files.open_folder(self._base_path, os.path.dirname(path_inside(self._base_path, part.final))) as folder:
-                _rename(folder, part, length)
-        except FileNotFoundError:
-            if not os.path.lexists(part.final):
-                _missing(part, length, again=again)
-        except OSError as error:
-            raise SinkError(f"FileSink cannot finish {part.final}: {error.strerror or error}") from error
+        with writing(f"finish {part.final}"):
+            try:
+                if self._is_foreign(request):
+                    if os.path.lexists(part.final):
+                        return
+                    copy = PartFile.at(part.final, random_uuid())
+                    _copy(self._base_path, part, length, copy)
+                    part = copy
+                inside = os.path.dirname(path_inside(self._base_path, part.final))
+                with safe_files.open_folder(self._base_path, inside) as folder:
+                    _rename(folder, part, length)
+            except FileNotFoundError:
+                if not os.path.lexists(part.final):
+                    _missing(part, length, again=again)
 
     def _remove(self, path: str) -> None:
         try:
@@ -287,7 +292,7 @@ def _rename(folder: int, part: PartFile, length: int) -> None:
     if not stat.S_ISREG(status.st_mode):
         raise SinkChangedError(f"FileSink: {part.in_progress} is not an ordinary file")
     if status.st_size < length:
-        raise _too_short(part, status.st_size, length)
+        raise _wrong_size(part, status.st_size, length)
     if status.st_size > length:
         descriptor = os.open(name, os.O_WRONLY | os.O_NOFOLLOW, dir_fd=folder)
         try:
@@ -308,7 +313,7 @@ def _missing(part: PartFile, length: int, *, again: bool) -> None:
     _log.warning("%s; assuming that it was committed earlier and moved since", text)
 
 
-def _too_short(part: PartFile, size: int, length: int) -> SinkChangedError:
+def _wrong_size(part: PartFile, size: int, length: int) -> SinkChangedError:
     return SinkChangedError(
         f"FileSink: {part.in_progress} has {size} bytes, but {length} were written when the checkpoint was made"
     )
@@ -363,24 +368,21 @@ def make_bucket_folder(base_path: str, folder: str) -> None:
     if is_object(base_path):
         return  # there are no folders, and a Delta table was looked for when the sink was built
     refuse_delta_table(folder)
-    try:
-        make_folders(base_path)
-        safe_files.make_folders(base_path, "" if folder == base_path else path_inside(base_path, folder))
-    except NotADirectoryError as error:
-        raise SinkError(
-            f"FileSink cannot write into {folder}: a part of that path is a file or a link",
-            hint="links below the path of a sink are not followed; give the sink the path that the link leads to.",
-        ) from error
-    except OSError as error:
-        raise SinkError(f"FileSink cannot write into {folder}: {error.strerror or error}") from error
+    with writing(f"write into {folder}"):
+        try:
+            make_folders(base_path)
+            safe_files.make_folders(base_path, "" if folder == base_path else path_inside(base_path, folder))
+        except NotADirectoryError as error:
+            raise SinkError(
+                f"FileSink cannot write into {folder}: a part of that path is a file or a link",
+                hint="links below the path of a sink are not followed; give the sink the path that the link leads to.",
+            ) from error
 
 
 def refuse_delta_table(folder: str) -> None:
     """Raise SinkError if a folder is a Delta table, or is in one."""
-    try:
+    with writing(f"write into {folder}"):
         table = delta_table_around(folder)
-    except OSError as error:
-        raise SinkError(f"FileSink cannot write into {folder}: {error.strerror or error}") from error
     if table is None and DELTA_LOG in folder.split("/"):
         table = folder[: folder.index(f"/{DELTA_LOG}")] or "/"
     if table is not None:
@@ -413,15 +415,14 @@ def copy_part(base_path: str, old: PartFile, length: int, part: PartFile) -> Non
 
     Raises ForeignCheckpointError if the file is missing, SinkChangedError if it is too short.
     """
-    try:
-        _copy(base_path, old, length, part)
-    except FileNotFoundError as error:
-        raise ForeignCheckpointError(
-            f"FileSink cannot go on with {old.in_progress}: the file is gone",
-            hint="it is finished and renamed if a later checkpoint than the restored one was completed; restore the latest.",
-        ) from error
-    except OSError as error:
-        raise SinkError(f"FileSink cannot go on with {old.in_progress}: {error.strerror or error}") from error
+    with writing(f"go on with {old.in_progress}"):
+        try:
+            _copy(base_path, old, length, part)
+        except FileNotFoundError as error:
+            raise ForeignCheckpointError(
+                f"FileSink cannot go on with {old.in_progress}: the file is gone",
+                hint="it is finished and renamed if a later checkpoint than the restored one was completed; restore the latest.",
+            ) from error
 
 
 def _copy(base_path: str, old: PartFile, length: int, part: PartFile) -> None:
@@ -429,7 +430,7 @@ def _copy(base_path: str, old: PartFile, length: int, part: PartFile) -> None:
         path_inside(base_path, old.in_progress)
         size = size_of(old.in_progress)
         if size != length:
-            raise _too_short(old, size, length)
+            raise _wrong_size(old, size, length)
         copy_object(old.in_progress, part.in_progress)
         return
     with (
@@ -438,7 +439,7 @@ def _copy(base_path: str, old: PartFile, length: int, part: PartFile) -> None:
     ):
         size = os.fstat(source.fileno()).st_size
         if size < length:
-            raise _too_short(old, size, length)
+            raise _wrong_size(old, size, length)
         copy_bytes(source.fileno(), target.fileno(), length)
         os.fsync(target.fileno())
 

@@ -1,4 +1,8 @@
-"""Paths given by users, and access to files that may be compressed."""
+"""Paths given by users, and access to files, which may be compressed, and to objects in stores.
+
+A path in an object store is a URI such as `s3://bucket/a/b`. Paths on disk are absolute and normalized, so they never contain
+`://`.
+"""
 
 from __future__ import annotations
 
@@ -7,29 +11,24 @@ import io
 import lzma
 import os
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import IO, Any, Final
 
 import pyarrow as pa
 
 from flinkish.common.errors import InvalidArgumentError, SourceError, UnsupportedError
-from flinkish.common.files.schemes import without_user
+from flinkish.common.files.checkpoint_files import StoreReference
+from flinkish.common.files.object_store import ObjectFiles
+from flinkish.common.files.schemes import DURABLE_SCHEMES, root_of, without_user
+from flinkish.common.files.store_settings import AZURE_SCHEMES, azure_place
 from flinkish.common.paths import location
-from flinkish.datastream.connectors.file_system.objects import is_folder, is_object, object_path, open_ahead
 
 #: Name of the folder that marks a Delta table.
 DELTA_LOG: Final = "_delta_log"
-#: Number of bytes of a compressed file to read at once.
-_CHUNK: Final = 64 * 1024
 
 
-class DamagedFileError(SourceError):
-    """A compressed file is damaged or cut short."""
-
-
-def _damaged(path: str, reason: object) -> DamagedFileError:
-    return DamagedFileError(f"FileSource cannot decompress {path}: {reason}; the file is damaged or cut short")
+# Paths.
 
 
 def file_path(path: object, what: str) -> str:
@@ -76,6 +75,120 @@ def delta_table_around(path: str) -> str | None:
     return None
 
 
+# Objects.
+
+
+def is_object(path: str) -> bool:
+    """Return whether a path is in an object store."""
+    return "://" in path
+
+
+def object_path(text: str, what: str) -> str | None:
+    """Return the URI of a path in an object store, with the scheme that is used inside; None for other paths.
+
+    Raises InvalidArgumentError, which shows no credentials, for a URI without a bucket or with names that no object can have.
+
+    >>> object_path("s3a://bucket/a b/#1/", "path"), object_path("/data", "path")
+    ('s3://bucket/a b/#1', None)
+    """
+    place = location(text)
+    if place.scheme not in DURABLE_SCHEMES:
+        return None
+    azure = place.scheme in AZURE_SCHEMES
+    inside = place.path.strip("/")
+    usable = not ({"", ".", ".."} & set(inside.split("/")) if inside else ()) and inside.isprintable()
+    if not usable or (azure_place(place.host) is None if azure else not place.host or "@" in place.host):
+        bucket = "<container>@<account>.dfs.core.windows.net" if azure else "bucket"
+        raise InvalidArgumentError(
+            f"{what} {without_user(text)!r}: expected {place.scheme}://{bucket}/path, without '//', '.' and '..' in the path",
+            hint="credentials are set by keys such as s3.access-key.",
+        )
+    return str(root_of(f"{place.scheme}://{place.host}/{inside}"))
+
+
+def store_of(path: str) -> tuple[ObjectFiles, str]:
+    """Return the bucket of a URI as a root, and the key in it, without access to the store."""
+    scheme, _, rest = path.partition("://")
+    authority, _, key = rest.partition("/")
+    return ObjectFiles(StoreReference(f"{scheme}://{authority}")), key
+
+
+def open_object(path: str, *, buffered: bool = True) -> IO[bytes]:
+    """Open an object for reading, ahead in requests of some megabytes, or with a request for each read. Raises OSError."""
+    files, key = store_of(path)
+    return files.open(key, buffered=buffered)
+
+
+def open_ahead(path: str) -> IO[bytes]:
+    """Open a file or an object for reading from one position on. Raises OSError."""
+    return open_object(path) if is_object(path) else open(path, "rb")
+
+
+def size_of(path: str) -> int:
+    """Return the size of a file in bytes. Raises OSError."""
+    if is_object(path):
+        files, key = store_of(path)
+        return files.size(key)
+    return os.stat(path).st_size
+
+
+def objects_below(path: str, *, empty: bool = False) -> dict[str, int]:
+    """Return the objects below a URI, or the one object that it names, with their sizes in bytes, in the order of their paths.
+
+    Without `empty`, objects without content are left out: they have no records, and many tools make them to stand for folders.
+    Raises OSError; FileNotFoundError if nothing is there.
+    """
+    files, key = store_of(path)
+    bucket = path[: len(path) - len(key)].rstrip("/")
+    try:
+        found = files.sizes_below(key)
+    except FileNotFoundError:
+        if not key:
+            raise
+        return {path: files.size(key)}
+    order = sorted(found, key=lambda each: each.split("/"))
+    return {f"{bucket}/{each}": found[each] for each in order if (empty or found[each] > 0) and each != key}
+
+
+def is_folder(path: str) -> bool:
+    """Return whether objects are below a URI. Raises OSError."""
+    files, key = store_of(path)
+    return files.is_folder(key)
+
+
+def put_object(path: str, content: IO[bytes]) -> None:
+    """Write an object under a name that nobody else uses. Raises OSError."""
+    files, key = store_of(path)
+    files.put(key, content)
+
+
+def copy_object(path: str, to: str) -> None:
+    """Copy an object within a bucket; the copy appears in one step. Raises OSError; FileNotFoundError if it does not exist."""
+    files, key = store_of(path)
+    files.copy(key, store_of(to)[1])
+
+
+def remove_objects(paths: Iterable[str]) -> None:
+    """Remove objects of one bucket that exist or not. Raises OSError."""
+    keys = [store_of(path) for path in paths]
+    if keys:
+        keys[0][0].remove_together([key for _, key in keys])
+
+
+# Compressed files.
+
+#: Number of bytes of a compressed file to read at once.
+_CHUNK: Final = 64 * 1024
+
+
+class DamagedFileError(SourceError):
+    """A compressed file is damaged or cut short."""
+
+
+def _damaged(path: str, reason: object) -> DamagedFileError:
+    return DamagedFileError(f"FileSource cannot decompress {path}: {reason}; the file is damaged or cut short")
+
+
 class _Inflater:
     """zlib's decompressor with the methods of the decompressors of bz2 and lzma. `wbits`: see zlib.decompressobj."""
 
@@ -98,72 +211,21 @@ class _Inflater:
         return self._zlib.unused_data
 
 
-class _Forward(io.RawIOBase):
-    """The contents of a compressed file; seeking back restarts from the beginning."""
-
-    def __init__(self) -> None:
-        self._position = 0
-        self._restart()
-
-    def _restart(self) -> None:
-        """Restart at the beginning of the file."""
-        raise NotImplementedError
-
-    def _next(self, size: int) -> bytes:
-        """Return the next bytes, at most `size`, and none only at the end. Raises DamagedFileError."""
-        raise NotImplementedError
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def tell(self) -> int:
-        return self._position
-
-    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
-        if whence == os.SEEK_CUR:
-            offset += self._position
-        elif whence != os.SEEK_SET:
-            raise io.UnsupportedOperation("the end of a compressed file is not known before it is read")
-        if offset < self._position:
-            self._position = 0
-            self._restart()
-        while self._position < offset and self._take(min(_CHUNK, offset - self._position)):
-            pass
-        return self._position
-
-    def readinto(self, buffer: Any) -> int:
-        data = self._take(len(buffer))
-        buffer[: len(data)] = data
-        return len(data)
-
-    def _take(self, size: int) -> bytes:
-        data = self._next(size)
-        self._position += len(data)
-        return data
-
-
-class _Decompressed(_Forward):
-    """A file of one or more streams, which an object such as bz2.BZ2Decompressor decompresses.
+class _Streams:
+    """The streams of a file, one after another, which objects such as bz2.BZ2Decompressor decompress.
 
     Raises DamagedFileError for any damaged stream. Python's readers of bz2 and lzma ignore a damaged stream after the first one,
     with everything after it.
     """
 
-    def __init__(self, path: str, make: Callable[[], Any]) -> None:
+    def __init__(self, make: Callable[[], Any], path: str) -> None:
         self._path = path
         self._file = open_ahead(path)
         self._make = make
-        super().__init__()
-
-    def _restart(self) -> None:
-        self._file.seek(0)
-        self._decompressor = self._make()
+        self._decompressor = make()
         self._at_end = False
 
-    def _next(self, size: int) -> bytes:
+    def read(self, size: int) -> bytes:
         while not self._at_end:
             decompressor = self._decompressor
             if decompressor.eof:
@@ -196,54 +258,78 @@ class _Decompressed(_Forward):
 
     def close(self) -> None:
         self._file.close()
-        super().close()
 
 
-class _Zstandard(_Forward):
-    """A file of one or more Zstandard frames."""
+class _Zstandard:
+    """One or more Zstandard frames."""
 
     def __init__(self, path: str) -> None:
         self._path = path
-        self._stream: Any = None
-        super().__init__()
-
-    def _restart(self) -> None:
-        self._close_stream()
         # Opened by Python, so that Python's errors are raised.
-        self._stream = pa.CompressedInputStream(pa.PythonFile(open_ahead(self._path)), "zstd")
+        self._stream = pa.CompressedInputStream(pa.PythonFile(open_ahead(path)), "zstd")
+        self.close = self._stream.close
 
-    def _next(self, size: int) -> bytes:
+    def read(self, size: int) -> bytes:
         try:
             data: bytes = self._stream.read(size)
         except OSError as error:
             raise _damaged(self._path, error) from error
         return data
 
-    def _close_stream(self) -> None:
-        if self._stream is not None:
+
+class _Decompressed(io.RawIOBase):
+    """The contents of a compressed file; seeking back restarts from the beginning."""
+
+    def __init__(self, start: Callable[[str], _Streams | _Zstandard], path: str) -> None:
+        self._path = path
+        self._start = start
+        self._stream = start(path)
+        self._position = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._position
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        if whence == os.SEEK_CUR:
+            offset += self._position
+        elif whence != os.SEEK_SET:
+            raise io.UnsupportedOperation("the end of a compressed file is not known before it is read")
+        if offset < self._position:
             self._stream.close()
+            self._stream = self._start(self._path)
+            self._position = 0
+        while self._position < offset and self._take(min(_CHUNK, offset - self._position)):
+            pass
+        return self._position
+
+    def readinto(self, buffer: Any) -> int:
+        data = self._take(len(buffer))
+        buffer[: len(data)] = data
+        return len(data)
+
+    def _take(self, size: int) -> bytes:
+        data = self._stream.read(size)
+        self._position += len(data)
+        return data
 
     def close(self) -> None:
-        self._close_stream()
+        self._stream.close()
         super().close()
 
 
-def _open_zstandard(path: str) -> IO[bytes]:
-    return io.BufferedReader(_Zstandard(path), _CHUNK)
-
-
-def _opener(make: Callable[[], Any]) -> Callable[[str], IO[bytes]]:
-    return lambda path: io.BufferedReader(_Decompressed(path, make), _CHUNK)
-
-
-_open_gzip: Final = _opener(partial(_Inflater, 16 + zlib.MAX_WBITS))
-_COMPRESSED: Final[dict[str, Callable[[str], IO[bytes]]]] = {
-    ".gz": _open_gzip,
-    ".gzip": _open_gzip,
-    ".bz2": _opener(bz2.BZ2Decompressor),
-    ".xz": _opener(lzma.LZMADecompressor),
-    ".deflate": _opener(partial(_Inflater, zlib.MAX_WBITS)),
-    ".zst": _open_zstandard,
+#: The functions that start to decompress a file, by the suffix of its name.
+_COMPRESSED: Final[dict[str, Callable[[str], _Streams | _Zstandard]]] = {
+    **dict.fromkeys((".gz", ".gzip"), partial(_Streams, partial(_Inflater, 16 + zlib.MAX_WBITS))),
+    ".bz2": partial(_Streams, bz2.BZ2Decompressor),
+    ".xz": partial(_Streams, lzma.LZMADecompressor),
+    ".deflate": partial(_Streams, partial(_Inflater, zlib.MAX_WBITS)),
+    ".zst": _Zstandard,
 }
 
 
@@ -257,5 +343,5 @@ def open_bytes(path: str) -> IO[bytes]:
 
     Raises OSError. Reading a compressed file also raises DamagedFileError.
     """
-    opener = _COMPRESSED.get(os.path.splitext(path)[1].lower())
-    return open_ahead(path) if opener is None else opener(path)
+    start = _COMPRESSED.get(os.path.splitext(path)[1].lower())
+    return open_ahead(path) if start is None else io.BufferedReader(_Decompressed(start, path), _CHUNK)

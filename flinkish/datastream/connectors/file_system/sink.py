@@ -3,43 +3,26 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, Final, Self
+from typing import Any, ClassVar, Self
 
 from flinkish.common.absent import Absence, AbsentMember
 from flinkish.common.arguments import instance_of
 from flinkish.common.configuration import Configuration
-from flinkish.common.errors import InvalidArgumentError, InvalidProgramError, SinkError
+from flinkish.common.errors import InvalidProgramError, SinkError
 from flinkish.common.ids import random_uuid
 from flinkish.common.pickling import check_serializable
 from flinkish.common.serialization import BulkWriterFactory, Encoder
 from flinkish.common.time import AmountOfTime, milliseconds_of
 from flinkish.common.typeinfo import TypeInformation, Types
 from flinkish.datastream.connectors.file_system.buckets import BucketAssigner
-from flinkish.datastream.connectors.file_system.compaction import FileCompactor, FileCompactStrategy
-from flinkish.datastream.connectors.file_system.compactor import PASS_ON, CompactingWriter
-from flinkish.datastream.connectors.file_system.objects import is_object
+from flinkish.datastream.connectors.file_system.compaction import PASS_ON, CompactingWriter, FileCompactor, FileCompactStrategy
 from flinkish.datastream.connectors.file_system.parts import FileCommittable, FileCommitter, OutputFileConfig, refuse_delta_table
-from flinkish.datastream.connectors.file_system.paths import file_path
+from flinkish.datastream.connectors.file_system.paths import file_path, is_object
 from flinkish.datastream.connectors.file_system.rolling import OnCheckpointRollingPolicy, RollingPolicy
 from flinkish.datastream.connectors.file_system.writer_factories import BulkPartWriterFactory
-from flinkish.datastream.connectors.file_system.writers import BulkFileWriter, FileWriterSettings, ObjectRowWriter, RowFileWriter
+from flinkish.datastream.connectors.file_system.writers import BulkFileWriter, FileSinkSettings, ObjectRowWriter, RowFileWriter
 from flinkish.program.sinks import Committer, Sink, SinkWriter, SinkWriterContext
-
-#: Flink's default of the bucket check interval, in milliseconds.
-_BUCKET_CHECK_INTERVAL: Final = 60 * 1000
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Settings:
-    """The settings collected by the builders; either an encoder or a writer factory is set."""
-
-    writer: FileWriterSettings
-    encoder: Encoder | None = None
-    writer_factory: BulkPartWriterFactory | None = None
-    #: None = closed files are not merged.
-    compaction: tuple[FileCompactStrategy, FileCompactor] | None = None
 
 
 class FileSink(Sink[Any, FileCommittable]):
@@ -62,25 +45,23 @@ class FileSink(Sink[Any, FileCommittable]):
     >>> sink = FileSink.for_row_format("/tmp/output", Encoder.simple_string_encoder()).build()
     """
 
-    def __init__(self, settings: _Settings) -> None:
+    def __init__(self, settings: FileSinkSettings) -> None:
         self._settings = settings
 
     @staticmethod
     def for_row_format(base_path: str, encoder: Encoder) -> FileSink.RowFormatBuilder:
         """Return a builder for a row format, which writes one record after another."""
         instance_of("for_row_format()", encoder, Encoder, hint="Encoder.simple_string_encoder().")
-        writer = _base(base_path, RollingPolicy.default_rolling_policy())
-        return FileSink.RowFormatBuilder(_Settings(writer=writer, encoder=encoder))
+        settings = _settings(base_path, RollingPolicy.default_rolling_policy())
+        return FileSink.RowFormatBuilder(replace(settings, encoder=encoder))
 
     @staticmethod
     def for_bulk_format(base_path: str, writer_factory: BulkWriterFactory) -> FileSink.BulkFormatBuilder:
         """Return a builder for formats that store many records together: one file per checkpoint, or more for many records."""
-        if not isinstance(writer_factory, BulkPartWriterFactory):
-            raise InvalidArgumentError(
-                f"for_bulk_format takes a writer factory of a bulk format; got {writer_factory!r}", hint="ParquetWriterFactory()."
-            )
-        writer = _base(base_path, RollingPolicy.on_checkpoint_rolling_policy())
-        return FileSink.BulkFormatBuilder(_Settings(writer=writer, writer_factory=writer_factory))
+        hint = "a writer factory of a bulk format is, for example, ParquetWriterFactory()."
+        factory = instance_of("for_bulk_format()", writer_factory, BulkPartWriterFactory, hint=hint)
+        settings = _settings(base_path, RollingPolicy.on_checkpoint_rolling_policy())
+        return FileSink.BulkFormatBuilder(replace(settings, writer_factory=factory))
 
     def get_transformer(self) -> Any:
         """Return the transformer that adds the writers before this sink if it merges files, else None."""
@@ -91,16 +72,16 @@ class FileSink(Sink[Any, FileCommittable]):
     def create_writer(self, context: SinkWriterContext) -> SinkWriter[Any, FileCommittable]:
         settings = self._settings
         if settings.compaction is not None:
-            return CompactingWriter(settings.writer, context, random_uuid, *settings.compaction)
+            return CompactingWriter(settings, context, random_uuid, *settings.compaction)
         if settings.writer_factory is not None:
-            return BulkFileWriter(settings.writer, context, random_uuid, settings.writer_factory.create(context.input_type))
+            return BulkFileWriter(settings, context, random_uuid, settings.writer_factory.create(context.input_type))
         assert settings.encoder is not None
-        kind = ObjectRowWriter if is_object(settings.writer.base_path) else RowFileWriter
-        return kind(settings.writer, context, random_uuid, settings.encoder.encode_function(context.input_type))
+        kind = ObjectRowWriter if is_object(settings.base_path) else RowFileWriter
+        return kind(settings, context, random_uuid, settings.encoder.encode_function(context.input_type))
 
     def create_committer(self, configuration: Configuration) -> Committer[FileCommittable]:
         # Where files are merged, some wait for it in states, which the committer does not see.
-        return FileCommitter(self._settings.writer.base_path, cleans=self._settings.compaction is None)
+        return FileCommitter(self._settings.base_path, cleans=self._settings.compaction is None)
 
     @property
     def committable_type(self) -> Any:
@@ -108,21 +89,25 @@ class FileSink(Sink[Any, FileCommittable]):
 
     def validate(self, input_type: TypeInformation) -> None:
         """Raise an error if the path is a file, or the format cannot store the records."""
-        if self._settings.compaction is not None:
+        settings = self._settings
+        if settings.compaction is not None:
             return  # this stage gets files, not records; the sink of the first stage checks the records
-        writer = self._settings.writer
-        if not is_object(writer.base_path) and os.path.exists(writer.base_path) and not os.path.isdir(writer.base_path):
-            raise SinkError(f"FileSink: {writer.base_path} is a file; a folder is needed")
-        refuse_delta_table(writer.base_path)
-        check_serializable(writer.assigner, "the bucket assigner of FileSink")
-        check_serializable(writer.rolling_policy, "the rolling policy of FileSink")
-        if self._settings.writer_factory is not None:
-            self._settings.writer_factory.create(input_type)
+        path = settings.base_path
+        if not is_object(path) and os.path.exists(path) and not os.path.isdir(path):
+            raise SinkError(f"FileSink: {path} is a file; a folder is needed")
+        refuse_delta_table(path)
+        check_serializable(settings.assigner, "the bucket assigner of FileSink")
+        check_serializable(settings.rolling_policy, "the rolling policy of FileSink")
+        if settings.writer_factory is not None:
+            settings.writer_factory.create(input_type)
 
     class BaseBuilder:
         """Base of the builders."""
 
-        def __init__(self, settings: _Settings) -> None:
+        _policies: ClassVar[type[RollingPolicy]] = RollingPolicy
+        _policy_example: ClassVar[str] = "RollingPolicy.default_rolling_policy()."
+
+        def __init__(self, settings: FileSinkSettings) -> None:
             self._settings = settings
 
         def with_bucket_check_interval(self, interval: int | AmountOfTime) -> Self:
@@ -144,9 +129,10 @@ class FileSink(Sink[Any, FileCommittable]):
             instance_of("with_output_file_config()", output_file_config, OutputFileConfig)
             return self._with(output_file_config=output_file_config)
 
-        def with_rolling_policy(self, rolling_policy: Any) -> Self:
-            """Set the rolling policy, which decides when a file is closed."""
-            raise NotImplementedError("of the builders for row and bulk formats")
+        def with_rolling_policy(self, rolling_policy: RollingPolicy) -> Self:
+            """Set when a file is closed; a bulk format needs an OnCheckpointRollingPolicy."""
+            instance_of("with_rolling_policy()", rolling_policy, self._policies, hint=self._policy_example)
+            return self._with(rolling_policy=rolling_policy)
 
         def enable_compact(self, strategy: FileCompactStrategy, compactor: FileCompactor) -> Self:
             """Merge the closed files of each bucket, from all subtasks, before they become visible.
@@ -164,8 +150,7 @@ class FileSink(Sink[Any, FileCommittable]):
             factory = self._settings.writer_factory
             chosen = compactor.for_row_format() if factory is None else compactor.for_bulk_format(factory)
             check_serializable(chosen, "the file compactor of FileSink")
-            self._settings = replace(self._settings, compaction=(strategy, chosen))
-            return self
+            return self._with(compaction=(strategy, chosen))
 
         def disable_compact(self) -> Self:
             """Do not merge closed files; this is the default.
@@ -173,38 +158,24 @@ class FileSink(Sink[Any, FileCommittable]):
             Call this to restore a job from a checkpoint that was made with `enable_compact`: the second operator remains, and
             passes on the files that wait in its state.
             """
-            self._settings = replace(self._settings, compaction=(PASS_ON, FileCompactor.concat_file_compactor()))
-            return self
+            return self._with(compaction=(PASS_ON, FileCompactor.concat_file_compactor()))
 
         def build(self) -> FileSink:
             """Return the sink."""
             return FileSink(self._settings)
 
         def _with(self, **changes: Any) -> Self:
-            self._settings = replace(self._settings, writer=replace(self._settings.writer, **changes))
+            self._settings = replace(self._settings, **changes)
             return self
-
-        def _with_policy(self, rolling_policy: Any, kind: type[Any], example: Callable[[], RollingPolicy]) -> Self:
-            if not isinstance(rolling_policy, kind):
-                raise InvalidArgumentError(
-                    f"with_rolling_policy takes a {kind.__name__} here; got {rolling_policy!r}",
-                    hint=f"RollingPolicy.{example.__name__}().",
-                )
-            return self._with(rolling_policy=rolling_policy)
 
     class RowFormatBuilder(BaseBuilder):
         """Builder of a FileSink for a row format."""
 
-        def with_rolling_policy(self, rolling_policy: RollingPolicy) -> Self:
-            """Set the rolling policy, which decides when a file is closed."""
-            return self._with_policy(rolling_policy, RollingPolicy, RollingPolicy.default_rolling_policy)
-
     class BulkFormatBuilder(BaseBuilder):
         """Builder of a FileSink for a bulk format."""
 
-        def with_rolling_policy(self, rolling_policy: OnCheckpointRollingPolicy) -> Self:
-            """Set when a file is closed; bulk formats must close files at each checkpoint."""
-            return self._with_policy(rolling_policy, OnCheckpointRollingPolicy, RollingPolicy.on_checkpoint_rolling_policy)
+        _policies = OnCheckpointRollingPolicy
+        _policy_example = "RollingPolicy.on_checkpoint_rolling_policy()."
 
 
 _BUILDER = Absence(
@@ -237,11 +208,9 @@ def _bucket_of(closed: FileCommittable) -> str:
     return closed.bucket_id
 
 
-def _base(base_path: Any, rolling_policy: RollingPolicy) -> FileWriterSettings:
-    return FileWriterSettings(
+def _settings(base_path: Any, rolling_policy: RollingPolicy) -> FileSinkSettings:
+    return FileSinkSettings(
         base_path=file_path(base_path, "base_path of FileSink"),
         assigner=BucketAssigner.date_time_bucket_assigner(),
         rolling_policy=rolling_policy,
-        output_file_config=OutputFileConfig(),
-        bucket_check_interval=_BUCKET_CHECK_INTERVAL,
     )

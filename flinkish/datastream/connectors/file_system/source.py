@@ -24,8 +24,7 @@ from flinkish.datastream.connectors.file_system.enumerator import (
 )
 from flinkish.datastream.connectors.file_system.file_format import FileFormat, SplitReader, check_unchanged
 from flinkish.datastream.connectors.file_system.formats import BulkFormat, StreamFormat
-from flinkish.datastream.connectors.file_system.objects import is_object
-from flinkish.datastream.connectors.file_system.paths import file_path, is_compressed
+from flinkish.datastream.connectors.file_system.paths import file_path, is_compressed, is_object
 from flinkish.datastream.connectors.file_system.splits import FileEnumeratorState, FileSourceSplit
 from flinkish.datastream.connectors.record_errors import RecordErrorPolicy, RecordErrors
 from flinkish.program.sources import (
@@ -87,11 +86,10 @@ class FileSource(Source[Any, FileSourceSplit, FileEnumeratorState]):
     def create_enumerator(
         self, context: SplitEnumeratorContext[FileSourceSplit]
     ) -> SplitEnumerator[FileSourceSplit, FileEnumeratorState]:
-        settings = self._settings
-        return FileEnumerator(context, settings.paths, settings.cut, settings.discovery_interval, None)
+        return self.restore_enumerator(context, None)
 
     def restore_enumerator(
-        self, context: SplitEnumeratorContext[FileSourceSplit], checkpoint: FileEnumeratorState
+        self, context: SplitEnumeratorContext[FileSourceSplit], checkpoint: FileEnumeratorState | None
     ) -> SplitEnumerator[FileSourceSplit, FileEnumeratorState]:
         settings = self._settings
         return FileEnumerator(context, settings.paths, settings.cut, settings.discovery_interval, checkpoint)
@@ -177,22 +175,18 @@ class FileSourceBuilder:
         )
         if interval <= 0:
             raise InvalidProgramError(f"discovery_interval must be at least a millisecond; got {discovery_interval!r}")
-        self._settings = replace(self._settings, discovery_interval=interval)
-        return self
+        return self._set(discovery_interval=interval)
 
     def process_static_file_set(self) -> FileSourceBuilder:
         """Read the files that exist when the job starts, then end; this is the default."""
-        self._settings = replace(self._settings, discovery_interval=None)
-        return self
+        return self._set(discovery_interval=None)
 
     def set_file_enumerator(self, file_enumerator: FileEnumeratorProvider) -> FileSourceBuilder:
         """Choose whether files are cut into regions.
 
         By default Parquet files are cut, and other files are not, so that their records stay in order.
         """
-        instance_of("set_file_enumerator()", file_enumerator, FileEnumeratorProvider)
-        self._settings = replace(self._settings, enumerator=file_enumerator)
-        return self
+        return self._set(enumerator=instance_of("set_file_enumerator()", file_enumerator, FileEnumeratorProvider))
 
     def set_split_assigner(self, split_assigner: FileSplitAssignerProvider) -> FileSourceBuilder:
         """Accepted as in Flink; without effect, as there is only one way to assign splits."""
@@ -201,13 +195,16 @@ class FileSourceBuilder:
 
     def on_record_error(self, policy: RecordErrorPolicy) -> FileSourceBuilder:
         """Set how records that cannot be read are handled; by default the job fails. Not in Flink."""
-        instance_of("on_record_error()", policy, RecordErrorPolicy, hint="RecordErrorPolicy.skip().")
-        self._settings = replace(self._settings, record_errors=policy)
-        return self
+        hint = "RecordErrorPolicy.skip()."
+        return self._set(record_errors=instance_of("on_record_error()", policy, RecordErrorPolicy, hint=hint))
 
     def build(self) -> FileSource:
         """Return the source."""
         return FileSource(self._settings)
+
+    def _set(self, **changes: Any) -> FileSourceBuilder:
+        self._settings = replace(self._settings, **changes)
+        return self
 
 
 class _FileSourceReader(SequentialReader[Any, FileSourceSplit]):

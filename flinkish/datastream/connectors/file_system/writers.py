@@ -6,15 +6,15 @@ import os
 import sys
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Final, Generic, TypeVar
 
 import msgspec
 
 from flinkish.common.disk import sync_up_to
-from flinkish.common.errors import SinkError
 from flinkish.common.ids import IdSource
+from flinkish.common.serialization import Encoder
 from flinkish.datastream.connectors._row_buffer import RowBuffer, bytes_state
 from flinkish.datastream.connectors.file_system.buckets import (
     BasePathBucketAssigner,
@@ -22,7 +22,7 @@ from flinkish.datastream.connectors.file_system.buckets import (
     BucketContext,
     check_bucket_id,
 )
-from flinkish.datastream.connectors.file_system.objects import is_object
+from flinkish.datastream.connectors.file_system.compaction import FileCompactor, FileCompactStrategy
 from flinkish.datastream.connectors.file_system.parts import (
     FileCommittable,
     OutputFileConfig,
@@ -34,9 +34,11 @@ from flinkish.datastream.connectors.file_system.parts import (
     make_bucket_folder,
     staging_folder,
     write_part,
+    writing,
 )
+from flinkish.datastream.connectors.file_system.paths import is_object
 from flinkish.datastream.connectors.file_system.rolling import PartFileInfo, RollingPolicy
-from flinkish.datastream.connectors.file_system.writer_factories import BulkPartWriter
+from flinkish.datastream.connectors.file_system.writer_factories import BulkPartWriter, BulkPartWriterFactory
 from flinkish.program.sinks import SinkWriter, SinkWriterContext, WriteContext
 
 #: Number of bytes to buffer before they are written to the file in one piece.
@@ -44,15 +46,19 @@ _WRITE_SIZE: Final = 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FileWriterSettings:
-    """The settings of all writers of a FileSink."""
+class FileSinkSettings:
+    """The settings that the builders of FileSink collect; either an encoder or a writer factory is set."""
 
     base_path: str
     assigner: BucketAssigner
     rolling_policy: RollingPolicy
-    output_file_config: OutputFileConfig
-    #: Milliseconds between checks for files that are too old.
-    bucket_check_interval: int
+    output_file_config: OutputFileConfig = field(default_factory=OutputFileConfig)
+    #: Milliseconds between checks for files that are too old; Flink's default.
+    bucket_check_interval: int = 60 * 1000
+    encoder: Encoder | None = None
+    writer_factory: BulkPartWriterFactory | None = None
+    #: None = closed files are not merged.
+    compaction: tuple[FileCompactStrategy, FileCompactor] | None = None
 
     def staging_for(self, context: SinkWriterContext) -> str | None:
         """Return the folder of parts in progress if the path is in an object store."""
@@ -87,54 +93,60 @@ class BucketState:
 
 
 class _Bucket:
-    """One bucket of a writer: names its files, and lists the closed ones. The writer itself buffers the records."""
+    """One bucket of a writer: names its files, and lists the closed ones. The writer itself keeps the records."""
 
     def __init__(
-        self,
-        state: BucketState,
-        settings: FileWriterSettings,
-        ids: IdSource,
-        adopted_by: str | None = None,
-        staging: str | None = None,
+        self, state: BucketState, settings: FileSinkSettings, ids: IdSource, staging: str | None, adopted_by: str | None = None
     ) -> None:
         """Restore a bucket. `adopted_by` is our lineage if the files belong to another one, so that they must be copied."""
         self._settings = settings
         self._staging = staging
         self._ids = ids
-        self._state = state
+        self.state = state
         self._folder = bucket_folder(settings.base_path, state.bucket_id)
         self._has_new_names = False
         if adopted_by is not None:
-            self._state = replace(state, lineage=adopted_by, pending=(), obsolete=())
+            self.state = replace(state, lineage=adopted_by, pending=(), obsolete=())
             for closed in state.pending:
                 if closed.part is not None:
-                    part = self._new_part()
+                    part = self.new_part()
                     copy_part(settings.base_path, closed.part, closed.length, part)
-                    self._add_pending(part, closed.length)
+                    self.add_pending(part, closed.length)
 
-    def write_out(self) -> None:
-        """Write buffered data to the file, at the end of an epoch."""
+    def new_part(self) -> PartFile:
+        """Return the paths of a new part."""
+        state = self.state
+        config = self._settings.output_file_config
+        part = PartFile.named(self._folder, config, state.uid, state.counter, self._ids(), self._staging)
+        self.state = replace(state, counter=state.counter + 1)
+        make_bucket_folder(self._settings.base_path, self._folder)
+        self._has_new_names = True
+        return part
 
-    def prepare(self, end_of_input: bool) -> None:
-        """Close the file if the rolling policy closes it at a checkpoint."""
-
-    def check_time(self, now: int) -> None:
-        """Close the file if it is too old."""
-
-    def close(self) -> None:
-        """Release files."""
-
-    def state(self) -> BucketState:
-        return self._state
+    def copy_of(self, old: InProgressFile, *, own: bool) -> PartFile:
+        """Return a copy of a file that another writer object began, as that object may still be running."""
+        part = PartFile.at(old.part.final, self._ids()) if own else self.new_part()
+        copy_part(self._settings.base_path, old.part, old.length, part)
+        if own:
+            self.state = replace(self.state, obsolete=(*self.state.obsolete, old.part.in_progress))
+        self._has_new_names = True
+        return part
 
     def write_file(self, write: Callable[[str], None]) -> None:
         """Have a function write a part to the path that it gets; the part becomes pending."""
-        part = self._new_part()
-        try:
-            length = write_part(part, write)
-        except OSError as error:
-            raise SinkError(f"FileSink cannot write {part.in_progress}: {error.strerror or error}") from error
-        self._add_pending(part, length)
+        part = self.new_part()
+        with writing(f"write {part.in_progress}"):
+            self.add_pending(part, write_part(part, write))
+
+    def add_pending(self, part: PartFile, length: int) -> None:
+        """Add a closed part."""
+        closed = FileCommittable(bucket_id=self.state.bucket_id, part=part, length=length)
+        self.state = replace(self.state, pending=(*self.state.pending, closed))
+
+    def add_closed(self, other: BucketState) -> None:
+        """Take over the closed files of another writer's bucket."""
+        state = self.state
+        self.state = replace(state, pending=other.pending + state.pending, obsolete=other.obsolete + state.obsolete)
 
     def sync_names(self) -> None:
         """Sync the names of new files before a checkpoint lists them, so that they survive a crash of the machine."""
@@ -144,154 +156,19 @@ class _Bucket:
 
     def take_committables(self) -> Sequence[FileCommittable]:
         """Return the pending parts, and forget them."""
-        state = self._state
+        state = self.state
         committables = list(state.pending)
         if state.obsolete:
             committables.append(FileCommittable(bucket_id=state.bucket_id, part=None, obsolete=state.obsolete))
         if committables:
-            self._state = replace(state, pending=(), obsolete=())
+            self.state = replace(state, pending=(), obsolete=())
         return committables
 
-    def _new_part(self) -> PartFile:
-        state = self._state
-        config = self._settings.output_file_config
-        part = PartFile.named(self._folder, config, state.uid, state.counter, self._ids(), self._staging)
-        self._state = replace(state, counter=state.counter + 1)
-        make_bucket_folder(self._settings.base_path, self._folder)
-        self._has_new_names = True
-        return part
 
-    def add_closed(self, other: BucketState) -> None:
-        """Take over the closed files of another writer's bucket."""
-        state = self._state
-        self._state = replace(state, pending=other.pending + state.pending, obsolete=other.obsolete + state.obsolete)
-
-    def _add_pending(self, part: PartFile, length: int) -> None:
-        closed = FileCommittable(bucket_id=self._state.bucket_id, part=part, length=length)
-        self._state = replace(self._state, pending=(*self._state.pending, closed))
-
-
-class _RowBucket(_Bucket):
-    """Appends each record to a file."""
-
-    def __init__(
-        self,
-        state: BucketState,
-        settings: FileWriterSettings,
-        ids: IdSource,
-        adopted_by: str | None,
-        encode: Callable[[Any], bytes],
-    ) -> None:
-        super().__init__(state, settings, ids, adopted_by)
-        self._encode = encode
-        self._policy = settings.rolling_policy
-        # Plain bytes and a file descriptor: a file object would flush when a writer is dropped in mid-epoch, which must not
-        # write.
-        self._buffer: list[bytes] = []
-        self._buffered = 0
-        self._descriptor: int | None = None
-        self._part: PartFile | None = None
-        self._info: PartFileInfo | None = None
-        if state.in_progress is not None:
-            self._continue(state.in_progress, own=adopted_by is None)
-
-    def _continue(self, old: InProgressFile, *, own: bool) -> None:
-        """Continue with a copy of a file that another writer object began, as that object may still be running."""
-        part = PartFile.at(old.part.final, self._ids()) if own else self._new_part()
-        copy_part(self._settings.base_path, old.part, old.length, part)
-        self._state = replace(self._state, in_progress=replace(old, part=part))
-        if own:
-            self._state = replace(self._state, obsolete=(*self._state.obsolete, old.part.in_progress))
-        self._part = part
-        self._has_new_names = True
-        self._descriptor = os.open(part.in_progress, os.O_WRONLY | os.O_NOFOLLOW)
-        self._info = PartFileInfo(self._state.bucket_id, old.creation_time, old.last_update_time, old.length)
-
-    def write(self, value: Any, now: int) -> None:
-        info = self._info
-        if info is not None and self._policy.should_roll_on_event(info, value):
-            self._roll()
-            info = None
-        if info is None:
-            self._part = self._new_part()
-            info = self._info = PartFileInfo(self._state.bucket_id, now, now, 0)
-        data = self._encode(value)
-        self._buffer.append(data)
-        info.size += len(data)
-        info.last_update_time = now
-        self._buffered += len(data)
-        if self._buffered >= _WRITE_SIZE:
-            self._flush()
-
-    def _flush(self) -> None:
-        part, info = self._part, self._info
-        if part is None or info is None:
-            return
-        try:
-            if self._descriptor is None:
-                self._descriptor = os.open(part.in_progress, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
-            data = memoryview(b"".join(self._buffer))
-            offset = info.size - len(data)
-            while data:
-                written = os.pwrite(self._descriptor, data, offset)
-                data, offset = data[written:], offset + written
-        except OSError as error:
-            raise SinkError(f"FileSink cannot write {part.in_progress}: {error.strerror or error}") from error
-        self._buffer.clear()
-        self._buffered = 0
-
-    def write_out(self) -> None:
-        self._flush()
-        in_progress = None
-        if self._part is not None and self._info is not None:
-            in_progress = InProgressFile(
-                part=self._part,
-                length=self._info.size,
-                creation_time=self._info.creation_time,
-                last_update_time=self._info.last_update_time,
-            )
-        if in_progress != self._state.in_progress:
-            self._state = replace(self._state, in_progress=in_progress)
-
-    def prepare(self, end_of_input: bool) -> None:
-        if self._info is None:
-            return
-        if end_of_input or self._policy.should_roll_on_checkpoint(self._info):
-            self._roll()
-        else:
-            self._flush()
-            if self._descriptor is not None:
-                os.fsync(self._descriptor)
-        self.write_out()
-
-    def check_time(self, now: int) -> None:
-        if self._info is not None and self._policy.should_roll_on_processing_time(self._info, now):
-            self._roll()
-
-    def _roll(self) -> None:
-        """Close the file, which becomes pending."""
-        self._flush()
-        assert self._part is not None
-        assert self._info is not None
-        assert self._descriptor is not None
-        os.fsync(self._descriptor)
-        os.close(self._descriptor)
-        self._add_pending(self._part, self._info.size)
-        self._descriptor = self._part = self._info = None
-
-    def close(self) -> None:
-        if self._descriptor is not None:
-            os.close(self._descriptor)
-            self._descriptor = None
-
-
-_BucketT = TypeVar("_BucketT", bound=_Bucket)
-
-
-class FileWriter(SinkWriter[Any, FileCommittable], Generic[_BucketT]):
+class FileWriter(SinkWriter[Any, FileCommittable]):
     """Base of the writers: finds the bucket of each record, and stores the states of the buckets."""
 
-    def __init__(self, settings: FileWriterSettings, context: SinkWriterContext, ids: IdSource) -> None:
+    def __init__(self, settings: FileSinkSettings, context: SinkWriterContext, ids: IdSource) -> None:
         self._settings = settings
         self._context = context
         self._staging = settings.staging_for(context)
@@ -302,20 +179,17 @@ class FileWriter(SinkWriter[Any, FileCommittable], Generic[_BucketT]):
         self._now = context.processing_time()
         self._last_check = self._now
         self._list_state = context.get_list_state(bytes_state("flinkish.file-sink.buckets"))
-        self._buckets: dict[str, _BucketT] = {}
+        self._buckets: dict[str, _Bucket] = {}
         self._saved: list[BucketState] = []
         decoder = msgspec.msgpack.Decoder(BucketState)
         for item in self._list_state.get():
             self._restore(decoder.decode(item))
         self._epoch_open = False
 
-    @abstractmethod
-    def _make_bucket(self, state: BucketState, adopted_by: str | None = None) -> _BucketT: ...
-
-    def _new_bucket(self, bucket_id: str) -> _BucketT:
+    def _new_bucket(self, bucket_id: str) -> _Bucket:
         attempt, lineage = self._context.attempt_id, self._context.lineage
         state = BucketState(bucket_id=bucket_id, uid=self._ids(), attempt_id=attempt, lineage=lineage, counter=0)
-        bucket = self._buckets[bucket_id] = self._make_bucket(state)
+        bucket = self._buckets[bucket_id] = _Bucket(state, self._settings, self._ids, self._staging)
         return bucket
 
     def _check_restored(self, state: BucketState) -> None:
@@ -328,19 +202,32 @@ class FileWriter(SinkWriter[Any, FileCommittable], Generic[_BucketT]):
 
     def _restore(self, state: BucketState) -> None:
         self._check_restored(state)
-        adopted_by = None if state.lineage == self._context.lineage else self._context.lineage
-        if state.attempt_id != self._context.attempt_id:
-            state = replace(state, uid=self._ids(), attempt_id=self._context.attempt_id, counter=0)
-        other = self._buckets.get(state.bucket_id)
-        bucket = self._make_bucket(state, adopted_by)
-        if other is not None:
+        lineage, attempt = self._context.lineage, self._context.attempt_id
+        own = state.lineage == lineage
+        if state.attempt_id != attempt:
+            state = replace(state, uid=self._ids(), attempt_id=attempt, counter=0)
+        bucket = _Bucket(state, self._settings, self._ids, self._staging, None if own else lineage)
+        if state.bucket_id in self._buckets:
             # With a larger parallelism, two writers had files of the bucket: close one of the two.
-            other.prepare(True)
-            other.close()
-            bucket.add_closed(other.state())
+            self._close_part(state.bucket_id)
+            bucket.add_closed(self._buckets[state.bucket_id].state)
         self._buckets[state.bucket_id] = bucket
+        if state.in_progress is not None:
+            self._go_on(bucket, state.in_progress, own=own)
 
-    def _bucket(self, value: Any, context: WriteContext) -> _BucketT:
+    def _go_on(self, bucket: _Bucket, old: InProgressFile, *, own: bool) -> None:
+        """Go on with the file that a bucket had in progress at the checkpoint."""
+
+    def _close_part(self, bucket_id: str) -> None:
+        """Close the part to which records of a bucket are added."""
+
+    def _check_time(self, now: int) -> None:
+        """Close the parts that are too old."""
+
+    def _write_out(self) -> None:
+        """Write all closed parts, and make durable what was written."""
+
+    def _bucket(self, value: Any, context: WriteContext) -> _Bucket:
         """Return the bucket of a record."""
         if not self._epoch_open:
             self._now = self._context.processing_time()
@@ -355,73 +242,41 @@ class FileWriter(SinkWriter[Any, FileCommittable], Generic[_BucketT]):
             bucket_id = check_bucket_id(self._assigner.get_bucket_id(value, about), self._assigner)
         return self._buckets.get(bucket_id) or self._new_bucket(bucket_id)
 
+    def _write_file(self, bucket_id: str, write: Callable[[str], None]) -> None:
+        (self._buckets.get(bucket_id) or self._new_bucket(bucket_id)).write_file(write)
+
     def end_epoch(self) -> None:
         now = self._context.processing_time()
         if now - self._last_check >= self._settings.bucket_check_interval:
             self._last_check = now
-            for bucket in self._buckets.values():
-                bucket.check_time(now)
-        for bucket in self._buckets.values():
-            bucket.write_out()
+            self._check_time(now)
         self._epoch_open = False
         self._save()
 
     def flush(self, end_of_input: bool) -> None:
+        self._write_out()
         for bucket in self._buckets.values():
-            bucket.prepare(end_of_input)
             bucket.sync_names()
         self._save()
 
     def prepare_commit(self) -> Sequence[FileCommittable]:
         committables = [committable for bucket in self._buckets.values() for committable in bucket.take_committables()]
         # Buckets without files are forgotten, as there may be a new one each hour for years.
-        idle = [bucket_id for bucket_id, bucket in self._buckets.items() if bucket.state().in_progress is None]
-        for bucket_id in idle:
-            self._buckets.pop(bucket_id).close()
+        self._buckets = {each: bucket for each, bucket in self._buckets.items() if bucket.state.in_progress is not None}
         self._save()
         return committables
 
     def _save(self) -> None:
-        states = [bucket.state() for bucket in self._buckets.values()]
+        states = [bucket.state for bucket in self._buckets.values()]
         if states != self._saved:
             self._list_state.update([msgspec.msgpack.encode(state) for state in states])
             self._saved = states
 
-    def close(self) -> None:
-        for bucket in self._buckets.values():
-            bucket.close()
 
-
-class RowFileWriter(FileWriter[_RowBucket]):
-    """Writes records of a row format."""
-
-    def __init__(
-        self, settings: FileWriterSettings, context: SinkWriterContext, ids: IdSource, encode: Callable[[Any], bytes]
-    ) -> None:
-        self._encode = encode
-        super().__init__(settings, context, ids)
-
-    def _make_bucket(self, state: BucketState, adopted_by: str | None = None) -> _RowBucket:
-        return _RowBucket(state, self._settings, self._ids, adopted_by, self._encode)
-
-    def write(self, value: Any, context: WriteContext) -> None:
-        self._bucket(value, context).write(value, self._now)
-
-
-class _BufferedFileWriter(FileWriter[_Bucket]):
-    """Base of the writers that keep the records of all buckets in state, and write whole files."""
-
-    def _make_bucket(self, state: BucketState, adopted_by: str | None = None) -> _Bucket:
-        return _Bucket(state, self._settings, self._ids, adopted_by, self._staging)
-
-    def _write_file(self, bucket_id: str, write: Callable[[str], None]) -> None:
-        (self._buckets.get(bucket_id) or self._new_bucket(bucket_id)).write_file(write)
-
-
-class BulkFileWriter(_BufferedFileWriter):
+class BulkFileWriter(FileWriter):
     """Keeps rows in state until a checkpoint, or until there are enough for a file, and writes whole files."""
 
-    def __init__(self, settings: FileWriterSettings, context: SinkWriterContext, ids: IdSource, writer: BulkPartWriter) -> None:
+    def __init__(self, settings: FileSinkSettings, context: SinkWriterContext, ids: IdSource, writer: BulkPartWriter) -> None:
         super().__init__(settings, context, ids)
         self._writer = writer
         self._check = writer.check
@@ -429,29 +284,161 @@ class BulkFileWriter(_BufferedFileWriter):
 
     def write(self, value: Any, context: WriteContext) -> None:
         bucket = self._bucket(value, context)
-        self._buffer.group(bucket.state().bucket_id).append(self._check(value))
+        self._buffer.group(bucket.state.bucket_id).append(self._check(value))
 
     def end_epoch(self) -> None:
         self._buffer.seal()
         if self._buffer.is_full:
-            self._write_files()
+            self._write_out()
         super().end_epoch()
 
-    def flush(self, end_of_input: bool) -> None:
-        self._write_files()
-        super().flush(end_of_input)
-
-    def _write_files(self) -> None:
+    def _write_out(self) -> None:
         for bucket_id, chunks in self._buffer.take().items():
             self._write_file(bucket_id, partial(self._writer.write_file, chunks))
 
 
-#: A part in the buffer of an ObjectRowWriter: its bucket, the processing time in milliseconds at which it was begun, and a number
-#: that tells parts of the same time apart.
-_WaitingPart = tuple[str, int, int]
+_PartT = TypeVar("_PartT", bound="_OpenFile | _WaitingPart")
 
 
-class ObjectRowWriter(_BufferedFileWriter):
+class _RowWriter(FileWriter, Generic[_PartT]):
+    """Base of the writers of a row format: each bucket has at most one open part, and the rolling policy closes it."""
+
+    def __init__(
+        self, settings: FileSinkSettings, context: SinkWriterContext, ids: IdSource, encode: Callable[[Any], bytes]
+    ) -> None:
+        self._encode = encode
+        self._policy = settings.rolling_policy
+        self._open: dict[str, _PartT] = {}
+        super().__init__(settings, context, ids)
+
+    @abstractmethod
+    def _begin(self, bucket: _Bucket, info: PartFileInfo) -> _PartT:
+        """Begin a part."""
+
+    @abstractmethod
+    def _append(self, part: _PartT, data: bytes) -> None:
+        """Append a record to a part."""
+
+    def write(self, value: Any, context: WriteContext) -> None:
+        bucket = self._bucket(value, context)
+        bucket_id = bucket.state.bucket_id
+        part = self._open.get(bucket_id)
+        if part is not None and self._policy.should_roll_on_event(part.info, value):
+            self._close_part(bucket_id)
+            part = None
+        if part is None:
+            part = self._open[bucket_id] = self._begin(bucket, PartFileInfo(bucket_id, self._now, self._now, 0))
+        data = self._encode(value)
+        part.info.size += len(data)
+        part.info.last_update_time = self._now
+        self._append(part, data)
+
+    def _check_time(self, now: int) -> None:
+        self._close_if(lambda info: self._policy.should_roll_on_processing_time(info, now))
+
+    def flush(self, end_of_input: bool) -> None:
+        self._close_if(lambda info: end_of_input or self._policy.should_roll_on_checkpoint(info))
+        super().flush(end_of_input)
+
+    def _close_if(self, rolls: Callable[[PartFileInfo], bool]) -> None:
+        for bucket_id in [bucket_id for bucket_id, part in self._open.items() if rolls(part.info)]:
+            self._close_part(bucket_id)
+
+
+class _OpenFile:
+    """A file to which records are appended; it is made when the first bytes are written."""
+
+    def __init__(self, part: PartFile, info: PartFileInfo, descriptor: int | None = None) -> None:
+        self.part = part
+        self.info = info
+        # Plain bytes and a file descriptor: a file object would flush when a writer is dropped in mid-epoch, which must not
+        # write.
+        self._descriptor = descriptor
+        self._buffer: list[bytes] = []
+        self._buffered = 0
+
+    def append(self, data: bytes) -> None:
+        self._buffer.append(data)
+        self._buffered += len(data)
+        if self._buffered >= _WRITE_SIZE:
+            self.write_out()
+
+    def write_out(self) -> int:
+        """Write buffered data, and return the file descriptor."""
+        with writing(f"write {self.part.in_progress}"):
+            if self._descriptor is None:
+                self._descriptor = os.open(self.part.in_progress, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
+            data = memoryview(b"".join(self._buffer))
+            while data:
+                data = data[os.pwrite(self._descriptor, data, self.info.size - len(data)) :]
+        self._buffer.clear()
+        self._buffered = 0
+        return self._descriptor
+
+    def state(self) -> InProgressFile:
+        info = self.info
+        return InProgressFile(
+            part=self.part, length=info.size, creation_time=info.creation_time, last_update_time=info.last_update_time
+        )
+
+    def close(self) -> None:
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+            self._descriptor = None
+
+
+class RowFileWriter(_RowWriter[_OpenFile]):
+    """Appends records of a row format to files."""
+
+    def _begin(self, bucket: _Bucket, info: PartFileInfo) -> _OpenFile:
+        return _OpenFile(bucket.new_part(), info)
+
+    def _append(self, part: _OpenFile, data: bytes) -> None:
+        part.append(data)
+
+    def _go_on(self, bucket: _Bucket, old: InProgressFile, *, own: bool) -> None:
+        part = bucket.copy_of(old, own=own)
+        info = PartFileInfo(bucket.state.bucket_id, old.creation_time, old.last_update_time, old.length)
+        self._open[bucket.state.bucket_id] = _OpenFile(part, info, os.open(part.in_progress, os.O_WRONLY | os.O_NOFOLLOW))
+
+    def _close_part(self, bucket_id: str) -> None:
+        file = self._open.pop(bucket_id, None)
+        if file is not None:
+            os.fsync(file.write_out())
+            file.close()
+            self._buckets[bucket_id].add_pending(file.part, file.info.size)
+
+    def _write_out(self) -> None:
+        for file in self._open.values():
+            os.fsync(file.write_out())
+
+    def _save(self) -> None:
+        for bucket_id, bucket in self._buckets.items():
+            file = self._open.get(bucket_id)
+            if file is not None:
+                file.write_out()
+            in_progress = None if file is None else file.state()
+            if in_progress != bucket.state.in_progress:
+                bucket.state = replace(bucket.state, in_progress=in_progress)
+        super()._save()
+
+    def close(self) -> None:
+        for file in self._open.values():
+            file.close()
+
+
+#: The key of a part in the buffer of an ObjectRowWriter: its bucket, the processing time in milliseconds at which it was begun,
+#: and a number that tells parts of the same time apart.
+_PartKey = tuple[str, int, int]
+
+
+@dataclass(slots=True)
+class _WaitingPart:
+    key: _PartKey
+    info: PartFileInfo
+
+
+class ObjectRowWriter(_RowWriter[_WaitingPart]):
     """Writes records of a row format as objects, which cannot be appended to.
 
     The bytes of a part are kept in state until the rolling policy closes it, also across checkpoints, or until all parts together
@@ -459,55 +446,38 @@ class ObjectRowWriter(_BufferedFileWriter):
     """
 
     def __init__(
-        self, settings: FileWriterSettings, context: SinkWriterContext, ids: IdSource, encode: Callable[[Any], bytes]
+        self, settings: FileSinkSettings, context: SinkWriterContext, ids: IdSource, encode: Callable[[Any], bytes]
     ) -> None:
-        super().__init__(settings, context, ids)
-        self._encode = encode
-        self._policy = settings.rolling_policy
-        self._buffer: RowBuffer[_WaitingPart] = RowBuffer(
-            context, "flinkish.file-sink.bytes", _WaitingPart, b"".join, most_rows=sys.maxsize
+        super().__init__(settings, context, ids, encode)
+        self._buffer: RowBuffer[_PartKey] = RowBuffer(
+            context, "flinkish.file-sink.bytes", _PartKey, b"".join, most_rows=sys.maxsize
         )
-        #: The last part of each bucket, to which records are added.
-        self._open: dict[str, tuple[_WaitingPart, PartFileInfo]] = {}
         self._number = 0
-        for part, size in sorted(self._buffer.sizes().items()):
-            bucket_id, begun, number = part
+        for key, size in sorted(self._buffer.sizes().items()):
+            bucket_id, begun, number = key
             self._number = max(self._number, number + 1)
-            self._open[bucket_id] = (part, PartFileInfo(bucket_id, begun, self._now, size))
+            self._open[bucket_id] = _WaitingPart(key, PartFileInfo(bucket_id, begun, self._now, size))
 
-    def write(self, value: Any, context: WriteContext) -> None:
-        bucket_id = self._bucket(value, context).state().bucket_id
-        found = self._open.get(bucket_id)
-        if found is None or self._policy.should_roll_on_event(found[1], value):
-            part = (bucket_id, self._now, self._number)
-            self._number += 1
-            found = self._open[bucket_id] = (part, PartFileInfo(bucket_id, self._now, self._now, 0))
-        data = self._encode(value)
-        self._buffer.group(found[0]).append(data)
-        found[1].size += len(data)
-        found[1].last_update_time = self._now
+    def _begin(self, bucket: _Bucket, info: PartFileInfo) -> _WaitingPart:
+        self._number += 1
+        return _WaitingPart((info.bucket_id, self._now, self._number - 1), info)
+
+    def _append(self, part: _WaitingPart, data: bytes) -> None:
+        self._buffer.group(part.key).append(data)
+
+    def _close_part(self, bucket_id: str) -> None:
+        self._open.pop(bucket_id, None)  # its bytes are still in the buffer, from which `_write_out` takes them
 
     def end_epoch(self) -> None:
         self._buffer.seal()
-        now = self._context.processing_time()
-        if now - self._last_check >= self._settings.bucket_check_interval:
-            self._close_if(lambda info: self._policy.should_roll_on_processing_time(info, now))
         if self._buffer.is_full:
             self._open.clear()
-            self._put_closed()
+            self._write_out()
         super().end_epoch()
 
-    def flush(self, end_of_input: bool) -> None:
-        self._close_if(lambda info: end_of_input or self._policy.should_roll_on_checkpoint(info))
-        self._put_closed()
-        super().flush(end_of_input)
-
-    def _close_if(self, rolls: Callable[[PartFileInfo], bool]) -> None:
-        self._open = {bucket_id: found for bucket_id, found in self._open.items() if not rolls(found[1])}
-
-    def _put_closed(self) -> None:
-        for part, chunks in self._buffer.take(keep={part for part, _ in self._open.values()}).items():
-            self._write_file(part[0], partial(_write_bytes, chunks))
+    def _write_out(self) -> None:
+        for key, chunks in self._buffer.take(keep={part.key for part in self._open.values()}).items():
+            self._write_file(key[0], partial(_write_bytes, chunks))
 
 
 def _write_bytes(chunks: Sequence[bytes], path: str) -> None:

@@ -194,7 +194,7 @@ def test_what_is_written_is_read_back(tmp_path: Path) -> None:
         columns().disable_quote_char().set_escape_char("*"),
     ):  # fmt: skip
         rows = [Row(n=i, s=text, b=i % 2 == 0) for i, text in enumerate(texts)]
-        if schema.build().quote_char is None:
+        if schema.build().dialect.quote_char is None:
             rows = [row for row in rows if "\n" not in row.s]
         file = tmp_path / str(id(schema))
         path = support.write(file, CsvBulkWriters.for_schema(schema.build()), rows, schema.build().row_type())

@@ -17,7 +17,7 @@ from flinkish.common.files.schemes import files_at
 from flinkish.common.time import Duration
 from flinkish.common.typeinfo import Types
 from flinkish.datastream.connectors.file_system import FileEnumeratorProvider, FileSource, StreamFormat
-from flinkish.datastream.connectors.file_system.objects import objects_below, open_ahead
+from flinkish.datastream.connectors.file_system.paths import objects_below, open_ahead
 from flinkish.datastream.connectors.file_system.splits import FileEnumeratorState, FileSourceSplit
 from flinkish.datastream.formats.parquet import ParquetColumnarRowInputFormat
 from tests.kit.fake_clouds import Cloud
