@@ -18,9 +18,9 @@ from flinkish.common.typeinfo import TypeInformation
 from flinkish.common.types import Row
 from flinkish.datastream.connectors.file_system.avro_format import AvroFormat
 from flinkish.datastream.connectors.file_system.avro_schema import AvroPart, AvroSchema, GenericRecordAvroTypeInfo, row_type_of
-from flinkish.datastream.connectors.file_system.avro_writer import AvroWriterFactory, check_of, write_record
+from flinkish.datastream.connectors.file_system.avro_writer import AvroWriterFactory, RecordEncoder
 from flinkish.datastream.connectors.file_system.source import FileSource
-from flinkish.datastream.formats._prepared import Prepared
+from flinkish.datastream.formats._schemas import Made
 
 __all__ = [
     "AvroBulkWriters",
@@ -75,22 +75,17 @@ def _schema(record_class: Any, avro_schema_string: Any) -> AvroSchema:
     return AvroSchema.parse_string(avro_schema_string)
 
 
-class AvroRowDeserializationSchema(Prepared, DeserializationSchema):
+class AvroRowDeserializationSchema(DeserializationSchema):
     """Reads a record in Avro's binary form, without its schema, as a Row.
 
     Records are read as Rows, arrays as lists, maps as dicts, timestamps as SQL_TIMESTAMP in UTC, and unions of several types as
     any Python object.
     """
 
-    _made = ("_part",)
-
     def __init__(self, record_class: str | None = None, avro_schema_string: str | None = None) -> None:
         self._schema = _schema(record_class, avro_schema_string)
-        self._prepare()
-        self._row_type = row_type_of(self._part, "AvroRowDeserializationSchema")
-
-    def _prepare(self) -> None:
-        self._part = AvroPart(self._schema)
+        self._part = Made(AvroPart, self._schema)
+        self._row_type = row_type_of(self._part.value, "AvroRowDeserializationSchema")
 
     def deserialize(self, message: bytes) -> Row:
         """Return the row of a record; raise DeserializationError if the bytes are not exactly one record of the schema."""
@@ -100,7 +95,7 @@ class AvroRowDeserializationSchema(Prepared, DeserializationSchema):
             left = len(message) - buffer.tell()
             if left:
                 raise ValueError(f"{left} bytes are left over; were they written with another schema?")
-            row: Row = self._part.to_row(record)
+            row: Row = self._part.value.to_row(record)
         except (ValueError, TypeError, EOFError, LookupError, ArithmeticError, MemoryError) as error:
             shown = bytes(message[:64])
             raise DeserializationError(
@@ -112,22 +107,15 @@ class AvroRowDeserializationSchema(Prepared, DeserializationSchema):
         return self._row_type
 
 
-class AvroRowSerializationSchema(Prepared, SerializationSchema):
+class AvroRowSerializationSchema(SerializationSchema):
     """Writes a Row in Avro's binary form, without its schema; fields are found by name, or by position if the row has none."""
 
-    _made = ("_part", "_check")
-
     def __init__(self, record_class: str | None = None, avro_schema_string: str | None = None) -> None:
-        self._schema = _schema(record_class, avro_schema_string)
-        self._prepare()
-        row_type_of(self._part, "AvroRowSerializationSchema")
-
-    def _prepare(self) -> None:
-        self._part = AvroPart(self._schema)
-        self._check = check_of(self._schema)
+        self._encoder = Made(RecordEncoder, _schema(record_class, avro_schema_string))
+        row_type_of(self._encoder.value.part, "AvroRowSerializationSchema")
 
     def serialize(self, element: Any) -> bytes:
         """Return the record of a row as bytes; raise TypeMismatchError for a value that is no record of the schema."""
         buffer = io.BytesIO()
-        write_record(buffer, self._schema, element, self._check, self._part)
+        self._encoder.value.write(buffer, element, is_row=True)
         return buffer.getvalue()

@@ -17,11 +17,11 @@ from flinkish.common.serialization import BulkWriterFactory, DeserializationSche
 from flinkish.common.typeinfo import RowTypeInfo, TypeInformation
 from flinkish.common.types import Row, make_row
 from flinkish.datastream.connectors._arrow import values_of
-from flinkish.datastream.connectors.file_system.csv_format import CsvLinesFormat, HeaderUse
+from flinkish.datastream.connectors.file_system.csv_format import CsvFormat, HeaderUse
 from flinkish.datastream.connectors.file_system.csv_values import ARRAY_SEPARATOR, CsvDialect, row_parsers
 from flinkish.datastream.connectors.file_system.csv_writer import CsvLines, CsvWriterFactory
 from flinkish.datastream.formats._csv_schema import COMMENT, CsvSchema, CsvSchemaBuilder, character
-from flinkish.datastream.formats._prepared import Prepared, shown
+from flinkish.datastream.formats._schemas import Made, shown
 from flinkish.table.types import type_info_of
 
 __all__ = [
@@ -41,7 +41,7 @@ def _schema(given: Any, method: str) -> CsvSchema:
     return schema
 
 
-class CsvReaderFormat(CsvLinesFormat):
+class CsvReaderFormat(CsvFormat):
     """Reads CSV files by a CsvSchema, as Rows with the names of its columns.
 
     Columns are found by their position; a header is skipped, or checked with `set_strict_headers`. Numbers may have blanks around
@@ -80,13 +80,8 @@ class CsvBulkWriters:
         there is no quote character. An empty field is quoted if it is the only one of its line.
         """
         _schema(schema, "CsvBulkWriters.for_schema")
-        return CsvWriterFactory(
-            schema.row_type(),
-            schema.dialect,
-            line_separator=schema.line_separator,
-            separators=schema.separators(),
-            header=schema.use_header,
-        )
+        separators, header = schema.separators(), schema.use_header
+        return CsvWriterFactory(schema.row_type(), schema.dialect, schema.line_separator, separators, header=header)
 
 
 def _row_type(type_info: Any, what: str) -> RowTypeInfo:
@@ -126,7 +121,7 @@ class _Builder:
         return self
 
 
-class CsvRowDeserializationSchema(Prepared, DeserializationSchema):
+class CsvRowDeserializationSchema(DeserializationSchema):
     """Reads one line of CSV as a Row.
 
     >>> from flinkish.common import Types
@@ -137,18 +132,12 @@ class CsvRowDeserializationSchema(Prepared, DeserializationSchema):
     A nested row or array is in one field. For the differences from Flink see CsvReaderFormat.
     """
 
-    _made = ("_parsers",)
-
     def __init__(self, row_type: RowTypeInfo, dialect: CsvDialect, separator: str, ignore_parse_errors: bool) -> None:
         self._row_type = row_type
         self._dialect = dialect
-        self._separator = separator
         self._ignore_parse_errors = ignore_parse_errors
-        self._prepare()
-
-    def _prepare(self) -> None:
-        names, types = self._row_type.field_names, self._row_type.field_types
-        self._parsers = row_parsers(names, types, self._dialect, [self._separator] * len(names))
+        names = row_type.field_names
+        self._parsers = Made(row_parsers, names, row_type.field_types, dialect, [separator] * len(names))
 
     def deserialize(self, message: bytes) -> Row | None:
         """Return the row of a line; raise DeserializationError if it cannot be read.
@@ -171,7 +160,7 @@ class CsvRowDeserializationSchema(Prepared, DeserializationSchema):
         if not fields or len(fields) > len(names) or (len(fields) < len(names) and not self._ignore_parse_errors):
             raise ValueError(f"Row length mismatch. {len(names)} fields expected but was {len(fields)}.")
         values: list[Any] = [None] * len(names)
-        for index, (parse, field) in enumerate(zip(self._parsers, fields, strict=False)):
+        for index, (parse, field) in enumerate(zip(self._parsers.value, fields, strict=False)):
             try:
                 values[index] = field if parse is None else parse(field)
             except (ValueError, ArithmeticError):
@@ -212,7 +201,7 @@ class CsvRowDeserializationSchema(Prepared, DeserializationSchema):
             return CsvRowDeserializationSchema(self._row_type, self._dialect, self._separator, self._ignore_parse_errors)
 
 
-class CsvRowSerializationSchema(Prepared, SerializationSchema):
+class CsvRowSerializationSchema(SerializationSchema):
     """Writes a Row as one line of CSV.
 
     >>> from flinkish.common import Row, Types
@@ -223,27 +212,17 @@ class CsvRowSerializationSchema(Prepared, SerializationSchema):
     Differs from Flink: values that could not be read back are refused with an error, see CsvBulkWriters.
     """
 
-    _made = ("_lines",)
-
     def __init__(self, row_type: RowTypeInfo, dialect: CsvDialect, line_delimiter: str, separator: str) -> None:
-        self._row_type = row_type
-        self._dialect = dialect
-        self._line_delimiter = line_delimiter
-        self._separator = separator
-        self._prepare()
-
-    def _prepare(self) -> None:
-        separators = (self._separator,) * len(self._row_type.field_names)
-        self._lines = CsvLines(self._row_type, self._dialect, line_separator=self._line_delimiter, separators=separators)
+        self._names = row_type.field_names
+        self._lines = Made(CsvLines, row_type, dialect, line_delimiter, [separator] * len(self._names))
 
     def serialize(self, element: Any) -> bytes:
         """Return the line of a row; raise TypeMismatchError for a value that is no row of the type."""
-        names = self._row_type.field_names
         try:
-            values = values_of(element, names)
+            values = values_of(element, self._names)
         except (TypeError, ValueError) as error:
             raise TypeMismatchError(f"Could not serialize row {element!r}: {error}") from None
-        return self._lines.line(values).encode()
+        return self._lines.value.line(values).encode()
 
     class Builder(_Builder):
         """Builder of a CsvRowSerializationSchema."""

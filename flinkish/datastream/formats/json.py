@@ -7,6 +7,7 @@ import decimal
 import math
 import operator
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import Any, Final
 
@@ -18,14 +19,15 @@ from flinkish.common.limits import one_character
 from flinkish.common.serialization import DeserializationSchema, SerializationSchema
 from flinkish.common.text import double_text, float_text, text_function
 from flinkish.common.time import Instant, utc_time
-from flinkish.common.typeinfo import BasicType, DecimalTypeInfo, RowTypeInfo, TypeInformation
+from flinkish.common.typeinfo import BasicType, DecimalTypeInfo, RowTypeInfo, TypeInformation, Types
 from flinkish.common.types import Row
 from flinkish.datastream.connectors._arrow import bytes_of, values_of
 from flinkish.datastream.connectors.file_system.json_format import JsonConverters, json_decoder
-from flinkish.datastream.formats._json_schema import type_of_json_schema
-from flinkish.datastream.formats._prepared import Prepared, shown
+from flinkish.datastream.formats._schemas import Made, shown
 
 __all__ = ["JsonRowDeserializationSchema", "JsonRowSerializationSchema"]
+
+_ENCODER: Final = msgspec.json.Encoder(decimal_format="number")
 
 
 def _row_type(type_info: Any, what: str) -> RowTypeInfo:
@@ -35,7 +37,7 @@ def _row_type(type_info: Any, what: str) -> RowTypeInfo:
     return unwrapped
 
 
-class JsonRowDeserializationSchema(Prepared, DeserializationSchema):
+class JsonRowDeserializationSchema(DeserializationSchema):
     """Reads a JSON object as a Row.
 
     >>> from flinkish.common import Types
@@ -50,20 +52,11 @@ class JsonRowDeserializationSchema(Prepared, DeserializationSchema):
     nor false is refused for BOOLEAN (Flink reads false); times without the Z, or in other zones, are accepted.
     """
 
-    _made = ("_decoder", "_convert")
-
-    def __init__(self, row_type: RowTypeInfo, fail_on_missing_field: bool, ignore_parse_errors: bool) -> None:
+    def __init__(self, row_type: RowTypeInfo, converters: JsonConverters) -> None:
         self._row_type = row_type
-        self._fail_on_missing_field = fail_on_missing_field
-        self._ignore_parse_errors = ignore_parse_errors
-        self._prepare()
-
-    def _prepare(self) -> None:
-        self._decoder = json_decoder(self._row_type)
-        converters = JsonConverters(
-            lenient=True, fail_on_missing_field=self._fail_on_missing_field, ignore_parse_errors=self._ignore_parse_errors
-        )
-        self._convert = converters.build(self._row_type)
+        self._ignore_parse_errors = converters.ignore_parse_errors
+        self._decoder = Made(json_decoder, row_type)
+        self._convert = Made(converters.build, row_type)
 
     @staticmethod
     def builder() -> JsonRowDeserializationSchema.Builder:
@@ -76,7 +69,7 @@ class JsonRowDeserializationSchema(Prepared, DeserializationSchema):
         With `ignore_parse_errors`, fields that cannot be read are None, and so is a message that is no JSON object.
         """
         try:
-            row: Row | None = self._convert(self._decoder.decode(message), "")
+            row: Row | None = self._convert.value(self._decoder.value.decode(message), "")
         except (ValueError, RecursionError) as error:  # msgspec's errors are ValueErrors
             if self._ignore_parse_errors:
                 return None
@@ -90,9 +83,8 @@ class JsonRowDeserializationSchema(Prepared, DeserializationSchema):
         """Builder of a JsonRowDeserializationSchema."""
 
         def __init__(self) -> None:
-            self._type_info: TypeInformation | None = None
-            self._fail_on_missing_field = False
-            self._ignore_parse_errors = False
+            self._type_info: RowTypeInfo | None = None
+            self._converters = JsonConverters(lenient=True)
 
         def type_info(self, type_info: TypeInformation) -> JsonRowDeserializationSchema.Builder:
             """Set the type of the rows, whose field names are the names in the JSON objects."""
@@ -103,30 +95,29 @@ class JsonRowDeserializationSchema(Prepared, DeserializationSchema):
             """Set the type of the rows by a JSON schema."""
             if json_schema is None:
                 raise InvalidArgumentError("The json_schema must not be None.")
-            self._type_info = type_of_json_schema(json_schema)
+            self._type_info = _row_type(_type_of_json_schema(json_schema), "the JSON schema")
             return self
 
         def fail_on_missing_field(self) -> JsonRowDeserializationSchema.Builder:
             """Fail if a field is missing, instead of reading None."""
-            self._fail_on_missing_field = True
+            self._converters = replace(self._converters, fail_on_missing_field=True)
             return self
 
         def ignore_parse_errors(self) -> JsonRowDeserializationSchema.Builder:
             """Read None for values that cannot be read, instead of failing."""
-            self._ignore_parse_errors = True
+            self._converters = replace(self._converters, ignore_parse_errors=True)
             return self
 
         def build(self) -> JsonRowDeserializationSchema:
             """Return the schema."""
             if self._type_info is None:
                 raise InvalidArgumentError("type_info() or json_schema() must be called first.")
-            if self._fail_on_missing_field and self._ignore_parse_errors:
+            if self._converters.fail_on_missing_field and self._converters.ignore_parse_errors:
                 raise InvalidProgramError("JSON format doesn't support failOnMissingField and ignoreParseErrors are both true.")
-            row_type = _row_type(self._type_info, "the JSON schema")
-            return JsonRowDeserializationSchema(row_type, self._fail_on_missing_field, self._ignore_parse_errors)
+            return JsonRowDeserializationSchema(self._type_info, self._converters)
 
 
-class JsonRowSerializationSchema(Prepared, SerializationSchema):
+class JsonRowSerializationSchema(SerializationSchema):
     """Writes a Row as a JSON object.
 
     >>> from flinkish.common import Row, Types
@@ -135,25 +126,18 @@ class JsonRowSerializationSchema(Prepared, SerializationSchema):
     b'{"id":7,"at":null}'
     """
 
-    _made = ("_write", "_encoder")
-
     def __init__(self, row_type: RowTypeInfo) -> None:
-        self._row_type = row_type
-        self._prepare()
+        self._write = Made(_json_writer, row_type)
 
     @staticmethod
     def builder() -> JsonRowSerializationSchema.Builder:
         """Return a builder of a schema."""
         return JsonRowSerializationSchema.Builder()
 
-    def _prepare(self) -> None:
-        self._write = _json_writer(self._row_type)
-        self._encoder = msgspec.json.Encoder(decimal_format="number")
-
     def serialize(self, element: Any) -> bytes:
         """Return the JSON object of a row as bytes; raise TypeMismatchError for a value that is no row of the type."""
         try:
-            return self._encoder.encode(self._write(element))
+            return _ENCODER.encode(self._write.value(element))
         except (ValueError, TypeError) as error:
             raise TypeMismatchError(
                 f"Could not serialize row {element!r}. Make sure that the schema matches the input: {error}"
@@ -306,3 +290,93 @@ _WRITERS: Final[dict[BasicType | Kind, _Plain]] = {
     Kind.TIMESTAMP: _timestamp,
     Kind.BYTES: bytes_of,
 }
+
+
+_FORMATS: Final[dict[Any, Callable[[], TypeInformation]]] = {
+    "date": Types.SQL_DATE,
+    "time": Types.SQL_TIME,
+    "date-time": Types.SQL_TIMESTAMP,
+}
+_UNIONS: Final = ("allOf", "anyOf", "not", "extends", "disallow")
+
+
+def _type_of_json_schema(json_schema: str) -> TypeInformation:
+    """Return the type that a JSON schema describes; source of the rules: Flink's JsonRowSchemaConverter.
+
+    An object becomes ROW_NAMED, an array OBJECT_ARRAY (with fixed elements: a ROW of f0, f1, ...), integer and number BIG_DEC,
+    boolean BOOLEAN, and string STRING. A string with a `format` becomes SQL_DATE, SQL_TIME or SQL_TIMESTAMP, and one with the
+    `contentEncoding` base64 becomes bytes. Raises InvalidArgumentError, which names the place, for a schema without such a type.
+    """
+    try:
+        root = msgspec.json.decode(json_schema)
+    except (msgspec.DecodeError, TypeError) as error:
+        raise InvalidArgumentError(f"Invalid JSON schema: {error}") from error
+    return _JsonSchema(root).type_of(root, "<root>")
+
+
+class _JsonSchema:
+    def __init__(self, root: Any) -> None:
+        self._root = root
+
+    def type_of(self, node: Any, place: str, *, referenced: bool = False) -> TypeInformation:
+        if not isinstance(node, dict):
+            raise _no_type(place, f"expected an object; got {node!r}")
+        for union in _UNIONS:
+            if union in node:
+                raise _no_type(place, f"unions such as {union!r} have no type")
+        if "$ref" in node:
+            return self._reference(node["$ref"], place, referenced)
+        if "oneOf" in node:
+            parts = [part for part in node["oneOf"] if not isinstance(part, dict) or part.get("type") != "null"]
+            if len(parts) != 1:
+                raise _no_type(place, f"oneOf must be of one type, or null; there are {len(parts)} types")
+            return self.type_of(parts[0], place)
+        kinds = node.get("type")
+        if kinds is None:
+            raise _no_type(place, "there is no type")
+        if isinstance(kinds, list):
+            kinds = [kind for kind in kinds if kind != "null"]
+            if len(kinds) != 1:
+                raise _no_type(place, f"a value must be of one type, or null; got {kinds}")
+            (kinds,) = kinds
+        match kinds:
+            case "object":
+                properties = node.get("properties") or {}
+                types = [self.type_of(part, f"{place}/{name}") for name, part in properties.items()]
+                return Types.ROW_NAMED(list(properties), types)
+            case "array":
+                return self._array(node, place)
+            case "string" if node.get("contentEncoding") == "base64":
+                return Types.PRIMITIVE_ARRAY(Types.BYTE())
+            case "string":
+                return _FORMATS.get(node.get("format"), Types.STRING)()
+            case "boolean":
+                return Types.BOOLEAN()
+            case "number" | "integer":
+                return Types.BIG_DEC()
+            case _:
+                raise _no_type(place, f"values of type {kinds!r} have no type here")
+
+    def _reference(self, reference: Any, place: str, referenced: bool) -> TypeInformation:
+        target = self._root
+        local = isinstance(reference, str) and reference.startswith("#/")
+        for part in reference[2:].split("/") if local else ():
+            target = target.get(part) if isinstance(target, dict) else None
+        if not local or target is None or referenced:
+            reason = f"only references with one indirection in the same document have a type; got {reference!r}"
+            raise _no_type(place, reason)
+        return self.type_of(target, f"{place}/{reference}", referenced=True)
+
+    def _array(self, node: Any, place: str) -> TypeInformation:
+        items = node.get("items")
+        if items is None:
+            raise _no_type(place, "an array must have 'items'")
+        if not isinstance(items, list):
+            return Types.OBJECT_ARRAY(self.type_of(items, f"{place}/items"))
+        if node.get("additionalItems", False) is not False:
+            raise _no_type(place, "an array of fixed elements must not allow additional ones")
+        return Types.ROW([self.type_of(item, f"{place}[{index}]") for index, item in enumerate(items)])
+
+
+def _no_type(place: str, reason: str) -> InvalidArgumentError:
+    return InvalidArgumentError(f"JSON schema, {place}: {reason}")

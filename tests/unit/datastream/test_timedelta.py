@@ -89,7 +89,7 @@ def _bucket_check(amount: Any) -> Any:
     from flinkish.common import Encoder
 
     builder = FileSink.for_row_format("/data", Encoder.simple_string_encoder()).with_bucket_check_interval(amount)
-    return builder._settings.writer.bucket_check_interval
+    return builder._settings.bucket_check_interval
 
 
 def _configured(amount: Any) -> Any:

@@ -105,7 +105,8 @@ class _AvroReader(SplitReader):
             self._file.seek(0)
             difference = _meaning_differs(AvroSchema(own.metadata["avro.schema"]), self._schema)
             # Defaults that are lists or dicts are the same object in all records.
-            self._shares = any(isinstance(default, list | dict) for default in _defaults_of(self._schema))
+            fields = [field for named in self._schema.named.values() for field in named.get("fields", ())]
+            self._shares = any(isinstance(field.get("default"), list | dict) for field in fields)
             blocks = fastavro.block_reader(self._file, with_default_values(self._schema))
         except DamagedFileError:
             raise
@@ -200,12 +201,6 @@ class _AvroReader(SplitReader):
 
     def close(self) -> None:
         self._file.close()
-
-
-def _defaults_of(schema: AvroSchema) -> list[Any]:
-    """Return the defaults of all fields, as in the JSON of the schema."""
-    fields = [field for named in schema.named.values() for field in named.get("fields", ())]
-    return [field["default"] for field in fields if "default" in field]
 
 
 def with_default_values(schema: AvroSchema) -> Any:

@@ -1,7 +1,7 @@
 """Parquet files of records with an Avro schema: the Arrow types for a schema, and conversions of values in both directions.
 
-Source of the mapping: parquet-avro's AvroSchemaConverter. A union of several types is a group of `member0`, `member1`, ..., one
-of which is set.
+Source of the mapping: parquet-avro's AvroSchemaConverter. A union of several types is a group of `member0`, `member1`, ..., and
+only one of these is set.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ _TIMES: Final[dict[str, pa.DataType]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class ArrowPart:
+class _Part:
     """A part of a schema: its Arrow type and the converters of values (None = no conversion), not called for None."""
 
     type: pa.DataType
@@ -68,30 +68,18 @@ class ArrowPart:
     from_arrow: Convert | None = None
     nullable: bool = False
 
-
-@dataclass(frozen=True, slots=True)
-class ArrowRecord:
-    """A record: its fields in their order."""
-
-    fields: tuple[tuple[str, ArrowPart], ...]
-    #: Default values of the fields that may be missing in a file.
-    defaults: dict[str, Any]
-
-    @property
-    def schema(self) -> pa.Schema:
-        """The Arrow schema of files of such records."""
-        return pa.schema([pa.field(name, part.type, nullable=part.nullable) for name, part in self.fields])
+    def field(self, name: str) -> pa.Field:
+        """Return the Arrow field with a name."""
+        return pa.field(name, self.type, nullable=self.nullable)
 
 
-def arrow_record(schema: AvroSchema) -> ArrowRecord:
-    """Return the Arrow form of records of a schema; raise InvalidProgramError if Parquet files cannot store them."""
+def _arrow_fields(schema: AvroSchema) -> dict[str, _Part]:
+    """Return the fields of records of a schema; raise InvalidProgramError if Parquet files cannot store them."""
     parsed = schema.parsed
     if not isinstance(parsed, dict) or parsed.get("type") not in ("record", "error"):
         raise InvalidProgramError(f"Parquet files hold records; the Avro schema is {schema}")
     builder = _Builder(schema)
-    fields = tuple((field["name"], builder.part(field["type"], field["name"])) for field in parsed["fields"])
-    defaults = {field["name"]: field["default"] for field in with_default_values(schema)["fields"] if "default" in field}
-    return ArrowRecord(fields, defaults)
+    return {field["name"]: builder.part(field["type"], field["name"]) for field in parsed["fields"]}
 
 
 class _Builder:
@@ -100,54 +88,54 @@ class _Builder:
         #: The records whose parts are being converted.
         self._open = [schema.parsed["name"]]
 
-    def part(self, schema: Any, path: str) -> ArrowPart:
+    def part(self, schema: Any, path: str) -> _Part:
         if isinstance(schema, list):
             return self._union(schema, path)
         if isinstance(schema, str):
             if schema in self._named:
                 return self.part(self._named[schema], path)
-            return ArrowPart(_PRIMITIVES[schema], nullable=schema == "null")
+            return _Part(_PRIMITIVES[schema], nullable=schema == "null")
         logical, kind = schema.get("logicalType"), schema["type"]
         match kind:
             case "record" | "error":
                 return self._record(schema, path)
             case "enum":
-                return ArrowPart(pa.string())
+                return _Part(pa.string())
             case "array":
                 return _array(self.part(schema["items"], f"{path}[]"))
             case "map":
                 return _map(self.part(schema["values"], f"{path}{{}}"))
             case "fixed":
-                plain = ArrowPart(pa.binary(schema["size"]))
+                plain = _Part(pa.binary(schema["size"]))
             case _:
                 plain = self.part(kind, path)
         if logical == "decimal":
-            return ArrowPart(pa.decimal128(schema["precision"], schema.get("scale", 0)))
+            return _Part(pa.decimal128(schema["precision"], schema.get("scale", 0)))
         if logical == "uuid":
-            return ArrowPart(pa.string(), str, UUID)
+            return _Part(pa.string(), str, UUID)
         if logical in _TIMES:
-            return ArrowPart(_TIMES[logical], None, _in_utc if logical.startswith("timestamp") else None)
+            return _Part(_TIMES[logical], None, _in_utc if logical.startswith("timestamp") else None)
         return plain
 
-    def _record(self, schema: Any, path: str) -> ArrowPart:
+    def _record(self, schema: Any, path: str) -> _Part:
         if schema["name"] in self._open:
             raise InvalidProgramError(f"field {path!r}: Parquet files cannot hold the record {schema['name']!r} within itself")
         self._open.append(schema["name"])
-        fields = [(field["name"], self.part(field["type"], f"{path}.{field['name']}")) for field in schema["fields"]]
+        fields = {field["name"]: self.part(field["type"], f"{path}.{field['name']}") for field in schema["fields"]}
         self._open.pop()
-        struct = pa.struct([pa.field(name, part.type, nullable=part.nullable) for name, part in fields])
-        to_arrow = _of_fields([(name, part.to_arrow) for name, part in fields])
-        from_arrow = _of_fields([(name, part.from_arrow) for name, part in fields])
-        return ArrowPart(struct, to_arrow, from_arrow)
+        struct = pa.struct([part.field(name) for name, part in fields.items()])
+        to_arrow = _of_fields({name: part.to_arrow for name, part in fields.items()})
+        from_arrow = _of_fields({name: part.from_arrow for name, part in fields.items()})
+        return _Part(struct, to_arrow, from_arrow)
 
-    def _union(self, branches: list[Any], path: str) -> ArrowPart:
+    def _union(self, branches: list[Any], path: str) -> _Part:
         nullable = "null" in branches
         others = [branch for branch in branches if branch != "null"]
         if not others:
-            return ArrowPart(pa.null(), nullable=True)
+            return _Part(pa.null(), nullable=True)
         parts = [self.part(branch, path) for branch in others]
         if len(parts) == 1:
-            return ArrowPart(parts[0].type, parts[0].to_arrow, parts[0].from_arrow, nullable)
+            return _Part(parts[0].type, parts[0].to_arrow, parts[0].from_arrow, nullable)
         resolved = [self._named.get(branch, branch) if isinstance(branch, str) else branch for branch in others]
         struct = pa.struct([pa.field(f"member{index}", part.type) for index, part in enumerate(parts)])
 
@@ -162,7 +150,7 @@ class _Builder:
                     return member if part.from_arrow is None else part.from_arrow(member)
             return None
 
-        return ArrowPart(struct, to_arrow, from_arrow, nullable)
+        return _Part(struct, to_arrow, from_arrow, nullable)
 
 
 #: Python classes of values by the kind of schema.
@@ -203,15 +191,14 @@ def _is_of(branch: Any, value: Any) -> bool:
             return isinstance(value, _CLASSES[kind]) and (kind == "boolean" or not isinstance(value, bool))
 
 
-def _array(item: ArrowPart) -> ArrowPart:
-    field = pa.field("element", item.type, nullable=item.nullable)
-    return ArrowPart(pa.list_(field), of_items(item.to_arrow), of_items(item.from_arrow))
+def _array(item: _Part) -> _Part:
+    return _Part(pa.list_(item.field("element")), _of_items(item.to_arrow), _of_items(item.from_arrow))
 
 
-def _map(item: ArrowPart) -> ArrowPart:
+def _map(item: _Part) -> _Part:
     write, read = item.to_arrow or _same, item.from_arrow or _same
-    return ArrowPart(
-        pa.map_(pa.string(), pa.field("value", item.type, nullable=item.nullable)),
+    return _Part(
+        pa.map_(pa.string(), item.field("value")),
         lambda value: [(key, None if part is None else write(part)) for key, part in value.items()],
         lambda entries: {key: None if part is None else read(part) for key, part in entries},
     )
@@ -221,25 +208,20 @@ def _same(value: Any) -> Any:
     return value
 
 
-def of_items(convert: Convert | None) -> Convert | None:
+def _of_items(convert: Convert | None) -> Convert | None:
     """Return the function that converts a list of values, some of which may be None; None if there is nothing to convert."""
     if convert is None:
         return None
     return lambda values: [None if value is None else convert(value) for value in values]
 
 
-def _of_fields(fields: list[tuple[str, Convert | None]]) -> Convert | None:
-    if all(convert is None for _, convert in fields):
-        return None
+def _of_fields(converters: dict[str, Convert | None]) -> Convert | None:
+    given = {name: convert for name, convert in converters.items() if convert is not None}
 
     def convert_fields(value: Any) -> Any:
-        converted = dict(value)
-        for name, convert in fields:
-            if convert is not None and converted[name] is not None:
-                converted[name] = convert(converted[name])
-        return converted
+        return value | {name: convert(value[name]) for name, convert in given.items() if value[name] is not None}
 
-    return convert_fields
+    return convert_fields if given else None
 
 
 def _in_utc(value: datetime.datetime) -> datetime.datetime:
@@ -255,33 +237,31 @@ class AvroParquetFormat(RowGroupFormat, StreamFormat):
 
     def __init__(self, schema: AvroSchema) -> None:
         self.schema = avro_schema(schema, "AvroParquetReaders.for_generic_record")
-        arrow_record(self.schema)
+        _arrow_fields(self.schema)
 
     def produced_type(self) -> TypeInformation:
         return GenericRecordAvroTypeInfo(self.schema)
 
     def open(self, split: FileSourceSplit, errors: RecordErrors) -> SplitReader:
-        return _RecordReader(arrow_record(self.schema), split, errors)
+        return _RecordReader(self.schema, split, errors)
 
 
 class _RecordReader(RowGroupReader):
-    def __init__(self, record: ArrowRecord, split: FileSourceSplit, errors: RecordErrors) -> None:
-        self._avro = record
+    def __init__(self, schema: AvroSchema, split: FileSourceSplit, errors: RecordErrors) -> None:
+        self._fields = _arrow_fields(schema)
+        fields = with_default_values(schema)["fields"]
+        self._defaults = {field["name"]: field["default"] for field in fields if "default" in field}
         super().__init__(split, errors, _BATCH_SIZE)
 
     def columns(self, schema: pa.Schema) -> list[str]:
-        missing = [
-            name
-            for name, part in self._avro.fields
-            if name not in schema.names and name not in self._avro.defaults and part.type != pa.null()
-        ]
+        absent = [name for name in self._fields if name not in schema.names]
+        missing = [name for name in absent if name not in self._defaults and self._fields[name].type != pa.null()]
         if missing:
             raise SourceError(
                 f"{self.path}: columns {missing} are missing, and have no default in the Avro schema; the file has {schema.names}"
             )
-        self._found = [(name, part) for name, part in self._avro.fields if name in schema.names]
-        self._absent = {name: self._avro.defaults.get(name) for name, _ in self._avro.fields if name not in schema.names}
-        self._names = [name for name, _ in self._avro.fields]
+        self._absent = {name: self._defaults.get(name) for name in absent}
+        self._found = [(name, part) for name, part in self._fields.items() if name not in absent]
         return [name for name, _ in self._found]
 
     def column(self, index: int, column: pa.Array) -> pa.Array:
@@ -293,15 +273,16 @@ class _RecordReader(RowGroupReader):
         # Arrow would convert anything to text, and a large DOUBLE to infinity. Avro's times are numbers with a logical type.
         annotated = pa.types.is_integer(column.type) and pa.types.is_temporal(part.type)
         if not (pa.types.is_nested(part.type) or annotated or is_widened(column.type, part.type)):
-            raise SourceError(f"{self.path}: {self.describe(index, column)}", hint="declare the type that the file has.")
+            raise self._unreadable(self.describe(index, column))
         try:
             return column.cast(part.type)
         except pa.ArrowInvalid:
             raise
         except pa.ArrowException as error:
-            raise SourceError(
-                f"{self.path}: {self.describe(index, column)}: {error}", hint="declare the type that the file has."
-            ) from error
+            raise self._unreadable(f"{self.describe(index, column)}: {error}") from error
+
+    def _unreadable(self, reason: str) -> SourceError:
+        return SourceError(f"{self.path}: {reason}", hint="declare the type that the file has.")
 
     def describe(self, index: int, column: pa.Array) -> str:
         name, part = self._found[index]
@@ -313,10 +294,10 @@ class _RecordReader(RowGroupReader):
             for name, default in self._absent.items()
         }
         for (name, part), column in zip(self._found, columns, strict=True):
-            convert, read = of_items(part.from_arrow), column.to_pylist()
+            convert, read = _of_items(part.from_arrow), column.to_pylist()
             values[name] = read if convert is None else convert(read)
-        ordered = [values[name] for name in self._names]
-        return [dict(zip(self._names, row, strict=True)) for row in zip(*ordered, strict=True)] if ordered else [{}] * count
+        ordered = [values[name] for name in self._fields]
+        return [dict(zip(self._fields, row, strict=True)) for row in zip(*ordered, strict=True)] if ordered else [{}] * count
 
 
 class AvroParquetWriterFactory(BulkPartWriterFactory):
@@ -324,7 +305,7 @@ class AvroParquetWriterFactory(BulkPartWriterFactory):
 
     def __init__(self, schema: AvroSchema) -> None:
         self.schema = avro_schema(schema, "AvroParquetWriters.for_generic_record")
-        arrow_record(self.schema)
+        _arrow_fields(self.schema)
 
     def create(self, input_type: TypeInformation) -> BulkPartWriter:
         return _RecordWriter(self.schema)
@@ -336,14 +317,15 @@ class AvroParquetWriterFactory(BulkPartWriterFactory):
 class _RecordWriter(RecordPartWriter):
     def __init__(self, schema: AvroSchema) -> None:
         super().__init__(schema)
-        self._record = arrow_record(schema)
-        self._arrow = self._record.schema.with_metadata({_SCHEMA_KEY: str(schema)})
+        self._fields = _arrow_fields(schema)
+        fields = [part.field(name) for name, part in self._fields.items()]
+        self._arrow = pa.schema(fields, {_SCHEMA_KEY: str(schema)})
 
     def write_file(self, chunks: Sequence[bytes], path: str) -> None:
         records = list(self.records(chunks))
         columns = []
-        for name, part in self._record.fields:
-            values, convert = [record[name] for record in records], of_items(part.to_arrow)
+        for name, part in self._fields.items():
+            values, convert = [record[name] for record in records], _of_items(part.to_arrow)
             columns.append(pa.array(values if convert is None else convert(values), type=part.type))
         table = pa.Table.from_arrays(columns, schema=self._arrow)
         pq.write_table(table, path, compression=_COMPRESSION, write_page_checksum=True)

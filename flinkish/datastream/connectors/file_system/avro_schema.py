@@ -293,14 +293,10 @@ def _with_zone(value: Any) -> Any:
     return value
 
 
-def _uuid_text(value: Any) -> Any:
-    return str(value) if isinstance(value, UUID) else value
-
-
 _READ: Final[dict[str, Convert]] = {
     "timestamp-millis": utc_time,
     "timestamp-micros": utc_time,
-    "uuid": _uuid_text,
+    "uuid": lambda value: str(value) if isinstance(value, UUID) else value,
 }
 _WRITE: Final[dict[str, Convert]] = {"timestamp-millis": _with_zone, "timestamp-micros": _with_zone}
 

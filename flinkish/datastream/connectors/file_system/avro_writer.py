@@ -37,19 +37,16 @@ from flinkish.datastream.connectors.file_system.writer_factories import BulkPart
 _BLOCK_SIZE: Final = 64_000
 
 _CODECS: Final = ("null", "deflate")
-#: Types of numbers and times some of which can hold a part of another one's values.
+#: Types of numbers and times, between which values can be confused or shortened.
 _ALIKE: Final = (LOGICAL.keys() - {"decimal", "uuid"}) | {"int", "long", "float", "double"}
 
 #: Function that raises ValueError for a value that does not fit a schema.
 Check = Callable[[Any], None]
 
 
-def check_of(schema: AvroSchema) -> Check | None:
-    """Return the check of values that fastavro does not check; None if there is nothing to check."""
-    return _Checks(schema.named).of(schema.parsed)
-
-
 class _Checks:
+    """Makes the checks of values that fastavro does not check; None where there is nothing to check."""
+
     def __init__(self, named: dict[str, Any]) -> None:
         self._named = named
         #: Checks of records, which may contain themselves.
@@ -228,22 +225,27 @@ class AvroWriterFactory(BulkPartWriterFactory):
             writer.flush()
 
 
-def write_record(buffer: io.BytesIO, schema: AvroSchema, value: Any, check: Check | None, rows: AvroPart | None) -> None:
-    """Append a record in binary form; raise TypeMismatchError if it does not fit the schema.
+class RecordEncoder:
+    """Writes records in binary form."""
 
-    `check` is `check_of(schema)`; `rows` converts the value if it is a row.
-    """
-    try:
-        record = value if rows is None else rows.from_row(value)
-    except (ValueError, TypeError, AttributeError) as error:
-        raise record_error(value, str(error)) from error
-    try:
-        if check is not None:
-            check(record)
-        # Strict, as a field that is not in the schema would be lost silently.
-        fastavro.schemaless_writer(buffer, schema.parsed, record, strict_allow_default=True)
-    except (ValueError, TypeError, ArithmeticError, AttributeError, LookupError) as error:
-        raise record_error(record, mismatch(record, schema) or str(error)) from error
+    def __init__(self, schema: AvroSchema) -> None:
+        self.part = AvroPart(schema)
+        self._schema = schema
+        self._check = _Checks(schema.named).of(schema.parsed)
+
+    def write(self, buffer: io.BytesIO, value: Any, *, is_row: bool) -> None:
+        """Append a record, which is converted if it is a row; raise TypeMismatchError if it does not fit the schema."""
+        try:
+            record = self.part.from_row(value) if is_row else value
+        except (ValueError, TypeError, AttributeError) as error:
+            raise record_error(value, str(error)) from error
+        try:
+            if self._check is not None:
+                self._check(record)
+            # Strict, as a field that is not in the schema would be lost silently.
+            fastavro.schemaless_writer(buffer, self._schema.parsed, record, strict_allow_default=True)
+        except (ValueError, TypeError, ArithmeticError, AttributeError, LookupError) as error:
+            raise record_error(record, mismatch(record, self._schema) or str(error)) from error
 
 
 class RecordPartWriter(BulkPartWriter):
@@ -251,8 +253,7 @@ class RecordPartWriter(BulkPartWriter):
 
     def __init__(self, schema: AvroSchema) -> None:
         self._schema = schema
-        self._check_record = check_of(schema)
-        self._part = AvroPart(schema)
+        self._encoder = RecordEncoder(schema)
         self.check = lambda value: value
 
     def encode(self, values: Sequence[Any]) -> bytes:
@@ -261,7 +262,7 @@ class RecordPartWriter(BulkPartWriter):
         buffer = io.BytesIO()
         count = 0
         for value in values:
-            write_record(buffer, self._schema, value, self._check_record, self._part if isinstance(value, Row) else None)
+            self._encoder.write(buffer, value, is_row=isinstance(value, Row))
             count += 1
             if buffer.tell() >= _BLOCK_SIZE:
                 blocks.append((count, buffer.getvalue()))

@@ -206,7 +206,7 @@ class _RecordWiseFileCompactor(FileCompactor):
 
     def for_row_format(self) -> FileCompactor:
         raise InvalidProgramError(
-            "record_wise_file_compactor() is for bulk formats; what an Encoder writes cannot be read again in general",
+            "record_wise_file_compactor() is for bulk formats; the files of an Encoder cannot be read again in general",
             hint="use FileCompactor.concat_file_compactor().",
         )
 
@@ -260,20 +260,13 @@ class _Bucket:
 class CompactingWriter(SinkWriter[FileCommittable, FileCommittable]):
     """Collects closed files, and merges them at a barrier if the strategy says so."""
 
-    def __init__(
-        self,
-        settings: FileSinkSettings,
-        context: SinkWriterContext,
-        ids: IdSource,
-        strategy: FileCompactStrategy,
-        compactor: FileCompactor,
-    ) -> None:
+    def __init__(self, settings: FileSinkSettings, context: SinkWriterContext, ids: IdSource) -> None:
+        assert settings.compaction is not None
+        self._strategy, self._compactor = settings.compaction
         self._settings = settings
         self._lineage = context.lineage
         self._staging = settings.staging_for(context)
         self._ids = ids
-        self._strategy = strategy
-        self._compactor = compactor
         self._state = context.get_list_state(bytes_state("flinkish.file-sink.waiting"))
         self._buckets: dict[str, _Bucket] = {}
         #: Files ready for the commit; only filled while a barrier passes.

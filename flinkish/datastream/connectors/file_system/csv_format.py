@@ -1,4 +1,4 @@
-"""The formats of comma-separated values: CsvFormat, which StreamFormat.csv_format returns, and their common base."""
+"""The format of comma-separated values."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from flinkish.datastream.connectors.file_system.lines import LineSource, LineSpl
 from flinkish.datastream.connectors.file_system.splits import FileSourceSplit
 from flinkish.datastream.connectors.record_errors import RecordErrors
 
-__all__ = ["CsvFormat", "CsvLinesFormat"]
+__all__ = ["CsvFormat"]
 
 
 class HeaderUse(Enum):
@@ -37,18 +37,26 @@ class HeaderUse(Enum):
 
 
 @dataclass(frozen=True, kw_only=True)
-class CsvLinesFormat(LineFormat):
-    """Base of the CSV formats."""
+class CsvFormat(LineFormat):
+    """Reads rows of comma-separated values, as in RFC 4180.
+
+    `schema`: the type of the records, ROW_NAMED or TUPLE. With a header, the columns of a ROW_NAMED are found by name, and other
+    columns of the file are ignored; columns of a TUPLE, and of files without a header, are found by position. Without a schema
+    the file must have a header; records are then Rows with the names of the header and STRING values, and their type is not
+    declared. Empty fields are None, except in columns of STRING, arrays and bytes; texts in `null_values` (such as "NA") are
+    always None. An array or nested row is in one field, with its elements separated by ';'; bytes are base64.
+    `multiline`: whether quoted fields may contain line feeds; with False, several readers can share a large file. Empty lines are
+    skipped.
+    For PyFlink's CsvSchema see flinkish.datastream.formats.csv.
+    """
 
     dialect: CsvDialect
-    #: ROW_NAMED, ROW or TUPLE; None = rows of text with the names of the header.
     schema: TypeInformation | None
     header: HeaderUse
     #: Whether the line after the header, or the first one without a header, is skipped.
     skip_first_row: bool = False
     #: Whether a line may have more fields than columns; surplus fields are ignored.
     extra_fields: bool = False
-    #: Whether quoted fields may contain line feeds.
     multiline: bool = True
     #: Separators of array elements by column; empty = ';' for all columns.
     separators: tuple[str, ...] = ()
@@ -92,39 +100,6 @@ class CsvLinesFormat(LineFormat):
             raise
 
 
-class CsvFormat(CsvLinesFormat):
-    """Reads rows of comma-separated values, as in RFC 4180.
-
-    `schema`: the type of the records, ROW_NAMED or TUPLE. With a header, the columns of a ROW_NAMED are found by name, and other
-    columns of the file are ignored; columns of a TUPLE, and of files without a header, are found by position. Without a schema
-    the file must have a header; records are then Rows with the names of the header and STRING values, and their type is not
-    declared. Empty fields are None, except in columns of STRING, arrays and bytes; texts in `null_values` (such as "NA") are
-    always None. An array or nested row is in one field, with its elements separated by ';'; bytes are base64.
-    `multiline`: whether quoted fields may contain line feeds; with False, several readers can share a large file. Empty lines are
-    skipped.
-    For PyFlink's CsvSchema see flinkish.datastream.formats.csv.
-    """
-
-    def __init__(
-        self,
-        schema: TypeInformation | None = None,
-        *,
-        header: bool = True,
-        delimiter: str = ",",
-        quote_char: str | None = '"',
-        escape_char: str | None = None,
-        comment: str | None = None,
-        null_values: tuple[str, ...] = (),
-        multiline: bool = True,
-        charset_name: str = "UTF-8",
-    ) -> None:
-        dialect = CsvDialect(
-            delimiter=delimiter, quote_char=quote_char, escape_char=escape_char, comment=comment, null_values=null_values
-        )
-        header_use = HeaderUse.FIND if header else HeaderUse.NONE
-        super().__init__(charset_name=charset_name, dialect=dialect, schema=schema, header=header_use, multiline=multiline)
-
-
 #: Characters that replace bytes which cannot be decoded (surrogateescape).
 _ESCAPED: Final = frozenset(map(chr, range(0xDC80, 0xDD00)))
 
@@ -132,7 +107,7 @@ _ESCAPED: Final = frozenset(map(chr, range(0xDC80, 0xDD00)))
 class _CsvReader(LineSplitReader):
     """Parses lines together, column by column; and record by record if there is an error among them."""
 
-    def __init__(self, format_: CsvLinesFormat, source: LineSource, errors: RecordErrors) -> None:
+    def __init__(self, format_: CsvFormat, source: LineSource, errors: RecordErrors) -> None:
         super().__init__(source, errors)
         self._format = format_
         self._dialect = dialect = format_.dialect

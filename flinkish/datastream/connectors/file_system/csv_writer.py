@@ -23,7 +23,7 @@ from flinkish.common.text import text_function
 from flinkish.common.time import utc_time
 from flinkish.common.typeinfo import BasicType, DecimalTypeInfo, RowTypeInfo, TimestampTypeInfo, TypeInformation
 from flinkish.datastream.connectors._arrow import appended_values, bytes_of, values_of
-from flinkish.datastream.connectors.file_system.csv_values import ARRAY_SEPARATOR, CsvDialect
+from flinkish.datastream.connectors.file_system.csv_values import CsvDialect
 from flinkish.datastream.connectors.file_system.writer_factories import BulkPartWriter, BulkPartWriterFactory
 
 Text = Callable[[Any], str]
@@ -41,10 +41,8 @@ _MARK: Final = "\ufeff"
 class CsvLines:
     """Formats the values of rows as lines."""
 
-    def __init__(
-        self, row_type: RowTypeInfo, dialect: CsvDialect, *, line_separator: str = "\n", separators: Sequence[str] = ()
-    ) -> None:
-        """`separators`: separators of the elements of arrays and nested rows by column; empty = ';' for all columns.
+    def __init__(self, row_type: RowTypeInfo, dialect: CsvDialect, line_separator: str, separators: Sequence[str]) -> None:
+        """`separators`: separators of the elements of arrays and nested rows, by column.
 
         Raises InvalidProgramError for types that cannot be written as CSV.
         """
@@ -61,10 +59,7 @@ class CsvLines:
         self._special = re.compile("|".join(re.escape(part) for part in special if part))
         #: Whether numbers and booleans contain no character with a meaning.
         self._plain_numbers = _IN_NUMBERS.isdisjoint("".join(special))
-        own = [separators[i] if separators else ARRAY_SEPARATOR for i in range(len(self._types))]
-        self._texts = [
-            self._column(part, separator, name) for part, separator, name in zip(self._types, own, self._names, strict=True)
-        ]
+        self._texts = list(map(self._column, self._types, separators, self._names))
         null = dialect.null_values[0] if dialect.null_values else ""
         try:
             self._null = self._protected(null)
@@ -91,6 +86,10 @@ class CsvLines:
                     f"column {self._names[index]!r} is {self._types[index]!r}; {value!r} of type {type(value).__name__} "
                     f"cannot be written as CSV: {error}"
                 ) from error
+        return self._checked_line(fields, values)
+
+    def _checked_line(self, fields: list[str], values: Sequence[Any]) -> str:
+        """Return the line for fields; raise TypeMismatchError if readers would skip the line, or a part of it."""
         if fields == [""]:
             # Readers skip empty lines.
             quote = self._dialect.quote_char
@@ -128,7 +127,7 @@ class CsvLines:
         kind, types = shape_of(type_info)
         match kind:
             case Kind.BYTES:
-                text: Text = _base64
+                text: Text = lambda value: base64.b64encode(bytes_of(value)).decode("ascii")  # noqa: E731
             case Kind.LIST:
                 element = _simple_text(types[0], name)
                 text = lambda values: _joined([element] * len(values), values, separator)  # noqa: E731
@@ -224,10 +223,6 @@ def _moment(seconds: int, nanos: int) -> str:
     return f"{text.removesuffix('.0')}{fraction}Z"
 
 
-def _base64(value: Any) -> str:
-    return base64.b64encode(bytes_of(value)).decode("ascii")
-
-
 def _decimal(value: Any) -> str:
     if not isinstance(value, decimal.Decimal | int) or not decimal.Decimal(value).is_finite():
         raise TypeError("it must be a Decimal that is a number")
@@ -255,16 +250,10 @@ class CsvWriterFactory(BulkPartWriterFactory):
     """Writer factory of CSV files of rows, with or without a header."""
 
     def __init__(
-        self,
-        row_type: RowTypeInfo,
-        dialect: CsvDialect,
-        *,
-        line_separator: str = "\n",
-        separators: Sequence[str] = (),
-        header: bool = False,
+        self, row_type: RowTypeInfo, dialect: CsvDialect, line_separator: str, separators: Sequence[str], *, header: bool
     ) -> None:
         self._row_type = row_type
-        self._make_lines = partial(CsvLines, row_type, dialect, line_separator=line_separator, separators=tuple(separators))
+        self._make_lines = partial(CsvLines, row_type, dialect, line_separator, separators)
         lines = self._make_lines()
         try:
             self._header = lines.header().encode() if header else b""

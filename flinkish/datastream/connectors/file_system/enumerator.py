@@ -57,13 +57,10 @@ class FileSplitAssignerProvider:
 
 
 def visible_files(path: str) -> Iterator[str]:
-    """Yield the file itself, or all files below a folder that are not hidden, in the order of their paths.
+    """Yield the file on disk itself, or all files below a folder that are not hidden, in the order of their paths.
 
     Raises SourceError if the path does not exist or cannot be read.
     """
-    if is_object(path):
-        yield from visible_objects(path)
-        return
     with reading(path):
         try:
             if not os.path.isdir(path):
@@ -88,7 +85,7 @@ def visible_files(path: str) -> Iterator[str]:
 
 
 def visible_objects(path: str, *, or_none: bool = False) -> dict[str, int]:
-    """Return the objects that `visible_files` yields, with their sizes in bytes; with `or_none` there need not be any."""
+    """Return the same for a path in an object store, with sizes in bytes; with `or_none` there need not be any object."""
     with reading(path):
         try:
             found = objects_below(path)
@@ -109,7 +106,7 @@ def visible_objects(path: str, *, or_none: bool = False) -> dict[str, int]:
 
 
 def would_find(root: str, path: str, *, follow_links: bool) -> bool:
-    """Return whether `visible_files(root)` could have yielded a path, judged by names alone.
+    """Return whether `visible_files(root)` or `visible_objects(root)` could have found a path, judged by names alone.
 
     Links below the root were made by its owner, and are followed; without `follow_links` they must not lead out of the root.
     """

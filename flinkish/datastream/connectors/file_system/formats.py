@@ -60,19 +60,14 @@ class StreamFormat(FileFormat):
         charset_name: str = "UTF-8",
     ) -> CsvFormat:
         """Return the format of comma-separated values; see CsvFormat."""
-        from flinkish.datastream.connectors.file_system.csv_format import CsvFormat
+        from flinkish.datastream.connectors.file_system.csv_format import CsvFormat, HeaderUse
+        from flinkish.datastream.connectors.file_system.csv_values import CsvDialect
 
-        return CsvFormat(
-            schema,
-            header=header,
-            delimiter=delimiter,
-            quote_char=quote_char,
-            escape_char=escape_char,
-            comment=comment,
-            null_values=tuple(null_values),
-            multiline=multiline,
-            charset_name=charset_name,
+        dialect = CsvDialect(
+            delimiter=delimiter, quote_char=quote_char, escape_char=escape_char, comment=comment, null_values=null_values
         )
+        use = HeaderUse.FIND if header else HeaderUse.NONE
+        return CsvFormat(charset_name=charset_name, dialect=dialect, schema=schema, header=use, multiline=multiline)
 
     @staticmethod
     def json_lines_format(type_info: TypeInformation | None = None, *, charset_name: str = "UTF-8") -> JsonLinesFormat:
@@ -164,7 +159,7 @@ class SchemaLineFormat(LineFormat):
             raise UnsupportedError(
                 f"StreamFormat.line_format: {type(self.schema).__name__}.is_end_of_stream() would not be asked, as files end by "
                 "themselves",
-                hint="leave the method out, and filter() what comes behind such a record.",
+                hint="leave the method out, and drop the records after such a record by filter().",
             )
 
     def produced_type(self) -> TypeInformation:

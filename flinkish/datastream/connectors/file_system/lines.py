@@ -133,7 +133,7 @@ def _decode(line: bytes, encoding: str) -> str | None:
         return None
 
 
-class LineSource:
+class LineSource(_LineReader):
     """The lines of a split, with their positions."""
 
     def __init__(self, split: FileSourceSplit, charset: str, *, strip_bom: bool = False) -> None:
@@ -141,20 +141,18 @@ class LineSource:
         self._split = split
         self._line = split.line
         self.path = split.path
-        self._file = open_checked(split)
+        file = open_checked(split)
         try:
-            head = self._file.read(4)
-            self.encoding, bom = _detect_encoding(head, charset)
-            if strip_bom and not bom and head.startswith(codecs.BOM_UTF8) and self.encoding == "utf-8":
-                bom = len(codecs.BOM_UTF8)
+            if strip_bom and codecs.lookup(charset).name == "utf-8":
+                charset = "utf-8-sig"
+            self.encoding, self._content_start = _detect_encoding(file.read(4), charset)
             start = split.offset if split.position is None else split.position
-            self._content_start = bom
             end = None if split.length is None else split.offset + split.length
-            self._reader = _LineReader(self._file, self.encoding, max(start, bom), end)
-            if split.position is None and split.offset > bom:
-                self._reader.skip_partial_line()
+            super().__init__(file, self.encoding, max(start, self._content_start), end)
+            if split.position is None and split.offset > self._content_start:
+                self.skip_partial_line()
         except DamagedFileError:
-            self._file.close()
+            file.close()
             raise
 
     def first_line(self, skip: Callable[[bytes], bool]) -> bytes | None:
@@ -169,30 +167,26 @@ class LineSource:
     @property
     def at_file_start(self) -> bool:
         """Whether no line of the file was taken yet."""
-        return self._reader.position == self._content_start
+        return self.position == self._content_start
 
     def take(self, limit: int) -> list[bytes]:
-        """Return up to `limit` lines; an empty list at the end."""
+        """Return up to `limit` lines; an empty list at the end. Raises SourceError."""
         with reading(self.path):
-            lines = self._reader.take(limit)
+            lines = super().take(limit)
         if self._line is not None:
             self._line += len(lines)
         return lines
-
-    @property
-    def exhausted(self) -> bool:
-        return self._reader.exhausted
 
     def line_number(self, back: int) -> int:
         """Return the number (from 1) of the line taken `back` lines ago (1 = the last one). This is slow, so for errors only."""
         if self._line is None:
             with open_bytes(self.path) as file:
-                before = _LineReader(file, self.encoding, 0, self._reader.position)
+                before = _LineReader(file, self.encoding, 0, self.position)
                 self._line = sum(map(len, iter(partial(before.take, _CHUNK), [])))
         return self._line - back + 1
 
     def split(self) -> FileSourceSplit:
-        return replace(self._split, position=self._reader.position, line=self._line)
+        return replace(self._split, position=self.position, line=self._line)
 
     def close(self) -> None:
         self._file.close()
@@ -212,7 +206,7 @@ class LineSplitReader(SplitReader):
         return ()
 
     def records(self, lines: list[bytes]) -> Sequence[Any]:
-        """Return the records of some lines, and what the error policy returns for bad ones."""
+        """Return the records of some lines; for a bad line, the result of the error policy, if it has one."""
         records = []
         for index, line in enumerate(lines):
             try:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -35,13 +36,13 @@ class RowGroupFormat(FileFormat):
             groups = [metadata.row_group(i).total_byte_size for i in range(metadata.num_row_groups)]
         splits: list[FileSourceSplit] = []
         start = collected = 0
-        for index, group_size in enumerate(groups):
+        for end, group_size in enumerate(groups, 1):
             collected += group_size
-            if collected >= block_size or index == len(groups) - 1:
+            if collected >= block_size or end == len(groups):
                 splits.append(
-                    FileSourceSplit(split_id=f"{path}@{start}", path=path, offset=start, length=index + 1 - start, file_size=size)
+                    replace(self.whole(path, size), split_id=f"{path}@{start}", offset=start, length=end - start, line=None)
                 )
-                start, collected = index + 1, 0
+                start, collected = end, 0
         return splits
 
 
@@ -115,15 +116,6 @@ def _open(path: str) -> pq.ParquetFile:
             raise SourceError(f"FileSource: {path} is not a Parquet file, or it is damaged: {error}") from error
 
 
-@dataclass(frozen=True, slots=True)
-class _BadRow:
-    """A placeholder for a row that cannot be read, until it is handled in its turn."""
-
-    number: int
-    reason: str
-    values: list[str]
-
-
 class RowGroupReader(SplitReader):
     """Reads the row groups of a split; the position is the number of rows read."""
 
@@ -134,9 +126,11 @@ class RowGroupReader(SplitReader):
         self._batch_size = batch_size
         check_size(split, may_grow=False)
         self._file = _open(split.path)
-        groups = self._file.metadata.num_row_groups
-        self._end = groups if split.length is None else min(groups, split.offset + split.length)
-        self._total = sum(self._rows_of(i) for i in range(split.offset, self._end))
+        metadata = self._file.metadata
+        #: Number of rows of each row group of the file.
+        self._rows_of: list[int] = [metadata.row_group(i).num_rows for i in range(metadata.num_row_groups)]
+        self._groups = range(len(self._rows_of))[split.offset : None if split.length is None else split.offset + split.length]
+        self._total = sum(self._rows_of[group] for group in self._groups)
         self._position = split.position or 0
         self._read_columns = self.columns(self._file.schema_arrow)
         self._batches = self._read_batches(self._read_columns)
@@ -161,16 +155,11 @@ class RowGroupReader(SplitReader):
     def rows(self, columns: list[pa.Array], count: int) -> Sequence[Any]:
         """Return the records for columns with `count` values each."""
 
-    def _rows_of(self, group: int) -> int:
-        rows: int = self._file.metadata.row_group(group).num_rows
-        return rows
-
     def _read_batches(self, names: list[str]) -> Iterator[Sequence[Any]]:
         skip = self._position
-        for group in range(self._split.offset, self._end):
-            rows = self._rows_of(group)
-            if skip >= rows:
-                skip -= rows
+        for group in self._groups:
+            if skip >= self._rows_of[group]:
+                skip -= self._rows_of[group]
                 continue
             for batch in self._file.iter_batches(self._batch_size, row_groups=[group], columns=names):
                 if skip >= batch.num_rows:
@@ -186,24 +175,32 @@ class RowGroupReader(SplitReader):
             return self.rows([self.column(index, column) for index, column in enumerate(raw)], batch.num_rows)
         except (ValueError, OverflowError):  # ArrowInvalid is a ValueError; Python has no years after 9999
             # The batch begins at the reader's position.
-            before = sum(self._rows_of(i) for i in range(self._split.offset)) + self._position
+            before = sum(self._rows_of[: self._split.offset]) + self._position
             return [self._record([column.slice(row, 1) for column in raw], before + row + 1) for row in range(batch.num_rows)]
 
     def _record(self, raw: list[pa.Array], number: int) -> Any:
-        """Return the record of one row, from a batch in which some rows are bad."""
+        """Return the record of one row, from a batch in which some rows are bad; for a bad row, a call that handles it."""
         columns = []
-        for index, column in enumerate(raw):
-            try:
+        reason = ""
+        try:
+            for index, column in enumerate(raw):
+                reason = f"{self.describe(index, column)}: "
                 columns.append(self.column(index, column))
                 columns[-1].to_pylist()
-            except (ValueError, OverflowError) as error:
-                self._some_bad = True
-                return _BadRow(number, f"{self.describe(index, column)}: {error}", texts_of(raw))
-        try:
+            reason = ""
             return self.rows(columns, 1)[0]
         except (ValueError, OverflowError) as error:
             self._some_bad = True
-            return _BadRow(number, str(error), texts_of(raw))
+            values = texts_of(raw)
+            return partial(
+                self._errors.handle,
+                path=self.path,
+                line=number,
+                reason=f"{reason}{error}",
+                record=", ".join(values),
+                unit="row",
+                as_json=json_of_row(self._read_columns, values),
+            )
 
     def read(self, limit: int) -> Sequence[Any]:
         while True:
@@ -220,20 +217,11 @@ class RowGroupReader(SplitReader):
             self._position += len(found)
             if not self._some_bad:
                 return found
-            kept = [self._handle(record) if record.__class__ is _BadRow else record for record in found]
+            # A bad row is handled in its turn.
+            kept = [record() if record.__class__ is partial else record for record in found]
             kept = [record for record in kept if record is not None]
             if kept:
                 return kept
-
-    def _handle(self, bad: _BadRow) -> Any:
-        return self._errors.handle(
-            path=self.path,
-            line=bad.number,
-            reason=bad.reason,
-            record=", ".join(bad.values),
-            unit="row",
-            as_json=json_of_row(self._read_columns, bad.values),
-        )
 
     def split(self) -> FileSourceSplit:
         return replace(self._split, position=self._position)
@@ -280,11 +268,9 @@ class _RowReader(RowGroupReader):
                 raise SourceError(f"{self.path}: {error}", hint="choose other columns with `columns` or a type_info.") from error
             return row_type.field_names, wanted, list(row_type.field_types)
         names, types = _fields(format_.type_info)
-        if self._is_tuple:
-            if len(schema.names) != len(types):
-                raise SourceError(f"{self.path}: the declared type has {len(types)} columns, the file has {schema.names}")
-            return names, self._find(schema.names, schema), list(types)
-        return names, self._find(names, schema), list(types)
+        if self._is_tuple and len(schema.names) != len(types):
+            raise SourceError(f"{self.path}: the declared type has {len(types)} columns, the file has {schema.names}")
+        return names, self._find(schema.names if self._is_tuple else names, schema), list(types)
 
     def _find(self, names: Sequence[str], schema: pa.Schema) -> list[str]:
         """Return the names that columns have in the file."""

@@ -10,7 +10,7 @@ The names are Flink's (FileWriterBucket, LocalRecoverableWriter); older checkpoi
 Object stores have no rename: a part is put as one object below the hidden folder `.inprogress/<writers>/` of the sink, and copied
 to its final name at the commit; then the hidden one is removed. A multipart upload that the commit completes, as Flink has it,
 would save the copy, but the client (obstore) does not tell the upload's id, which the checkpoint would have to contain. The name
-of the folder comes from lineage and sink, so what an attempt has left behind is found by one list.
+of the folder comes from lineage and sink, so one list finds all parts that an attempt has left behind.
 
 Files named by a checkpoint are checked before use: they must be hidden files of a FileSink below its path, not reached by links.
 Files of another lineage (the job was started from a savepoint) are copied, never renamed or removed, as the other job may still
@@ -28,14 +28,12 @@ import stat
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final
 
 from flinkish.common import safe_files
-from flinkish.common.absent import AbsentMember
-from flinkish.common.absent_names import JAVA_OBJECT
 from flinkish.common.disk import make_folders, sync
-from flinkish.common.errors import ForeignCheckpointError, InvalidArgumentError, SinkChangedError, SinkError
+from flinkish.common.errors import ForeignCheckpointError, SinkChangedError, SinkError
 from flinkish.common.ids import random_uuid
 from flinkish.datastream.connectors.file_system.paths import (
     DELTA_LOG,
@@ -43,10 +41,11 @@ from flinkish.datastream.connectors.file_system.paths import (
     delta_table_around,
     is_object,
     objects_below,
-    put_object,
     remove_objects,
     size_of,
+    store_of,
 )
+from flinkish.datastream.connectors.file_system.policies import OutputFileConfig
 from flinkish.program.sinks import END_OF_INPUT_CHECKPOINT, CommitRequest, Committer, RestoredCheckpoint
 
 _log = logging.getLogger(__name__)
@@ -66,59 +65,6 @@ def writing(action: str) -> Iterator[None]:
         yield
     except OSError as error:
         raise SinkError(f"FileSink cannot {action}: {error.strerror or error}") from error
-
-
-@dataclass(frozen=True, slots=True)
-class OutputFileConfig:
-    """The prefix and suffix of the names of part files.
-
-    >>> OutputFileConfig.builder().with_part_prefix("out").with_part_suffix(".txt").build()
-    OutputFileConfig(part_prefix='out', part_suffix='.txt')
-    """
-
-    get_java_object = AbsentMember(JAVA_OBJECT)
-
-    part_prefix: str = "part"
-    part_suffix: str = ""
-
-    def __post_init__(self) -> None:
-        for name in ("part_prefix", "part_suffix"):
-            value = getattr(self, name)
-            if not isinstance(value, str) or "/" in value or "\0" in value:
-                raise InvalidArgumentError(f"{name} of OutputFileConfig must be a str without '/'; got {value!r}")
-
-    @staticmethod
-    def builder() -> OutputFileConfig.OutputFileConfigBuilder:
-        """Return a builder with the prefix 'part' and no suffix."""
-        return OutputFileConfig.OutputFileConfigBuilder()
-
-    def get_part_prefix(self) -> str:
-        """Return the prefix of names."""
-        return self.part_prefix
-
-    def get_part_suffix(self) -> str:
-        """Return the suffix of names."""
-        return self.part_suffix
-
-    class OutputFileConfigBuilder:
-        """Builder of an OutputFileConfig."""
-
-        def __init__(self) -> None:
-            self._config = OutputFileConfig()
-
-        def with_part_prefix(self, prefix: str) -> OutputFileConfig.OutputFileConfigBuilder:
-            """Set the prefix of names."""
-            self._config = replace(self._config, part_prefix=prefix)
-            return self
-
-        def with_part_suffix(self, suffix: str) -> OutputFileConfig.OutputFileConfigBuilder:
-            """Set the suffix of names, such as '.txt'."""
-            self._config = replace(self._config, part_suffix=suffix)
-            return self
-
-        def build(self) -> OutputFileConfig:
-            """Return the configuration."""
-            return self._config
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -177,31 +123,24 @@ class FileCommitter(Committer[FileCommittable]):
     def commit(self, checkpoint_id: int, requests: Sequence[CommitRequest[FileCommittable]]) -> None:
         for request in requests:
             check_committable(self._base_path, request.committable)
+        again = self._is_repeated(checkpoint_id)
+        own = [request.committable for request in requests if not self._is_foreign(request)]
         if is_object(self._base_path):
-            self._commit_objects(checkpoint_id, requests)
+            with ThreadPoolExecutor(_COPIES, "flinkish-commit") as pool:
+                list(pool.map(lambda request: self._finish_object(request, again=again), requests))
+            self._remove_objects(checkpoint_id, own)
             return
-        folders: dict[str, None] = {}
         for request in requests:
-            part = request.committable.part
-            if part is not None:
-                self._finish(part, request, again=self._is_repeated(checkpoint_id))
-                folders[os.path.dirname(part.final)] = None
-        for folder in folders:
+            self._finish(request, again=again)
+        for folder in {os.path.dirname(each.committable.part.final): None for each in requests if each.committable.part}:
             # Even if the file was already renamed, as the process may have ended between the two steps.
             with contextlib.suppress(FileNotFoundError):
                 sync(folder)
-        for request in requests:
-            if not self._is_foreign(request):
-                for path in request.committable.obsolete:
-                    self._remove(path)
+        for path in [path for each in own for path in each.obsolete]:
+            self._remove(path)
 
-    def _commit_objects(self, checkpoint_id: int, requests: Sequence[CommitRequest[FileCommittable]]) -> None:
-        again = self._is_repeated(checkpoint_id)
-        if requests:
-            with ThreadPoolExecutor(min(_COPIES, len(requests)), "flinkish-commit") as pool:
-                for _ in pool.map(lambda request: self._finish_object(request, again=again), requests):
-                    pass
-        own = [request.committable for request in requests if not self._is_foreign(request)]
+    def _remove_objects(self, checkpoint_id: int, own: Sequence[FileCommittable]) -> None:
+        """Remove the hidden objects of own parts, and those that earlier attempts have left."""
         done = [path for each in own for path in (each.part and each.part.in_progress, *each.obsolete) if path]
         restored = self._restored
         if self._cleans and restored is not None and checkpoint_id == restored.checkpoint_id and restored.own:
@@ -222,7 +161,7 @@ class FileCommitter(Committer[FileCommittable]):
         except FileNotFoundError:
             return ()
         except OSError as error:
-            _log.warning("FileSink could not look for what earlier attempts have left in %s: %s", folder, error)
+            _log.warning("FileSink could not look for parts that earlier attempts have left in %s: %s", folder, error)
             return ()
 
     def _finish_object(self, request: CommitRequest[FileCommittable], *, again: bool) -> None:
@@ -252,8 +191,10 @@ class FileCommitter(Committer[FileCommittable]):
             checkpoint_id == restored.checkpoint_id or (not restored.own and checkpoint_id == END_OF_INPUT_CHECKPOINT)
         )
 
-    def _finish(self, part: PartFile, request: CommitRequest[FileCommittable], *, again: bool) -> None:
-        length = request.committable.length
+    def _finish(self, request: CommitRequest[FileCommittable], *, again: bool) -> None:
+        part, length = request.committable.part, request.committable.length
+        if part is None:
+            return
         with writing(f"finish {part.final}"):
             try:
                 if self._is_foreign(request):
@@ -456,8 +397,9 @@ def write_part(part: PartFile, write: Callable[[str], None]) -> int:
     with tempfile.TemporaryDirectory(prefix="flinkish-part-") as folder:
         path = os.path.join(folder, "part")
         write(path)
+        files, key = store_of(part.in_progress)
         with open(path, "rb") as content:
-            put_object(part.in_progress, content)
+            files.put(key, content)
         return os.stat(path).st_size
 
 

@@ -64,12 +64,11 @@ def local_path(path: object, what: str, *, stores: bool = False) -> str:
 
 def delta_table_around(path: str) -> str | None:
     """Return the Delta table that a path is, or is in, else None; also None for the log of a table, which is plain files."""
-    exists, forms = (is_folder, (path,)) if is_object(path) else (os.path.isdir, (path, os.path.realpath(path)))
-    for form in dict.fromkeys(forms):
+    for form in dict.fromkeys([path] if is_object(path) else [path, os.path.realpath(path)]):
         folder, below = form, ""
         # Above a bucket, the rest is no path of an object.
         while os.path.basename(folder) != DELTA_LOG and folder != below and is_object(folder) == is_object(path):
-            if exists(f"{folder.rstrip('/')}/{DELTA_LOG}"):
+            if _is_folder(f"{folder.rstrip('/')}/{DELTA_LOG}"):
                 return folder
             folder, below = os.path.dirname(folder), folder
     return None
@@ -150,16 +149,11 @@ def objects_below(path: str, *, empty: bool = False) -> dict[str, int]:
     return {f"{bucket}/{each}": found[each] for each in order if (empty or found[each] > 0) and each != key}
 
 
-def is_folder(path: str) -> bool:
-    """Return whether objects are below a URI. Raises OSError."""
-    files, key = store_of(path)
-    return files.is_folder(key)
-
-
-def put_object(path: str, content: IO[bytes]) -> None:
-    """Write an object under a name that nobody else uses. Raises OSError."""
-    files, key = store_of(path)
-    files.put(key, content)
+def _is_folder(path: str) -> bool:
+    if is_object(path):
+        files, key = store_of(path)
+        return files.is_folder(key)
+    return os.path.isdir(path)
 
 
 def copy_object(path: str, to: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass, replace
+from operator import attrgetter
 from typing import Any, ClassVar, Self
 
 from flinkish.common.absent import Absence, AbsentMember
@@ -15,11 +16,15 @@ from flinkish.common.pickling import check_serializable
 from flinkish.common.serialization import BulkWriterFactory, Encoder
 from flinkish.common.time import AmountOfTime, milliseconds_of
 from flinkish.common.typeinfo import TypeInformation, Types
-from flinkish.datastream.connectors.file_system.buckets import BucketAssigner
 from flinkish.datastream.connectors.file_system.compaction import PASS_ON, CompactingWriter, FileCompactor, FileCompactStrategy
-from flinkish.datastream.connectors.file_system.parts import FileCommittable, FileCommitter, OutputFileConfig, refuse_delta_table
+from flinkish.datastream.connectors.file_system.parts import FileCommittable, FileCommitter, refuse_delta_table
 from flinkish.datastream.connectors.file_system.paths import file_path, is_object
-from flinkish.datastream.connectors.file_system.rolling import OnCheckpointRollingPolicy, RollingPolicy
+from flinkish.datastream.connectors.file_system.policies import (
+    BucketAssigner,
+    OnCheckpointRollingPolicy,
+    OutputFileConfig,
+    RollingPolicy,
+)
 from flinkish.datastream.connectors.file_system.writer_factories import BulkPartWriterFactory
 from flinkish.datastream.connectors.file_system.writers import BulkFileWriter, FileSinkSettings, ObjectRowWriter, RowFileWriter
 from flinkish.program.sinks import Committer, Sink, SinkWriter, SinkWriterContext
@@ -72,12 +77,11 @@ class FileSink(Sink[Any, FileCommittable]):
     def create_writer(self, context: SinkWriterContext) -> SinkWriter[Any, FileCommittable]:
         settings = self._settings
         if settings.compaction is not None:
-            return CompactingWriter(settings, context, random_uuid, *settings.compaction)
+            return CompactingWriter(settings, context, random_uuid)
         if settings.writer_factory is not None:
-            return BulkFileWriter(settings, context, random_uuid, settings.writer_factory.create(context.input_type))
-        assert settings.encoder is not None
+            return BulkFileWriter(settings, context, random_uuid)
         kind = ObjectRowWriter if is_object(settings.base_path) else RowFileWriter
-        return kind(settings, context, random_uuid, settings.encoder.encode_function(context.input_type))
+        return kind(settings, context, random_uuid)
 
     def create_committer(self, configuration: Configuration) -> Committer[FileCommittable]:
         # Where files are merged, some wait for it in states, which the committer does not see.
@@ -201,11 +205,7 @@ class _WriterStage:
 
     def apply(self, ds: Any) -> Any:
         """Return the stream of closed files, keyed by bucket, for a DataStream of records."""
-        return ds._written_by(self.sink).key_by(_bucket_of, Types.STRING())
-
-
-def _bucket_of(closed: FileCommittable) -> str:
-    return closed.bucket_id
+        return ds._written_by(self.sink).key_by(attrgetter("bucket_id"), Types.STRING())
 
 
 def _settings(base_path: Any, rolling_policy: RollingPolicy) -> FileSinkSettings:

@@ -16,16 +16,9 @@ from flinkish.common.disk import sync_up_to
 from flinkish.common.ids import IdSource
 from flinkish.common.serialization import Encoder
 from flinkish.datastream.connectors._row_buffer import RowBuffer, bytes_state
-from flinkish.datastream.connectors.file_system.buckets import (
-    BasePathBucketAssigner,
-    BucketAssigner,
-    BucketContext,
-    check_bucket_id,
-)
 from flinkish.datastream.connectors.file_system.compaction import FileCompactor, FileCompactStrategy
 from flinkish.datastream.connectors.file_system.parts import (
     FileCommittable,
-    OutputFileConfig,
     PartFile,
     bucket_folder,
     check_bucket,
@@ -37,8 +30,16 @@ from flinkish.datastream.connectors.file_system.parts import (
     writing,
 )
 from flinkish.datastream.connectors.file_system.paths import is_object
-from flinkish.datastream.connectors.file_system.rolling import PartFileInfo, RollingPolicy
-from flinkish.datastream.connectors.file_system.writer_factories import BulkPartWriter, BulkPartWriterFactory
+from flinkish.datastream.connectors.file_system.policies import (
+    BasePathBucketAssigner,
+    BucketAssigner,
+    BucketContext,
+    OutputFileConfig,
+    PartFileInfo,
+    RollingPolicy,
+    check_bucket_id,
+)
+from flinkish.datastream.connectors.file_system.writer_factories import BulkPartWriterFactory
 from flinkish.program.sinks import SinkWriter, SinkWriterContext, WriteContext
 
 #: Number of bytes to buffer before they are written to the file in one piece.
@@ -225,7 +226,7 @@ class FileWriter(SinkWriter[Any, FileCommittable]):
         """Close the parts that are too old."""
 
     def _write_out(self) -> None:
-        """Write all closed parts, and make durable what was written."""
+        """Write all closed parts, and make all written bytes durable."""
 
     def _bucket(self, value: Any, context: WriteContext) -> _Bucket:
         """Return the bucket of a record."""
@@ -276,11 +277,12 @@ class FileWriter(SinkWriter[Any, FileCommittable]):
 class BulkFileWriter(FileWriter):
     """Keeps rows in state until a checkpoint, or until there are enough for a file, and writes whole files."""
 
-    def __init__(self, settings: FileSinkSettings, context: SinkWriterContext, ids: IdSource, writer: BulkPartWriter) -> None:
+    def __init__(self, settings: FileSinkSettings, context: SinkWriterContext, ids: IdSource) -> None:
         super().__init__(settings, context, ids)
-        self._writer = writer
-        self._check = writer.check
-        self._buffer: RowBuffer[str] = RowBuffer(context, "flinkish.file-sink.rows", str, writer.encode)
+        assert settings.writer_factory is not None
+        self._writer = settings.writer_factory.create(context.input_type)
+        self._check = self._writer.check
+        self._buffer: RowBuffer[str] = RowBuffer(context, "flinkish.file-sink.rows", str, self._writer.encode)
 
     def write(self, value: Any, context: WriteContext) -> None:
         bucket = self._bucket(value, context)
@@ -303,10 +305,9 @@ _PartT = TypeVar("_PartT", bound="_OpenFile | _WaitingPart")
 class _RowWriter(FileWriter, Generic[_PartT]):
     """Base of the writers of a row format: each bucket has at most one open part, and the rolling policy closes it."""
 
-    def __init__(
-        self, settings: FileSinkSettings, context: SinkWriterContext, ids: IdSource, encode: Callable[[Any], bytes]
-    ) -> None:
-        self._encode = encode
+    def __init__(self, settings: FileSinkSettings, context: SinkWriterContext, ids: IdSource) -> None:
+        assert settings.encoder is not None
+        self._encode = settings.encoder.encode_function(context.input_type)
         self._policy = settings.rolling_policy
         self._open: dict[str, _PartT] = {}
         super().__init__(settings, context, ids)
@@ -354,25 +355,20 @@ class _OpenFile:
         # Plain bytes and a file descriptor: a file object would flush when a writer is dropped in mid-epoch, which must not
         # write.
         self._descriptor = descriptor
-        self._buffer: list[bytes] = []
-        self._buffered = 0
-
-    def append(self, data: bytes) -> None:
-        self._buffer.append(data)
-        self._buffered += len(data)
-        if self._buffered >= _WRITE_SIZE:
-            self.write_out()
+        self.buffer: list[bytes] = []
+        #: Number of bytes in the file; `info.size` counts those in the buffer, too.
+        self.written = info.size
 
     def write_out(self) -> int:
         """Write buffered data, and return the file descriptor."""
         with writing(f"write {self.part.in_progress}"):
             if self._descriptor is None:
                 self._descriptor = os.open(self.part.in_progress, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
-            data = memoryview(b"".join(self._buffer))
+            data = memoryview(b"".join(self.buffer))
             while data:
                 data = data[os.pwrite(self._descriptor, data, self.info.size - len(data)) :]
-        self._buffer.clear()
-        self._buffered = 0
+        self.buffer.clear()
+        self.written = self.info.size
         return self._descriptor
 
     def state(self) -> InProgressFile:
@@ -394,7 +390,9 @@ class RowFileWriter(_RowWriter[_OpenFile]):
         return _OpenFile(bucket.new_part(), info)
 
     def _append(self, part: _OpenFile, data: bytes) -> None:
-        part.append(data)
+        part.buffer.append(data)
+        if part.info.size - part.written >= _WRITE_SIZE:
+            part.write_out()
 
     def _go_on(self, bucket: _Bucket, old: InProgressFile, *, own: bool) -> None:
         part = bucket.copy_of(old, own=own)
@@ -445,10 +443,8 @@ class ObjectRowWriter(_RowWriter[_WaitingPart]):
     fill the buffer; then the part is put as a whole, at the next checkpoint at the latest.
     """
 
-    def __init__(
-        self, settings: FileSinkSettings, context: SinkWriterContext, ids: IdSource, encode: Callable[[Any], bytes]
-    ) -> None:
-        super().__init__(settings, context, ids, encode)
+    def __init__(self, settings: FileSinkSettings, context: SinkWriterContext, ids: IdSource) -> None:
+        super().__init__(settings, context, ids)
         self._buffer: RowBuffer[_PartKey] = RowBuffer(
             context, "flinkish.file-sink.bytes", _PartKey, b"".join, most_rows=sys.maxsize
         )

@@ -25,8 +25,8 @@ from flinkish.datastream.connectors.file_system import (
     ParquetWriterFactory,
     RollingPolicy,
 )
-from flinkish.datastream.connectors.file_system.buckets import BucketContext
 from flinkish.datastream.connectors.file_system.parts import FileCommittable, PartFile, check_committable
+from flinkish.datastream.connectors.file_system.policies import BucketContext
 from flinkish.program.sinks import END_OF_INPUT_CHECKPOINT
 from tests.kit.fake_clouds import Cloud
 from tests.kit.s3_server import S3Server

@@ -34,7 +34,7 @@ from flinkish.datastream.connectors.file_system import (
     RollingPolicy,
     StreamingFileSink,
 )
-from flinkish.datastream.connectors.file_system.buckets import BucketContext, format_time
+from flinkish.datastream.connectors.file_system.policies import BucketContext, format_time
 from tests.unit.datastream.connectors.fakes import SinkRun
 
 PAIR = Types.ROW_NAMED(["k", "v"], [Types.STRING(), Types.LONG()])

@@ -1,4 +1,4 @@
-"""Bucket assigners, which choose the folder below a sink's path for each record."""
+"""The choices of the users of FileSink: the folder of each record, when part files are closed, and their names."""
 
 from __future__ import annotations
 
@@ -6,15 +6,18 @@ import datetime
 import re
 import zoneinfo
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, Final
 
 from flinkish.common.absent import AbsentMember
 from flinkish.common.absent_names import JAVA_OBJECT
-from flinkish.common.arguments import text_of
-from flinkish.common.errors import InvalidProgramError, SinkError
+from flinkish.common.arguments import int_of, text_of
+from flinkish.common.errors import InvalidArgumentError, InvalidProgramError, SinkError
 from flinkish.common.limits import LONG_MIN
+from flinkish.common.time import AmountOfTime, milliseconds_of
+
+# Bucket assigners, which choose the folder below a sink's path for each record.
 
 
 @dataclass(slots=True)
@@ -185,3 +188,149 @@ def check_bucket_id(bucket_id: Any, assigner: BucketAssigner) -> str:
     if isinstance(bucket_id, str) and "\0" not in bucket_id and bucket_id[:1] != "/" and ".." not in bucket_id.split("/"):
         return bucket_id
     raise SinkError(f"{type(assigner).__name__}.get_bucket_id() must return a path below the sink's, as str; got {bucket_id!r}")
+
+
+# Rolling policies, which decide when a sink closes a part file and begins another one.
+
+
+@dataclass(slots=True)
+class PartFileInfo:
+    """Data of the part file that a bucket is writing. Times are processing time in milliseconds, the size is in bytes."""
+
+    bucket_id: str
+    creation_time: int
+    last_update_time: int
+    size: int
+
+
+class RollingPolicy(ABC):
+    """Decides when a part file is complete. Subclass it for a policy of your own."""
+
+    get_java_object = AbsentMember(JAVA_OBJECT)
+
+    @abstractmethod
+    def should_roll_on_checkpoint(self, part: PartFileInfo) -> bool:
+        """Return whether to close the file at a checkpoint."""
+
+    @abstractmethod
+    def should_roll_on_event(self, part: PartFileInfo, element: Any) -> bool:
+        """Return whether to close the file before a record is written."""
+
+    @abstractmethod
+    def should_roll_on_processing_time(self, part: PartFileInfo, current_time: int) -> bool:
+        """Return whether to close the file now; called at the end of an epoch, at most once per bucket check interval."""
+
+    @staticmethod
+    def default_rolling_policy(
+        part_size: int = 128 * 1024 * 1024,
+        rollover_interval: int | AmountOfTime = 60 * 1000,
+        inactivity_interval: int | AmountOfTime = 60 * 1000,
+    ) -> DefaultRollingPolicy:
+        """Return a policy that closes files by size (bytes), by age and by time without records (int: ms)."""
+        return DefaultRollingPolicy(
+            part_size, _millis(rollover_interval, "rollover_interval"), _millis(inactivity_interval, "inactivity_interval")
+        )
+
+    @staticmethod
+    def on_checkpoint_rolling_policy() -> OnCheckpointRollingPolicy:
+        """Return a policy that closes files at each checkpoint, and only then."""
+        return OnCheckpointRollingPolicy()
+
+
+@dataclass(frozen=True)
+class DefaultRollingPolicy(RollingPolicy):
+    """Closes files larger than `part_size` bytes, older than `rollover_interval` ms or unused for `inactivity_interval` ms."""
+
+    part_size: int = 128 * 1024 * 1024
+    rollover_interval: int = 60 * 1000
+    inactivity_interval: int = 60 * 1000
+
+    def __post_init__(self) -> None:
+        for name in ("part_size", "rollover_interval", "inactivity_interval"):
+            int_of(f"{name} of the rolling policy", getattr(self, name), minimum=1)
+
+    def should_roll_on_checkpoint(self, part: PartFileInfo) -> bool:
+        return part.size > self.part_size
+
+    def should_roll_on_event(self, part: PartFileInfo, element: Any) -> bool:
+        return part.size > self.part_size
+
+    def should_roll_on_processing_time(self, part: PartFileInfo, current_time: int) -> bool:
+        return (
+            current_time - part.creation_time >= self.rollover_interval
+            or current_time - part.last_update_time >= self.inactivity_interval
+        )
+
+
+@dataclass(frozen=True)
+class OnCheckpointRollingPolicy(RollingPolicy):
+    """Closes files at checkpoints only."""
+
+    def should_roll_on_checkpoint(self, part: PartFileInfo) -> bool:
+        return True
+
+    def should_roll_on_event(self, part: PartFileInfo, element: Any) -> bool:
+        return False
+
+    def should_roll_on_processing_time(self, part: PartFileInfo, current_time: int) -> bool:
+        return False
+
+
+def _millis(value: object, argument: str) -> int:
+    return milliseconds_of(value, f"{argument} of the rolling policy", rule="must be an int (milliseconds)", or_number=True)
+
+
+# The names of part files.
+
+
+@dataclass(frozen=True, slots=True)
+class OutputFileConfig:
+    """The prefix and suffix of the names of part files.
+
+    >>> OutputFileConfig.builder().with_part_prefix("out").with_part_suffix(".txt").build()
+    OutputFileConfig(part_prefix='out', part_suffix='.txt')
+    """
+
+    get_java_object = AbsentMember(JAVA_OBJECT)
+
+    part_prefix: str = "part"
+    part_suffix: str = ""
+
+    def __post_init__(self) -> None:
+        for name in ("part_prefix", "part_suffix"):
+            value = getattr(self, name)
+            if not isinstance(value, str) or "/" in value or "\0" in value:
+                raise InvalidArgumentError(f"{name} of OutputFileConfig must be a str without '/'; got {value!r}")
+
+    @staticmethod
+    def builder() -> OutputFileConfig.OutputFileConfigBuilder:
+        """Return a builder with the prefix 'part' and no suffix."""
+        return OutputFileConfig.OutputFileConfigBuilder()
+
+    def get_part_prefix(self) -> str:
+        """Return the prefix of names."""
+        return self.part_prefix
+
+    def get_part_suffix(self) -> str:
+        """Return the suffix of names."""
+        return self.part_suffix
+
+    class OutputFileConfigBuilder:
+        """Builder of an OutputFileConfig."""
+
+        def __init__(self) -> None:
+            self._config = OutputFileConfig()
+
+        def with_part_prefix(self, prefix: str) -> OutputFileConfig.OutputFileConfigBuilder:
+            """Set the prefix of names."""
+            self._config = replace(self._config, part_prefix=prefix)
+            return self
+
+        def with_part_suffix(self, suffix: str) -> OutputFileConfig.OutputFileConfigBuilder:
+            """Set the suffix of names, such as '.txt'."""
+            self._config = replace(self._config, part_suffix=suffix)
+            return self
+
+        def build(self) -> OutputFileConfig:
+            """Return the configuration."""
+            return self._config
