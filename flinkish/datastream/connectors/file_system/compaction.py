@@ -26,7 +26,7 @@ import msgspec
 from flinkish.common import safe_files
 from flinkish.common.absent import AbsentMember
 from flinkish.common.absent_names import JAVA_OBJECT
-from flinkish.common.arguments import int_of
+from flinkish.common.arguments import check, int_of
 from flinkish.common.disk import sync
 from flinkish.common.errors import ForeignCheckpointError, InvalidArgumentError, InvalidProgramError, SinkError
 from flinkish.common.ids import IdSource
@@ -101,11 +101,11 @@ class FileCompactStrategy:
         def build(self) -> FileCompactStrategy:
             """Return the strategy; raise InvalidProgramError if neither a size nor a number of checkpoints was set."""
             strategy = self._strategy
-            if strategy.size_threshold < 0 and strategy.num_checkpoints_before_compaction < 0:
-                raise InvalidProgramError(
-                    "a FileCompactStrategy needs a size threshold, a number of checkpoints, or both",
-                    hint="call set_size_threshold(bytes) or enable_compaction_on_checkpoint(1).",
-                )
+            check(
+                strategy.size_threshold >= 0 or strategy.num_checkpoints_before_compaction >= 0,
+                "a FileCompactStrategy needs a size threshold, a number of checkpoints, or both",
+                hint="call set_size_threshold(bytes) or enable_compaction_on_checkpoint(1).",
+            )
             return strategy
 
 

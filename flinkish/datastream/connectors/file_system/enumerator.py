@@ -163,29 +163,31 @@ def find_splits(paths: Sequence[str], cut: CutFile, known: set[str], *, again: b
     seen = set(known)
     for root in paths:
         if is_object(root):
-            for path, size in visible_objects(root, or_none=again).items():
-                if path not in seen:
-                    seen.add(path)
-                    splits.extend(cut(path, size))
+            found = visible_objects(root, or_none=again)
+            splits += [split for path in found if path not in seen for split in cut(path, found[path])]
+            seen.update(found)
             continue
         refuse_delta_table(root)
         for path in visible_files(root):
-            if path in seen:
-                continue
+            status = None if path in seen else _status(path)
             seen.add(path)
-            try:
-                status = os.stat(path)
-            except FileNotFoundError as error:
-                if os.path.islink(path):
-                    raise SourceError(
-                        f"FileSource: {path} is a link to {os.readlink(path)}, which is not there",
-                        hint="is the storage mounted that it leads to? Else remove the link, or begin its name with a dot.",
-                    ) from error
-                continue  # the file was removed after it was listed
-            modified = status.st_mtime_ns // 1_000_000
-            cuts = cut(path, status.st_size)
-            splits.extend(replace(split, modified=modified, inode=status.st_ino) for split in cuts)
+            if status is not None:
+                modified = status.st_mtime_ns // 1_000_000
+                splits += [replace(split, modified=modified, inode=status.st_ino) for split in cut(path, status.st_size)]
     return splits
+
+
+def _status(path: str) -> os.stat_result | None:
+    """Return the size and the times of a file; None if it was removed after it was listed."""
+    try:
+        return os.stat(path)
+    except FileNotFoundError as error:
+        if not os.path.islink(path):
+            return None
+        raise SourceError(
+            f"FileSource: {path} is a link to {os.readlink(path)}, which is not there",
+            hint="is the storage mounted that it leads to? Else remove the link, or begin its name with a dot.",
+        ) from error
 
 
 class FileEnumerator(SplitEnumerator[FileSourceSplit, FileEnumeratorState]):

@@ -45,15 +45,12 @@ class FileFormat(ABC):
     unit = "line"
     #: See Source.makes_new_records.
     makes_new_records = False
+    #: Whether files are cut into regions by default.
+    split_by_default = False
 
     @property
     def splittable(self) -> bool:
         """Whether several readers can read one file at the same time."""
-        return False
-
-    @property
-    def split_by_default(self) -> bool:
-        """Whether files are cut into regions by default."""
         return False
 
     def produced_type(self) -> TypeInformation | None:
@@ -62,26 +59,20 @@ class FileFormat(ABC):
 
     def cut(self, path: str, size: int, block_size: int) -> list[FileSourceSplit]:
         """Cut a file into splits of about `block_size` bytes."""
-        starts = range(0, max(size, 1), block_size)
-        return [
-            FileSourceSplit(
-                split_id=f"{path}@{start}",
-                path=path,
-                offset=start,
-                length=min(block_size, size - start),
-                file_size=size,
-                line=0 if start == 0 else None,
-            )
-            for start in starts
-        ]
+        return [_region(path, size, start, min(block_size, size - start)) for start in range(0, max(size, 1), block_size)]
 
     def whole(self, path: str, size: int) -> FileSourceSplit:
         """Return one split of a whole file."""
-        return FileSourceSplit(split_id=f"{path}@0", path=path, offset=0, length=None, file_size=size, line=0)
+        return _region(path, size, 0, None)
 
     @abstractmethod
     def open(self, split: FileSourceSplit, errors: RecordErrors) -> SplitReader:
         """Open a split at its position."""
+
+
+def _region(path: str, size: int, start: int, length: int | None) -> FileSourceSplit:
+    line = 0 if start == 0 else None
+    return FileSourceSplit(split_id=f"{path}@{start}", path=path, offset=start, length=length, file_size=size, line=line)
 
 
 def check_unchanged(split: FileSourceSplit) -> None:

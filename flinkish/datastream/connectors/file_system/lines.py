@@ -159,10 +159,7 @@ class LineSource(_LineReader):
         """Return the first line for which `skip` is False, such as a header; None if there is none. Keeps the position."""
         with open_bytes(self.path) as file:
             reader = _LineReader(file, self.encoding, self._content_start, None)
-            while lines := reader.take(1):
-                if not skip(lines[0]):
-                    return lines[0]
-        return None
+            return next((line for [line] in iter(partial(reader.take, 1), []) if not skip(line)), None)
 
     @property
     def at_file_start(self) -> bool:

@@ -264,17 +264,16 @@ def check_committable(base_path: str, committable: FileCommittable) -> None:
     """Raise ForeignCheckpointError if the committable names files that no FileSink for `base_path` writes."""
     part = committable.part
     if part is not None:
-        folder, name = os.path.split(part.final)
-        hidden = os.path.join(folder, f".{name}{_IN_PROGRESS}")
-        if is_object(base_path):
-            folder = os.path.dirname(part.in_progress)
-            hidden = f"{folder}/{name}."
-            if not _is_staged(base_path, part.in_progress) or _is_staged(base_path, part.final):
-                raise _foreign_file(base_path, part.in_progress)
-        if not name or not part.in_progress.startswith(hidden) or "/" in part.in_progress[len(hidden) :]:
-            raise _foreign_file(base_path, part.in_progress)
         path_inside(base_path, part.final)
         path_inside(base_path, part.in_progress)
+        staging = None
+        misplaced = False
+        if is_object(base_path):
+            staging = os.path.dirname(part.in_progress)
+            misplaced = not _is_staged(base_path, part.in_progress) or _is_staged(base_path, part.final)
+        nonce = part.in_progress.rpartition(".")[2]
+        if misplaced or "/" in nonce or PartFile.at(part.final, nonce, staging) != part:
+            raise _foreign_file(base_path, part.in_progress)
     for path in committable.obsolete:
         if is_object(base_path) and _is_staged(base_path, path):
             continue

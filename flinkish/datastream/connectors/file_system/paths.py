@@ -217,31 +217,24 @@ class _Streams:
         self._file = open_ahead(path)
         self._make = make
         self._decompressor = make()
-        self._at_end = False
 
     def read(self, size: int) -> bytes:
-        while not self._at_end:
-            decompressor = self._decompressor
-            if decompressor.eof:
+        while True:
+            if self._decompressor.eof:
                 # Another stream may follow, after padding with zeros.
-                rest = decompressor.unused_data.lstrip(b"\0")
-                while not rest and (chunk := self._file.read(_CHUNK)):
-                    rest = chunk.lstrip(b"\0")
-                if not rest:
-                    self._at_end = True
-                    break
-                self._decompressor = self._make()
-                data = self._decompress(rest, size)
-            elif decompressor.needs_input:
-                chunk = self._file.read(_CHUNK)
+                chunk = self._decompressor.unused_data.lstrip(b"\0")
+                while not chunk and (more := self._file.read(_CHUNK)):
+                    chunk = more.lstrip(b"\0")
                 if not chunk:
-                    raise _damaged(self._path, "it ends in the middle")
-                data = self._decompress(chunk, size)
+                    return b""
+                self._decompressor = self._make()
             else:
-                data = self._decompress(b"", size)
-            if data:
+                needed = self._decompressor.needs_input
+                chunk = self._file.read(_CHUNK) if needed else b""
+                if needed and not chunk:
+                    raise _damaged(self._path, "it ends in the middle")
+            if data := self._decompress(chunk, size):
                 return data
-        return b""
 
     def _decompress(self, chunk: bytes, size: int) -> bytes:
         try:

@@ -8,9 +8,9 @@ from operator import attrgetter
 from typing import Any, ClassVar, Self
 
 from flinkish.common.absent import Absence, AbsentMember
-from flinkish.common.arguments import instance_of
+from flinkish.common.arguments import check, instance_of
 from flinkish.common.configuration import Configuration
-from flinkish.common.errors import InvalidProgramError, SinkError
+from flinkish.common.errors import SinkError
 from flinkish.common.ids import random_uuid
 from flinkish.common.pickling import check_serializable
 from flinkish.common.serialization import BulkWriterFactory, Encoder
@@ -117,16 +117,13 @@ class FileSink(Sink[Any, FileCommittable]):
         def with_bucket_check_interval(self, interval: int | AmountOfTime) -> Self:
             """Set how often the age of files is checked (int: ms); files of bulk formats are not closed by age."""
             millis = milliseconds_of(interval, "with_bucket_check_interval", rule="takes milliseconds as int", or_number=True)
-            if millis <= 0:
-                raise InvalidProgramError(f"the bucket check interval must be more than 0 milliseconds; got {millis}")
+            check(millis > 0, f"the bucket check interval must be more than 0 milliseconds; got {millis}")
             return self._with(bucket_check_interval=millis)
 
         def with_bucket_assigner(self, bucket_assigner: BucketAssigner) -> Self:
             """Set the bucket assigner, which chooses a record's folder; by default there is one per hour of processing time."""
-            instance_of(
-                "with_bucket_assigner()", bucket_assigner, BucketAssigner, hint="BucketAssigner.base_path_bucket_assigner()."
-            )
-            return self._with(assigner=bucket_assigner)
+            example = "BucketAssigner.base_path_bucket_assigner()."
+            return self._with(assigner=instance_of("with_bucket_assigner()", bucket_assigner, BucketAssigner, hint=example))
 
         def with_output_file_config(self, output_file_config: OutputFileConfig) -> Self:
             """Set the prefix and suffix of file names."""
@@ -144,12 +141,8 @@ class FileSink(Sink[Any, FileCommittable]):
             Raises InvalidProgramError if the compactor cannot merge files of the sink's format.
             Differs from Flink: files are merged at the checkpoint itself, not after it; a single file keeps its name.
             """
-            instance_of(
-                "enable_compact()",
-                strategy,
-                FileCompactStrategy,
-                hint="FileCompactStrategy.builder().enable_compaction_on_checkpoint(1).build().",
-            )
+            example = "FileCompactStrategy.builder().enable_compaction_on_checkpoint(1).build()."
+            instance_of("enable_compact()", strategy, FileCompactStrategy, hint=example)
             instance_of("enable_compact()", compactor, FileCompactor, hint="FileCompactor.concat_file_compactor().")
             factory = self._settings.writer_factory
             chosen = compactor.for_row_format() if factory is None else compactor.for_bulk_format(factory)

@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any, Final
 
-from flinkish.common.arguments import instance_of
-from flinkish.common.errors import ForeignCheckpointError, InvalidProgramError
+from flinkish.common.arguments import check, instance_of
+from flinkish.common.errors import ForeignCheckpointError
 from flinkish.common.time import Duration, milliseconds_of
 from flinkish.common.typeinfo import TypeInformation
 from flinkish.datastream.connectors._sequences import SequentialReader
@@ -146,8 +146,7 @@ class FileSourceSettings:
 
 def _settings(format_: Any, kind: Any, method: str, paths: tuple[str, ...]) -> FileSourceSettings:
     instance_of(f"FileSource.{method}()", format_, kind, hint="for example StreamFormat.text_line_format().")
-    if not paths:
-        raise InvalidProgramError(f"FileSource.{method} needs at least one path")
+    check(bool(paths), f"FileSource.{method} needs at least one path")
     return FileSourceSettings(
         format=format_,
         paths=tuple(file_path(path, "the path of FileSource") for path in paths),
@@ -166,15 +165,9 @@ class FileSourceBuilder:
 
         Raises InvalidArgumentError unless it is a Duration or timedelta, and InvalidProgramError if it is below 1 ms.
         """
-        interval = milliseconds_of(
-            discovery_interval,
-            "monitor_continuously",
-            kinds=(Duration,),
-            rule="takes a Duration",
-            hint="Duration.of_seconds(10).",
-        )
-        if interval <= 0:
-            raise InvalidProgramError(f"discovery_interval must be at least a millisecond; got {discovery_interval!r}")
+        what, rule, hint = "monitor_continuously", "takes a Duration", "Duration.of_seconds(10)."
+        interval = milliseconds_of(discovery_interval, what, kinds=(Duration,), rule=rule, hint=hint)
+        check(interval > 0, f"discovery_interval must be at least a millisecond; got {discovery_interval!r}")
         return self._set(discovery_interval=interval)
 
     def process_static_file_set(self) -> FileSourceBuilder:

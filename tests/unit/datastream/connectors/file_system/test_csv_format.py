@@ -300,7 +300,20 @@ def test_a_bad_record_of_several_lines_is_told_in_whole_however_it_is_read(file:
         assert (bad.value.line, bad.value.record, good) == (2, '"a\nb"c,1', Row(name="d", age=2))
 
 
+def test_bytes_that_are_no_text_are_found_in_each_line_of_a_record(file: Path) -> None:
+    file.write_bytes(b'name,age\n"a\n\xff",1\nd,2\n')
+    for credit in (1, 100):
+        bad, good = read(file, StreamFormat.csv_format(PERSON), RecordErrorPolicy.side_output(OutputTag("bad")), credit=credit)
+        assert (bad.value.line, bad.value.reason, good) == (
+            2,
+            "the line is not text in the character set utf-8",
+            Row(name="d", age=2),
+        )
+
+
 def test_wrong_settings_are_refused_when_the_format_is_made() -> None:
+    with pytest.raises(InvalidArgumentError, match="null_values of the CSV format must be texts; got 'NA'"):
+        StreamFormat.csv_format(PERSON, null_values="NA")
     with pytest.raises(InvalidProgramError, match="needs a schema"):
         StreamFormat.csv_format(header=False)
     with pytest.raises(InvalidArgumentError, match="delimiter"):
