@@ -73,40 +73,14 @@ __all__ = [
 
 #: Connectors and their modules, which are loaded on first use, as some need large libraries.
 _CONNECTORS: Final = {
-    "NumberSequenceSource": "number_seq",
-    "DataFrameCommit": "data_frame_sink",
-    "DataFrameSink": "data_frame_sink",
+    **dict.fromkeys(__all__, "file_system"),
+    **dict.fromkeys(("DataFrameCommit", "DataFrameSink"), "data_frame_sink"),
     "DataGeneratorSource": "datagen",
-    "SocketSource": "socket",
-    "DeltaSink": "delta",
-    "DeltaSource": "delta",
+    **dict.fromkeys(("DeltaSink", "DeltaSource"), "delta"),
     **dict.fromkeys(("JdbcConnectionOptions", "JdbcExecutionOptions", "JdbcSink", "JdbcSource"), "jdbc"),
-    **dict.fromkeys(
-        (
-            "BucketAssigner",
-            "BulkFormat",
-            "FileEnumeratorProvider",
-            "FileSink",
-            "FileSource",
-            "FileSourceBuilder",
-            "FileSplitAssignerProvider",
-            "OutputFileConfig",
-            "RollingPolicy",
-            "StreamFormat",
-            "StreamingFileSink",
-        ),
-        "file_system",
-    ),
-    **dict.fromkeys(
-        (
-            "FlinkKafkaConsumer",
-            "FlinkKafkaProducer",
-            "KafkaSink",
-            "KafkaSource",
-            "Semantic",
-        ),
-        "kafka",
-    ),
+    **dict.fromkeys(("FlinkKafkaConsumer", "FlinkKafkaProducer", "KafkaSink", "KafkaSource", "Semantic"), "kafka"),
+    "NumberSequenceSource": "number_seq",
+    "SocketSource": "socket",
 }
 
 if not TYPE_CHECKING:

@@ -115,7 +115,7 @@ def stored_key(type_info: TypeInformation) -> Convert | None:
 def bytes_of(value: Any) -> bytes:
     """Return the bytes of a bytes-like value; raise TypeError or ValueError for others.
 
-    Python's bytes(5) would be 5 zeros, and that of a dict its keys.
+    Python itself makes five zeros of bytes(5), and bytes of the keys of a dict.
     """
     if isinstance(value, int | dict):
         raise TypeError(f"a value of type {type(value).__name__} is no bytes")
@@ -265,7 +265,6 @@ class RowsToArrow:
         self.names = tuple(names)
         # Column by column, as zip(*rows) makes an iterator for each row and takes 10 times as long.
         self._getters = [operator.itemgetter(i) for i in (range(len(names)) if positions is None else positions)]
-        self._types = tuple(types)
         self.schema = pa.schema(
             [
                 pa.field(name, arrow_type(part, f"column {name!r}", zoned=zoned, time_of_day=time_of_day))
@@ -274,6 +273,10 @@ class RowsToArrow:
         )
         self._converters = [_write_converter(part, local) for part in types]
         self._taken = [_TAKEN.get(kind_of(part)) for part in types]
+        self._what = [
+            f"column {field.name!r} is {part!r}, stored as {field.type}; got"
+            for field, part in zip(self.schema, types, strict=True)
+        ]
 
     def values(self, row: Any) -> Sequence[Any]:
         """Return the values of a record in column order; raise the errors of `appended_values`."""
@@ -290,22 +293,17 @@ class RowsToArrow:
         convert = self._converters[index]
         arrow = self.schema.field(index).type
         taken = self._taken[index]
+        what = self._what[index]
         if taken is not None:
             for cls in set(map(type, values)):
                 if cls is not type(None) and not taken(cls):
                     value = next(value for value in values if value.__class__ is cls)
-                    raise TypeMismatchError(
-                        f"column {self.names[index]!r} is {self._types[index]!r}, stored as {arrow}; got {value!r} of type "
-                        f"{cls.__name__}"
-                    )
+                    raise TypeMismatchError(f"{what} {value!r} of type {cls.__name__}")
         try:
             return pa.array(values if convert is None else list(map(convert, values)), type=arrow)
         except (pa.ArrowException, TypeError, ValueError, AttributeError, OverflowError, ArithmeticError) as error:
             value, reason = self._culprit(convert, arrow, values, error)
-            raise TypeMismatchError(
-                f"column {self.names[index]!r} is {self._types[index]!r}, stored as {arrow}; got {value!r} "
-                f"of type {type(value).__name__}: {reason}"
-            ) from error
+            raise TypeMismatchError(f"{what} {value!r} of type {type(value).__name__}: {reason}") from error
 
     @staticmethod
     def _culprit(convert: Convert | None, arrow: pa.DataType, values: Sequence[Any], error: Exception) -> tuple[Any, Exception]:
@@ -317,40 +315,36 @@ class RowsToArrow:
         return None, error
 
 
+_BINARIES = ("binary", "large_binary", "binary_view", "fixed_size_binary")
+#: Our types, by the tests of `pa.types` for the Arrow types that are read as them.
+_BY_ARROW_TYPE: dict[str, Callable[[], TypeInformation]] = {
+    "boolean": Types.BOOLEAN,
+    "int8": Types.BYTE,
+    **dict.fromkeys(("int16", "uint8"), Types.SHORT),
+    **dict.fromkeys(("int32", "uint16"), Types.INT),
+    **dict.fromkeys(("int64", "uint32"), Types.LONG),
+    "uint64": Types.BIG_INT,
+    **dict.fromkeys(("float16", "float32"), Types.FLOAT),
+    "float64": Types.DOUBLE,
+    **dict.fromkeys(("string", "large_string", "string_view", "null"), Types.STRING),
+    "decimal": Types.BIG_DEC,
+    "date": Types.SQL_DATE,
+    "time": Types.SQL_TIME,
+    **dict.fromkeys(_BINARIES, lambda: Types.PRIMITIVE_ARRAY(Types.BYTE())),
+}
+
+
 def type_of_arrow(arrow: pa.DataType, what: str) -> TypeInformation:
     """Return our type for an Arrow type of a Parquet file; raise InvalidArgumentError if there is none."""
     types = pa.types
-    simple: list[tuple[Callable[[pa.DataType], bool], Callable[[], TypeInformation]]] = [
-        (types.is_boolean, Types.BOOLEAN),
-        (types.is_int8, Types.BYTE),
-        (types.is_int16, Types.SHORT),
-        (types.is_uint8, Types.SHORT),
-        (types.is_int32, Types.INT),
-        (types.is_uint16, Types.INT),
-        (types.is_int64, Types.LONG),
-        (types.is_uint32, Types.LONG),
-        (types.is_uint64, Types.BIG_INT),
-        (types.is_float16, Types.FLOAT),
-        (types.is_float32, Types.FLOAT),
-        (types.is_float64, Types.DOUBLE),
-        (types.is_string, Types.STRING),
-        (types.is_large_string, Types.STRING),
-        (types.is_string_view, Types.STRING),
-        (types.is_null, Types.STRING),
-        (types.is_decimal, Types.BIG_DEC),
-        (types.is_date, Types.SQL_DATE),
-        (types.is_time, Types.SQL_TIME),
-    ]
-    for test, make in simple:
-        if test(arrow):
+    for name, make in _BY_ARROW_TYPE.items():
+        if getattr(types, f"is_{name}")(arrow):
             return make()
     if types.is_timestamp(arrow):
         return Types.SQL_TIMESTAMP() if arrow.tz is None else Types.INSTANT()
-    if types.is_binary(arrow) or types.is_large_binary(arrow) or types.is_binary_view(arrow) or types.is_fixed_size_binary(arrow):
-        return Types.PRIMITIVE_ARRAY(Types.BYTE())
     if types.is_dictionary(arrow):
         return type_of_arrow(arrow.value_type, what)
-    if types.is_list(arrow) or types.is_large_list(arrow) or types.is_fixed_size_list(arrow):
+    if is_list(arrow):
         return Types.LIST(type_of_arrow(arrow.value_type, f"{what}.element"))
     if types.is_map(arrow):
         return Types.MAP(type_of_arrow(arrow.key_type, f"{what}.key"), type_of_arrow(arrow.item_type, f"{what}.value"))
@@ -443,11 +437,8 @@ def is_widened(have: pa.DataType, wanted: pa.DataType) -> bool:
         return bool(types.is_integer(have) or types.is_decimal(have))
     if types.is_timestamp(wanted):
         return bool(types.is_timestamp(have) or (types.is_date(have) and wanted.tz is None))
-    binaries = (types.is_binary, types.is_large_binary, types.is_binary_view, types.is_fixed_size_binary)
-    binary = any(test(have) for test in binaries)
-    text = types.is_string(have) or types.is_large_string(have) or types.is_string_view(have)
     if types.is_string(wanted) or types.is_binary(wanted):
-        return bool(binary or text)
+        return any(getattr(types, f"is_{name}")(have) for name in (*_BINARIES, "string", "large_string", "string_view"))
     return bool((types.is_date(wanted) and types.is_date(have)) or (types.is_time(wanted) and types.is_time(have)))
 
 

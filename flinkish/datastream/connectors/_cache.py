@@ -19,17 +19,9 @@ from flinkish.common import pickling
 from flinkish.common.configuration import Configuration
 from flinkish.common.errors import ForeignCheckpointError
 from flinkish.common.typeinfo import TypeInformation, Types
-from flinkish.datastream.connectors._sequences import SequentialReader
+from flinkish.datastream.connectors._sequences import FixedSplitsEnumerator, FixedSplitsSource, SequentialReader
 from flinkish.program.sinks import CommitRequest, Committer, Sink, SinkWriter, SinkWriterContext, WriteContext
-from flinkish.program.sources import (
-    Boundedness,
-    ReaderOutput,
-    Source,
-    SourceReaderContext,
-    SourceSplit,
-    SplitEnumerator,
-    SplitEnumeratorContext,
-)
+from flinkish.program.sources import Boundedness, ReaderOutput, SourceReaderContext, SourceSplit
 from flinkish.udf.state import ListStateDescriptor
 
 _LIST: Final = "files.json"
@@ -61,6 +53,8 @@ def committed_files(folder: Path) -> tuple[CacheFile, ...] | None:
 class CacheSink(Sink[Any, CacheFile]):
     """Fills a cache, which is complete when the job has ended."""
 
+    committable_type = CacheFile
+
     folder: str
 
     def create_writer(self, context: SinkWriterContext) -> _CacheWriter:
@@ -68,10 +62,6 @@ class CacheSink(Sink[Any, CacheFile]):
 
     def create_committer(self, configuration: Configuration) -> _CacheCommitter:
         return _CacheCommitter(Path(self.folder))
-
-    @property
-    def committable_type(self) -> type[CacheFile]:
-        return CacheFile
 
 
 class _CacheWriter(SinkWriter[Any, CacheFile]):
@@ -143,40 +133,37 @@ class CacheSplit(SourceSplit):
     record: int = 0
 
 
+class _CacheEnumerator(FixedSplitsEnumerator[CacheSplit]):
+    """Assigns all splits at the start: subtask i reads the files that subtask i wrote."""
+
+    def start(self) -> None:
+        while self._splits:
+            split = self._splits.popleft()
+            self._context.assign_split(split, int(split.split_id) % self._context.parallelism)
+        for subtask in range(self._context.parallelism):
+            self._context.signal_no_more_splits(subtask)
+
+
 @dataclass(frozen=True)
-class CacheSource(Source[Any, CacheSplit, tuple[CacheSplit, ...]]):
-    """Reads a cache: subtask i reads the files that subtask i wrote."""
+class CacheSource(FixedSplitsSource[Any, CacheSplit]):
+    """Reads a cache."""
+
+    boundedness = Boundedness.BOUNDED
+    split_type = CacheSplit
+    enumerator = _CacheEnumerator
 
     folder: str
     files: tuple[CacheFile, ...]
     record_type: TypeInformation
 
-    @property
-    def boundedness(self) -> Boundedness:
-        return Boundedness.BOUNDED
-
-    @property
-    def split_type(self) -> type[CacheSplit]:
-        return CacheSplit
-
-    @property
-    def enumerator_checkpoint_type(self) -> Any:
-        return tuple[CacheSplit, ...]
-
     def produced_type(self) -> TypeInformation:
         return self.record_type
 
-    def create_enumerator(self, context: SplitEnumeratorContext[CacheSplit]) -> _CacheEnumerator:
+    def splits(self, parallelism: int) -> list[CacheSplit]:
         by_subtask: dict[int, list[str]] = {}
         for file in self.files:
             by_subtask.setdefault(file.subtask, []).append(file.name)
-        splits = [CacheSplit(split_id=str(subtask), files=tuple(names)) for subtask, names in sorted(by_subtask.items())]
-        return _CacheEnumerator(context, splits)
-
-    def restore_enumerator(
-        self, context: SplitEnumeratorContext[CacheSplit], checkpoint: tuple[CacheSplit, ...]
-    ) -> _CacheEnumerator:
-        return _CacheEnumerator(context, checkpoint)
+        return [CacheSplit(split_id=str(subtask), files=tuple(names)) for subtask, names in sorted(by_subtask.items())]
 
     def check_restored(self, splits: Sequence[CacheSplit], checkpoint: tuple[CacheSplit, ...] | None, *, trusted: bool) -> None:
         """Raise ForeignCheckpointError unless the splits belong to this cache, because the content of files is unpickled."""
@@ -199,27 +186,6 @@ class CacheSource(Source[Any, CacheSplit, tuple[CacheSplit, ...]]):
         return _CacheReader(Path(self.folder))
 
 
-class _CacheEnumerator(SplitEnumerator[CacheSplit, tuple[CacheSplit, ...]]):
-    """Assigns all splits at the start."""
-
-    def __init__(self, context: SplitEnumeratorContext[CacheSplit], splits: Sequence[CacheSplit]) -> None:
-        self._context = context
-        self._splits = list(splits)
-
-    def add_splits_back(self, splits: Sequence[CacheSplit], subtask: int) -> None:
-        self._splits.extend(splits)
-
-    def start(self) -> None:
-        for split in self._splits:
-            self._context.assign_split(split, int(split.split_id) % self._context.parallelism)
-        self._splits = []
-        for subtask in range(self._context.parallelism):
-            self._context.signal_no_more_splits(subtask)
-
-    def snapshot_state(self, checkpoint_id: int) -> tuple[CacheSplit, ...]:
-        return tuple(self._splits)
-
-
 class _CacheReader(SequentialReader[Any, CacheSplit]):
     def __init__(self, folder: Path) -> None:
         super().__init__()
@@ -234,7 +200,7 @@ class _CacheReader(SequentialReader[Any, CacheSplit]):
         if self._block is None:
             self._block = self._next_block(split)
         if self._block is None:
-            self._splits.update(dataclasses.replace(split, file=split.file + 1, offset=0))
+            self._update(dataclasses.replace(split, file=split.file + 1, offset=0))
             return
         values, timestamps, end = self._block
         last = min(len(values), split.record + max(1, output.credit))
@@ -243,9 +209,9 @@ class _CacheReader(SequentialReader[Any, CacheSplit]):
             output.collect(values[index], timestamps[index])
         if last == len(values):
             self._block = None
-            self._splits.update(dataclasses.replace(split, offset=end, record=0))
+            self._update(dataclasses.replace(split, offset=end, record=0))
         else:
-            self._splits.update(dataclasses.replace(split, record=last))
+            self._update(dataclasses.replace(split, record=last))
 
     def _next_block(self, split: CacheSplit) -> tuple[list[Any], list[int | None], int] | None:
         with (self._folder / split.files[split.file]).open("rb") as file:

@@ -12,7 +12,7 @@ from typing import Any, Final, Generic, TypeVar
 import msgspec
 
 from flinkish.common.typeinfo import Types
-from flinkish.program.sinks import SinkWriterContext
+from flinkish.program.sinks import SinkWriter, SinkWriterContext, WriterCommitT
 from flinkish.udf.state import ListStateDescriptor
 
 #: A buffer of this many rows or bytes is written to a file before the checkpoint, as it is in memory and in the state's log.
@@ -20,6 +20,7 @@ BUFFER_ROWS: Final = 100_000
 BUFFER_BYTES: Final = 64 * 1024 * 1024
 
 GroupT = TypeVar("GroupT")
+FileT = TypeVar("FileT")
 
 
 def bytes_state(name: str) -> ListStateDescriptor:
@@ -97,3 +98,50 @@ class RowBuffer(Generic[GroupT]):
             self._state.update(kept)
             self._count()
         return groups
+
+
+class BufferedWriter(SinkWriter[Any, WriterCommitT], Generic[WriterCommitT, GroupT, FileT]):
+    """A writer that puts the rows of its buffer into files at a checkpoint, or when the buffer is full.
+
+    `name`: the beginning of the names of its states. `encode` makes a chunk of rows of one group; `make_files` makes files of
+    the chunks.
+    """
+
+    def __init__(
+        self,
+        context: SinkWriterContext,
+        name: str,
+        group_type: Any,
+        file_type: type[FileT],
+        encode: Callable[[Sequence[Any]], bytes],
+        make_files: Callable[[dict[GroupT, list[bytes]]], Sequence[FileT]],
+    ) -> None:
+        self._buffer: RowBuffer[GroupT] = RowBuffer(context, f"{name}.rows", group_type, encode)
+        self._make_files = make_files
+        self._file_state = context.get_list_state(bytes_state(f"{name}.files"))
+        self._files = [msgspec.msgpack.decode(item, type=file_type) for item in self._file_state.get()]
+
+    def end_epoch(self) -> None:
+        self._seal()
+        if self._buffer.is_full:
+            self._empty_buffer()
+
+    def flush(self, end_of_input: bool) -> None:
+        self._seal()
+        self._empty_buffer()
+
+    def _seal(self) -> None:
+        self._buffer.seal()
+
+    def _empty_buffer(self) -> None:
+        groups = self._buffer.take()
+        if groups:
+            self._files.extend(self._make_files(groups))
+            self._file_state.update([msgspec.msgpack.encode(file) for file in self._files])
+
+    def _take_files(self) -> list[FileT]:
+        """Return the files since the last checkpoint, and forget them."""
+        files, self._files = self._files, []
+        if files:
+            self._file_state.clear()
+        return files

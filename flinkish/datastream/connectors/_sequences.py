@@ -1,13 +1,23 @@
-"""Common parts of sources: cutting of ranges, the enumerator of a fixed set of splits, readers of one split after the other."""
+"""Common parts of sources: cutting of ranges, sources with a fixed set of splits, readers of one split after the other."""
 
 from __future__ import annotations
 
 from abc import abstractmethod
 from collections import deque
 from collections.abc import Iterable, Sequence
-from typing import Generic
+from types import GenericAlias
+from typing import Any
 
-from flinkish.program.sources import InputStatus, ReaderOutput, SourceReader, SplitEnumerator, SplitEnumeratorContext, SplitT, T
+from flinkish.program.sources import (
+    InputStatus,
+    ReaderOutput,
+    Source,
+    SourceReader,
+    SplitEnumerator,
+    SplitEnumeratorContext,
+    SplitT,
+    T,
+)
 
 
 def cut_range(start: int, end: int, parts: int) -> list[tuple[int, int]]:
@@ -55,75 +65,65 @@ class FixedSplitsEnumerator(SplitEnumerator[SplitT, tuple[SplitT, ...]]):
         return tuple(self._splits)
 
 
-class OwnedSplits(Generic[SplitT]):
-    """The unfinished splits of a reader, by id, read one after the other."""
+class FixedSplitsSource(Source[T, SplitT, tuple[SplitT, ...]]):
+    """A source whose splits are known when a job starts."""
 
-    def __init__(self) -> None:
-        self._splits: dict[str, SplitT] = {}
-        self._no_more = False
+    enumerator: type[FixedSplitsEnumerator[Any]] = FixedSplitsEnumerator
 
-    def add(self, splits: Sequence[SplitT]) -> None:
-        for split in splits:
-            self._splits[split.split_id] = split
+    @property
+    def enumerator_checkpoint_type(self) -> Any:
+        return GenericAlias(tuple, (self.split_type, ...))
 
-    def no_more(self) -> None:
-        self._no_more = True
+    @abstractmethod
+    def splits(self, parallelism: int) -> Iterable[SplitT]:
+        """Return the splits of a job that starts without a checkpoint, for this number of readers."""
 
-    def first(self) -> SplitT | None:
-        """Return the split to read now; None if there is none."""
-        return next(iter(self._splits.values()), None)
+    def create_enumerator(self, context: SplitEnumeratorContext[SplitT]) -> FixedSplitsEnumerator[SplitT]:
+        return self.enumerator(context, self.splits(context.parallelism))
 
-    def update(self, split: SplitT) -> None:
-        self._splits[split.split_id] = split
-
-    def put_last(self, split_id: str) -> None:
-        """Move a split, unless it has ended, behind all others, which are then read first."""
-        split = self._splits.pop(split_id, None)
-        if split is not None:
-            self._splits[split_id] = split
-
-    def remove(self, split_id: str) -> None:
-        del self._splits[split_id]
-
-    def __len__(self) -> int:
-        return len(self._splits)
-
-    def all(self) -> tuple[SplitT, ...]:
-        return tuple(self._splits.values())
-
-    def status(self) -> InputStatus:
-        """Return the result for `poll_next` after records of the first split were emitted."""
-        if self._splits:
-            return InputStatus.MORE_AVAILABLE
-        return InputStatus.END_OF_INPUT if self._no_more else InputStatus.NOTHING_AVAILABLE
+    def restore_enumerator(
+        self, context: SplitEnumeratorContext[SplitT], checkpoint: tuple[SplitT, ...]
+    ) -> FixedSplitsEnumerator[SplitT]:
+        return self.enumerator(context, checkpoint)
 
 
 class SequentialReader(SourceReader[T, SplitT]):
-    """A reader that owns its splits and reads them one after the other; a subclass implements `_read`."""
+    """A reader that reads its splits one after the other; a subclass implements `_read`."""
 
     def __init__(self) -> None:
-        self._splits: OwnedSplits[SplitT] = OwnedSplits()
+        #: The unfinished splits by id; the first one is read.
+        self._splits: dict[str, SplitT] = {}
+        self._no_more_splits = False
 
     def add_splits(self, splits: Sequence[SplitT]) -> None:
-        self._splits.add(splits)
+        self._splits.update((split.split_id, split) for split in splits)
 
     def notify_no_more_splits(self) -> None:
-        self._splits.no_more()
+        self._no_more_splits = True
 
     def poll_next(self, output: ReaderOutput[T]) -> InputStatus:
-        split = self._splits.first()
+        split = next(iter(self._splits.values()), None)
         if split is not None:
             self._read(split, output)
-        return self._splits.status()
+        return self._status()
+
+    def _status(self) -> InputStatus:
+        if self._splits:
+            return InputStatus.MORE_AVAILABLE
+        return InputStatus.END_OF_INPUT if self._no_more_splits else InputStatus.NOTHING_AVAILABLE
 
     @abstractmethod
     def _read(self, split: SplitT, output: ReaderOutput[T]) -> None:
-        """Emit records of a split, at most about `output.credit`; then update the split in `_splits`, or `_finish` it."""
+        """Emit records of a split, at most about `output.credit`; then `_update` or `_finish` the split."""
+
+    def _update(self, split: SplitT) -> None:
+        """Set the position of a split."""
+        self._splits[split.split_id] = split
 
     def _finish(self, split: SplitT, output: ReaderOutput[T]) -> None:
         """Drop a split that was read to its end."""
-        self._splits.remove(split.split_id)
+        del self._splits[split.split_id]
         output.split_finished(split.split_id)
 
     def snapshot_state(self) -> Sequence[SplitT]:
-        return self._splits.all()
+        return tuple(self._splits.values())

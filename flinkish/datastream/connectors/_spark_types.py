@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from operator import itemgetter
 from typing import Any, Final
 
 from flinkish.common.errors import UnsupportedError
@@ -29,7 +30,7 @@ SIMPLE: Final[Mapping[str, tuple[Callable[[], TypeInformation], str]]] = {
     "timestamp": (Types.INSTANT, "TIMESTAMP"),
     "timestamp_ntz": (Types.SQL_TIMESTAMP, "TIMESTAMP_NTZ"),
 }
-_DECIMAL = re.compile(r"decimal\((\d+), ?(\d+)\)")
+_DECIMAL: Final = re.compile(r"decimal\(\s*(\d+)\s*,\s*(-?\d+)\s*\)")
 _NAME_OR_TIMESTAMP = re.compile(r"(`(?:[^`]|``)*`)|\bTIMESTAMP\b")
 #: The DDL of our simple types. Those that are not in `SIMPLE` are read back as other types.
 _DDL: Final[Mapping[BasicType | Kind, str]] = {
@@ -40,56 +41,80 @@ _DDL: Final[Mapping[BasicType | Kind, str]] = {
 }
 
 
+def type_of(
+    spark: Any, path: str, unsupported: Callable[[str, str], Exception], *, no_keys: tuple[type[TypeInformation], ...] = ()
+) -> TypeInformation:
+    """Return our type for a type in the JSON of Spark and Delta.
+
+    For a type that has no counterpart, `unsupported` makes the error to raise, from the path of the column and the name of the
+    type. `no_keys`: types that keys of maps may not have.
+    """
+
+    def of(part: Any, path: str) -> TypeInformation:
+        if isinstance(part, str):
+            if part in SIMPLE:
+                return SIMPLE[part][0]()
+            decimal = _DECIMAL.fullmatch(part)
+            if decimal is None:
+                raise unsupported(path, part)
+            return DecimalTypeInfo(int(decimal[1]), int(decimal[2]))
+        match part["type"]:
+            case "array":
+                return Types.LIST(of(part["elementType"], f"{path}.element"))
+            case "map":
+                key, value = of(part["keyType"], f"{path}.key"), of(part["valueType"], f"{path}.value")
+                if isinstance(key, no_keys):
+                    raise unsupported(path, "map with keys that Python's dict cannot hold")
+                return Types.MAP(key, value)
+            case "struct":
+                names = [field["name"] for field in part["fields"]]
+                if len(set(names)) < len(names):
+                    raise _repeated(names, path)
+                start = f"{path}." if path else ""
+                return Types.ROW_NAMED(names, [of(field["type"], f"{start}{field['name']}") for field in part["fields"]])
+            case other:
+                raise unsupported(path, str(other))
+
+    return of(spark, path)
+
+
+def _repeated(names: list[str], path: str) -> UnsupportedError:
+    twice = sorted({name for name in names if names.count(name) > 1})
+    where = f" in {path!r}" if path else ""
+    return UnsupportedError(
+        f"the DataFrame has several columns named {', '.join(map(repr, twice))}{where}; each field of a Row needs its own.",
+        hint="rename them, for example with select(...alias(...)) or toDF(...).",
+    )
+
+
 def row_type_of(schema: Mapping[str, Any]) -> RowTypeInfo:
-    """Return the row type of a schema, which is a result of `StructType.jsonValue()`.
+    """Return the row type of a DataFrame's schema, which is a result of `StructType.jsonValue()`.
 
     Raises UnsupportedError, which names the column and Spark's type, for a type that has no counterpart.
     """
-    return _struct(schema, "")
 
-
-def _struct(schema: Mapping[str, Any], path: str) -> RowTypeInfo:
-    names, types = [], []
-    for field in schema["fields"]:
-        names.append(field["name"])
-        types.append(_type(field["type"], f"{path}{field['name']}"))
-    if len(set(names)) < len(names):
-        twice = sorted({name for name in names if names.count(name) > 1})
-        where = f" in {path[:-1]!r}" if path else ""
-        raise UnsupportedError(
-            f"the DataFrame has several columns named {', '.join(map(repr, twice))}{where}; each field of a Row needs its own.",
-            hint="rename them, for example with select(...alias(...)) or toDF(...).",
+    def unsupported(path: str, spark: str) -> UnsupportedError:
+        return UnsupportedError(
+            f"column {path!r} of the DataFrame has Spark's type {spark}, which has no counterpart among Types.",
+            hint="cast the column (for example to string), or leave it out with drop().",
         )
-    return Types.ROW_NAMED(names, types)
+
+    row_type = type_of(schema, "", unsupported, no_keys=(RowTypeInfo, ListTypeInfo))
+    assert isinstance(row_type, RowTypeInfo)
+    return row_type
 
 
-def _type(spark: Any, path: str) -> TypeInformation:
+def bare(spark: Any, name_of: Callable[[Any], str] = itemgetter("name")) -> Any:
+    """Return the parts of a type in the JSON of Spark and Delta that determine its values: no nullability, no comments."""
     if isinstance(spark, str):
-        if spark in SIMPLE:
-            return SIMPLE[spark][0]()
-        decimal = _DECIMAL.fullmatch(spark)
-        if decimal is not None:
-            return DecimalTypeInfo(int(decimal[1]), int(decimal[2]))
-        raise _unsupported(path, spark)
-    match spark.get("type"):
+        return spark
+    match spark["type"]:
         case "array":
-            return Types.LIST(_type(spark["elementType"], f"{path}.element"))
+            return ["array", bare(spark["elementType"], name_of)]
         case "map":
-            key, value = _type(spark["keyType"], f"{path}.key"), _type(spark["valueType"], f"{path}.value")
-            if isinstance(key, RowTypeInfo | ListTypeInfo):
-                raise _unsupported(path, "map with keys that Python's dict cannot hold")
-            return Types.MAP(key, value)
-        case "struct":
-            return _struct(spark, f"{path}.")
-        case other:
-            raise _unsupported(path, str(other))
-
-
-def _unsupported(path: str, spark: str) -> UnsupportedError:
-    return UnsupportedError(
-        f"column {path!r} of the DataFrame has Spark's type {spark}, which has no counterpart among Types.",
-        hint="cast the column (for example to string), or leave it out with drop().",
-    )
+            return ["map", bare(spark["keyType"], name_of), bare(spark["valueType"], name_of)]
+        case _:
+            return [[name_of(field), bare(field["type"], name_of)] for field in spark["fields"]]
 
 
 def ddl_of(row_type: TypeInformation, what: str) -> str:

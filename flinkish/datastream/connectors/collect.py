@@ -19,7 +19,7 @@ from flinkish.program.sinks import COLLECT, Sink, SinkWriter, SinkWriterContext,
 class CollectSink(Sink[Any, None]):
     """Sends every record to the driver, in the order of each subtask."""
 
-    def create_writer(self, context: SinkWriterContext) -> SinkWriter[Any, None]:
+    def create_writer(self, context: SinkWriterContext) -> _CollectWriter:
         return _CollectWriter(context)
 
 

@@ -5,26 +5,19 @@ from __future__ import annotations
 import datetime
 import decimal
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from flinkish.common.conversion import lenient_converter
 from flinkish.common.errors import InvalidArgumentError
+from flinkish.common.kinds import plain_type
 from flinkish.common.pickling import dumps, loads
 from flinkish.common.records import is_one_record, is_table
-from flinkish.common.typeinfo import TypeInformation
-from flinkish.datastream.connectors._sequences import FixedSplitsEnumerator, SequentialReader
-from flinkish.program.sources import (
-    Boundedness,
-    ReaderOutput,
-    Source,
-    SourceReader,
-    SourceReaderContext,
-    SourceSplit,
-    SplitEnumerator,
-    SplitEnumeratorContext,
-)
+from flinkish.common.typeinfo import RowTypeInfo, TupleTypeInfo, TypeInformation
+from flinkish.common.types import rows_of
+from flinkish.datastream.connectors._sequences import FixedSplitsSource, SequentialReader
+from flinkish.program.sources import Boundedness, ReaderOutput, SourceReaderContext, SourceSplit
 
 _SCALARS = frozenset(
     {int, float, complex, str, bool, bytes, type(None), decimal.Decimal}
@@ -39,7 +32,7 @@ class CollectionSplit(SourceSplit):
     position: int
 
 
-class CollectionSource(Source[Any, CollectionSplit, tuple[CollectionSplit, ...]]):
+class CollectionSource(FixedSplitsSource[Any, CollectionSplit]):
     """Emits the elements of a collection in their order, with one reader. An iterator, which may never end, is refused.
 
     With a type the elements are converted when the source is made, as leniently as in Flink: a row may be given as a list, tuple,
@@ -47,6 +40,8 @@ class CollectionSource(Source[Any, CollectionSplit, tuple[CollectionSplit, ...]]
     for elements that cannot be converted, and InvalidArgumentError if the argument is no collection of records.
     """
 
+    boundedness = Boundedness.BOUNDED
+    split_type = CollectionSplit
     is_in_program = True
 
     def __init__(self, collection: Iterable[Any], type_info: TypeInformation | None = None) -> None:
@@ -56,29 +51,10 @@ class CollectionSource(Source[Any, CollectionSplit, tuple[CollectionSplit, ...]]
         self._type_info = type_info
         self._immutable = all(map(_is_immutable, self._values))
 
-    @property
-    def boundedness(self) -> Boundedness:
-        return Boundedness.BOUNDED
+    def splits(self, parallelism: int) -> list[CollectionSplit]:
+        return [CollectionSplit(split_id="0", position=0)] if self._values else []
 
-    @property
-    def split_type(self) -> type[CollectionSplit]:
-        return CollectionSplit
-
-    @property
-    def enumerator_checkpoint_type(self) -> Any:
-        return tuple[CollectionSplit, ...]
-
-    def create_enumerator(
-        self, context: SplitEnumeratorContext[CollectionSplit]
-    ) -> SplitEnumerator[CollectionSplit, tuple[CollectionSplit, ...]]:
-        return FixedSplitsEnumerator(context, [CollectionSplit(split_id="0", position=0)] if self._values else [])
-
-    def restore_enumerator(
-        self, context: SplitEnumeratorContext[CollectionSplit], checkpoint: tuple[CollectionSplit, ...]
-    ) -> SplitEnumerator[CollectionSplit, tuple[CollectionSplit, ...]]:
-        return FixedSplitsEnumerator(context, checkpoint)
-
-    def create_reader(self, context: SourceReaderContext) -> SourceReader[Any, CollectionSplit]:
+    def create_reader(self, context: SourceReaderContext) -> _CollectionReader:
         return _CollectionReader(self._values, self._immutable)
 
     def produced_type(self) -> TypeInformation | None:
@@ -86,7 +62,13 @@ class CollectionSource(Source[Any, CollectionSplit, tuple[CollectionSplit, ...]]
 
 
 def _rows(table: Any, type_info: TypeInformation | None) -> Iterable[Any]:
-    """Return the rows of a pandas DataFrame; raises InvalidArgumentError for other tables."""
+    """Return the rows of a pandas DataFrame in their order, without its index: as tuples if the type is a TUPLE, else as Rows.
+
+    The fields of a ROW are found in the columns by name. They are found by position if the ROW has the default names (f0, f1,
+    ...) and the columns have other names. Without a type the rows have the names of the columns. Values are Python objects;
+    missing values are None, except for NaN in columns of floats. Raises InvalidArgumentError for other tables, and if the columns
+    do not fit the type.
+    """
     # A program with a DataFrame has already imported pandas; others do not need it.
     pandas = sys.modules.get("pandas")
     if pandas is None or not isinstance(table, pandas.DataFrame):
@@ -94,9 +76,72 @@ def _rows(table: Any, type_info: TypeInformation | None) -> Iterable[Any]:
             f"from_collection takes a collection of records or a pandas DataFrame, not another table; {_shown(table)}",
             hint="give its rows, or a DataFrame: table.to_pylist() or table.to_pandas() of Arrow, frame.rows() of Polars.",
         )
-    from flinkish.datastream.connectors._frames import rows_of_frame
+    labels = list(table.columns)
+    whole = None if type_info is None else plain_type(type_info)
+    if whole is None:
+        positions: Sequence[int] = range(len(labels))
+        if len(set(labels)) < len(labels):
+            raise InvalidArgumentError(f"from_collection: two columns of the DataFrame have the same name: {labels}.")
+        names = tuple(labels) if all(isinstance(label, str) for label in labels) else None
+    elif isinstance(whole, RowTypeInfo):
+        names = tuple(whole.field_names)
+        positions = _positions(labels, names)
+    elif isinstance(whole, TupleTypeInfo):
+        names = None
+        positions = _by_position(labels, len(whole.field_types), whole)
+    else:
+        raise InvalidArgumentError(
+            f"from_collection: the rows of a DataFrame are of type ROW or TUPLE, not {type_info!r}.",
+            hint='for the values of one column: from_collection(frame["name"], type_info).',
+        )
+    columns = [_values(table.iloc[:, position]) for position in positions]
+    return list(zip(*columns, strict=True)) if isinstance(whole, TupleTypeInfo) else rows_of(names, columns)
 
-    return rows_of_frame(table, type_info)
+
+def _positions(labels: list[Any], names: tuple[str, ...]) -> Sequence[int]:
+    """Return the position of the column for each field of a row."""
+    missing = [name for name in names if name not in labels]
+    if not missing:
+        twice = [name for name in names if labels.count(name) > 1]
+        if twice:
+            raise InvalidArgumentError(f"from_collection: several columns of the DataFrame have the names {twice}.")
+        return [labels.index(name) for name in names]
+    if names == tuple(f"f{position}" for position in range(len(names))):
+        return _by_position(labels, len(names), f"a ROW of {len(names)} fields")
+    raise InvalidArgumentError(
+        f"from_collection: the DataFrame has no columns {missing} for the fields of the row; it has {labels}.",
+        hint="frame.rename(columns={...}) renames them.",
+    )
+
+
+def _by_position(labels: list[Any], count: int, what: object) -> Sequence[int]:
+    if len(labels) != count:
+        raise InvalidArgumentError(
+            f"from_collection: the DataFrame has {len(labels)} columns, {labels}; {what!r} needs {count}.",
+            hint="frame[[...]] chooses columns.",
+        )
+    return range(count)
+
+
+def _values(column: Any) -> list[Any]:
+    """Return the values of a column as Python objects, missing values as None; NaN in a column of floats is a value."""
+    values: list[Any] = column.tolist()
+    if column.dtype.kind != "f":
+        return [None if missing else _python_value(value) for value, missing in zip(values, column.isna(), strict=True)]
+    if type(column.dtype).__module__.startswith("numpy"):
+        return values
+    # pandas' own types of floats, such as Float64, have a missing value in addition to NaN.
+    return [value if isinstance(value, float) else None for value in values]
+
+
+def _python_value(value: Any) -> Any:
+    """Return the datetime or timedelta for its pandas class; nanoseconds are cut off."""
+    if type(value).__module__.startswith("pandas."):
+        if hasattr(value, "to_pydatetime"):
+            return value.to_pydatetime(warn=False)
+        if hasattr(value, "to_pytimedelta"):
+            return value.to_pytimedelta()
+    return value
 
 
 def _shown(value: Any) -> str:
@@ -154,4 +199,4 @@ class _CollectionReader(SequentialReader[Any, CollectionSplit]):
         if stop >= len(self._values):
             self._finish(split, output)
         else:
-            self._splits.update(replace(split, position=stop))
+            self._update(replace(split, position=stop))

@@ -24,9 +24,9 @@ from flinkish.common.ids import random_id
 from flinkish.common.paths import hadoop_url
 from flinkish.common.typeinfo import RowTypeInfo, TypeInformation, Types
 from flinkish.common.types import RowColumns, make_row
-from flinkish.datastream.connectors._spark_types import row_type_of
+from flinkish.datastream.connectors._spark_types import bare, row_type_of
 from flinkish.datastream.connectors.file_system.splits import FileEnumeratorState, FileSourceSplit
-from flinkish.datastream.connectors.record_errors import RecordErrorPolicy, RecordErrors, json_of_row
+from flinkish.datastream.connectors.record_errors import RecordErrorPolicy, RecordErrors
 from flinkish.program.driver_objects import DriverObject, NeedsDataFrames, session_settings
 from flinkish.program.row_folders import row_folder
 from flinkish.program.sources import (
@@ -131,8 +131,7 @@ class _DataFrameSource(NeedsDataFrames):
         self._rows: RowTypeInfo = row_type_of(schema)
         self._frame = DriverObject(df, "the DataFrame of from_data_frame()")
         self._as_tuples = as_tuples
-        # Nullability and comments of columns do not matter here.
-        self._schema = json.dumps([[field["name"], _bare(field["type"])] for field in schema["fields"]])
+        self._schema = json.dumps(bare(schema))
 
     @property
     def frame(self) -> Any:
@@ -153,19 +152,6 @@ class _DataFrameSource(NeedsDataFrames):
         """Raise InvalidProgramError for rows without columns, which neither files nor Arrow data from Spark can hold."""
         if not self._rows.field_names:
             raise InvalidProgramError("from_data_frame(): the DataFrame has no columns.")
-
-
-def _bare(spark: Any) -> Any:
-    """Return the parts of a type in a schema's JSON that determine its values."""
-    if isinstance(spark, str):
-        return spark
-    match spark["type"]:
-        case "array":
-            return ["array", _bare(spark["elementType"])]
-        case "map":
-            return ["map", _bare(spark["keyType"]), _bare(spark["valueType"])]
-        case _:
-            return [[field["name"], _bare(field["type"])] for field in spark["fields"]]
 
 
 class StreamingDataFrameSource(_DataFrameSource, NativeSource[Any]):
@@ -213,14 +199,8 @@ def decoder(rows: RowTypeInfo, *, as_tuples: bool, errors: RecordErrors | None =
             try:
                 values = [column(*parts)[0] for parts in zip(names, types, converters, row.columns, strict=True)]
             except SourceError as error:
-                texts = texts_of(row.columns)
-                yield errors.handle(
-                    path="from_data_frame",
-                    line=None,
-                    reason=str(error).partition("\nHint: ")[0],
-                    record=", ".join(texts),
-                    as_json=json_of_row(names, texts),
-                )
+                reason = str(error).partition("\nHint: ")[0]
+                yield errors.handle_row(names, texts_of(row.columns), path="from_data_frame", line=None, reason=reason)
             else:
                 yield tuple(values) if as_tuples else make_row(names, values)
 
@@ -264,20 +244,9 @@ class BoundedDataFrameSource(_DataFrameSource, Source[Any, FileSourceSplit, Boun
     # Spark decides which rows are in which file, and a file is read by any subtask.
     unordered = True
 
-    @property
-    def boundedness(self) -> Boundedness:
-        return Boundedness.BOUNDED
-
-    @property
-    def split_type(self) -> type[FileSourceSplit]:
-        return FileSourceSplit
-
-    @property
-    def enumerator_checkpoint_type(self) -> Any:
-        return BoundedDataFrameState
-
-    def produced_type(self) -> TypeInformation:
-        return super().produced_type()
+    boundedness = Boundedness.BOUNDED
+    split_type = FileSourceSplit
+    enumerator_checkpoint_type = BoundedDataFrameState
 
     def _files(self, folder: str) -> FileSource:
         from flinkish.datastream.connectors.file_system.parquet_format import ParquetFormat

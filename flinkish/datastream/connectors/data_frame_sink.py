@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
@@ -19,9 +19,10 @@ from flinkish.common.configuration import Configuration
 from flinkish.common.disk import make_folders, sync
 from flinkish.common.errors import ForeignCheckpointError, InvalidArgumentError, InvalidProgramError, SinkError
 from flinkish.common.ids import random_id
+from flinkish.common.kinds import fields_of
 from flinkish.common.paths import hadoop_url
 from flinkish.common.typeinfo import TypeInformation
-from flinkish.datastream.connectors._row_buffer import RowBuffer, bytes_state
+from flinkish.datastream.connectors._row_buffer import BufferedWriter
 from flinkish.datastream.connectors._spark_types import ddl_of, in_any_session, row_type_of
 from flinkish.program.driver_objects import DriverObject, NeedsDataFrames, open_session
 from flinkish.program.row_folders import remove_file, sink_folder
@@ -30,10 +31,12 @@ from flinkish.program.sinks import (
     Committer,
     RestoredCheckpoint,
     Sink,
-    SinkWriter,
     SinkWriterContext,
     WriteContext,
 )
+
+if TYPE_CHECKING:
+    from flinkish.datastream.connectors._arrow import RowsToArrow
 
 __all__ = ["DataFrameCommit", "DataFrameSink"]
 
@@ -87,6 +90,7 @@ class DataFrameSink(NeedsDataFrames, Sink[Any, RowFile]):
     >>> sink = DataFrameSink(lambda df, checkpoint_id: df.show(), Types.ROW_NAMED(["word"], [Types.STRING()]))
     """
 
+    committable_type = RowFile
     instead = "use a sink of that engine, such as DeltaSink or FileSink"
 
     def __init__(self, write: Write, schema: Any = None) -> None:
@@ -99,18 +103,14 @@ class DataFrameSink(NeedsDataFrames, Sink[Any, RowFile]):
                 )
             schema = row_type_of(schema.jsonValue())
         self._write = DriverObject(write, "the function of a DataFrameSink")
-        self._with_commit = _parameters(write) > 2
+        self._with_commit = _takes_commit(write)
         self._schema: TypeInformation | None = schema
 
-    def create_writer(self, context: SinkWriterContext) -> SinkWriter[Any, RowFile]:
+    def create_writer(self, context: SinkWriterContext) -> _Writer:
         return _Writer(context, self._type(context.input_type))
 
-    def create_committer(self, configuration: Configuration) -> Committer[RowFile]:
+    def create_committer(self, configuration: Configuration) -> _Committer:
         return _Committer(self._write.get(), configuration, with_commit=self._with_commit)
-
-    @property
-    def committable_type(self) -> Any:
-        return RowFile
 
     def _type(self, input_type: TypeInformation) -> TypeInformation:
         return input_type if self._schema is None else self._schema
@@ -132,56 +132,44 @@ def to_data_frame(spark: Any, records: Iterable[Any], row_type: TypeInformation)
     """Return records as a DataFrame of a SparkSession."""
     import pyarrow as pa
 
-    from flinkish.common.kinds import fields_of
-    from flinkish.datastream.connectors._arrow import RowsToArrow
-
-    fields = fields_of(row_type)
-    assert fields is not None, "checked by check_rows"
-    rows = RowsToArrow(*fields, zoned=False, time_of_day=False)
+    rows = _columns(row_type)
     table = pa.Table.from_batches([rows.batch([rows.values(record) for record in records])])
     # Without a schema, Spark takes a timestamp without zone for a point in time.
     return spark.createDataFrame(table, in_any_session(ddl_of(row_type, "the DataFrame")))
 
 
-def _parameters(function: Callable[..., Any]) -> int:
-    """Return the number of positional arguments of a function; raises InvalidArgumentError if it cannot take two."""
+def _columns(row_type: TypeInformation) -> RowsToArrow:
+    from flinkish.datastream.connectors._arrow import RowsToArrow
+
+    fields = fields_of(row_type)
+    assert fields is not None, "checked by check_rows"
+    return RowsToArrow(*fields, zoned=False, time_of_day=False)
+
+
+def _takes_commit(function: Callable[..., Any]) -> bool:
+    """Return whether a function needs a third argument; raises InvalidArgumentError if it takes neither two nor three."""
     try:
         signature = inspect.signature(function)
     except (TypeError, ValueError):  # some functions of libraries in C
-        return 2
-    try:
-        signature.bind(None, None)
-    except TypeError:
+        return False
+    for count in (2, 3):
         with contextlib.suppress(TypeError):
-            signature.bind(None, None, None)
-            return 3
-        raise InvalidArgumentError(
-            f"the function of a DataFrameSink is called with (df, checkpoint_id); it takes {signature}."
-        ) from None
-    by_position = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    required = [p for p in signature.parameters.values() if p.kind in by_position and p.default is inspect.Parameter.empty]
-    return len(required)
+            signature.bind(*[None] * count)
+            return count == 3
+    raise InvalidArgumentError(f"the function of a DataFrameSink is called with (df, checkpoint_id); it takes {signature}.")
 
 
-class _Writer(SinkWriter[Any, RowFile]):
+class _Writer(BufferedWriter[RowFile, tuple[()], RowFile]):
     """Keeps rows in its state, and writes them into files at checkpoints or when there are many."""
 
     def __init__(self, context: SinkWriterContext, row_type: TypeInformation) -> None:
-        from flinkish.common.kinds import fields_of
-        from flinkish.datastream.connectors._arrow import RowsToArrow
-
-        fields = fields_of(row_type)
-        assert fields is not None, "checked by validate"
-        self._rows = RowsToArrow(*fields, zoned=False, time_of_day=False)
+        self._rows = _columns(row_type)
         self._ddl = ddl_of(row_type, "DataFrameSink")
         self._values = self._rows.values
         self._subtask = context.subtask_index
         self._folder = str(sink_folder(context.configuration, context.job_id, context.lineage, context.sink_uid))
-        self._buffer: RowBuffer[tuple[()]] = RowBuffer(context, "flinkish.data-frame-sink.rows", tuple[()], self._encode)
         self._open: list[Any] | None = None
-        self._file_state = context.get_list_state(bytes_state("flinkish.data-frame-sink.files"))
-        decoding = msgspec.msgpack.Decoder(RowFile)
-        self._files = [decoding.decode(item) for item in self._file_state.get()]
+        super().__init__(context, "flinkish.data-frame-sink", tuple[()], RowFile, self._encode, self._write_files)
 
     def write(self, value: Any, context: WriteContext) -> None:
         values = self._values(value)
@@ -194,48 +182,34 @@ class _Writer(SinkWriter[Any, RowFile]):
 
         return encode_batch(self._rows.batch(rows))
 
-    def end_epoch(self) -> None:
-        self._seal()
-        if self._buffer.is_full:
-            self._write_file()
-
-    def flush(self, end_of_input: bool) -> None:
-        self._seal()
-        self._write_file()
-
     def _seal(self) -> None:
-        self._buffer.seal()
+        super()._seal()
         self._open = None
 
-    def _write_file(self) -> None:
+    def _write_files(self, groups: dict[tuple[()], list[bytes]]) -> list[RowFile]:
         import pyarrow as pa
         import pyarrow.parquet as pq
 
         from flinkish.datastream.connectors.file_system.writer_factories import decode_batch
 
         schema = self._rows.schema
-        for chunks in self._buffer.take().values():
-            table = pa.Table.from_batches([decode_batch(chunk, schema) for chunk in chunks], schema)
-            # Each try has its own file name, because only files that a checkpoint lists are read.
-            name = f"rows-{self._subtask:05}-{random_id()}.parquet"
-            path = os.path.join(self._folder, name)
-            try:
-                make_folders(self._folder)
-                with safe_files.create_file(self._folder, name) as file:
-                    pq.write_table(table, file)
-                    file.flush()
-                    os.fsync(file.fileno())
-                sync(self._folder)
-            except OSError as error:
-                raise SinkError(f"DataFrameSink cannot write {path}: {error.strerror or error}") from error
-            self._files.append(RowFile(path=path, rows=table.num_rows, schema=self._ddl))
-            self._file_state.add(msgspec.msgpack.encode(self._files[-1]))
+        table = pa.Table.from_batches([decode_batch(chunk, schema) for chunk in groups[()]], schema)
+        # Each try has its own file name, because only files that a checkpoint lists are read.
+        name = f"rows-{self._subtask:05}-{random_id()}.parquet"
+        path = os.path.join(self._folder, name)
+        try:
+            make_folders(self._folder)
+            with safe_files.create_file(self._folder, name) as file:
+                pq.write_table(table, file)
+                file.flush()
+                os.fsync(file.fileno())
+            sync(self._folder)
+        except OSError as error:
+            raise SinkError(f"DataFrameSink cannot write {path}: {error.strerror or error}") from error
+        return [RowFile(path=path, rows=table.num_rows, schema=self._ddl)]
 
     def prepare_commit(self) -> Sequence[RowFile]:
-        files, self._files = self._files, []
-        if files:
-            self._file_state.clear()
-        return files
+        return self._take_files()
 
 
 class _Committer(Committer[RowFile]):

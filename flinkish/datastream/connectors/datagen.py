@@ -7,22 +7,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from flinkish.common.errors import InvalidArgumentError, InvalidProgramError
+from flinkish.common.arguments import check, int_of
+from flinkish.common.errors import InvalidArgumentError
 from flinkish.common.limits import LONG_MAX
 from flinkish.common.pickling import check_serializable
 from flinkish.common.typeinfo import TypeInformation
-from flinkish.datastream.connectors._sequences import FixedSplitsEnumerator, SequentialReader, cut_range
-from flinkish.program.sources import (
-    Boundedness,
-    InputStatus,
-    ReaderOutput,
-    Source,
-    SourceReader,
-    SourceReaderContext,
-    SourceSplit,
-    SplitEnumerator,
-    SplitEnumeratorContext,
-)
+from flinkish.datastream.connectors._sequences import FixedSplitsSource, SequentialReader, cut_range
+from flinkish.program.sources import Boundedness, InputStatus, ReaderOutput, SourceReaderContext, SourceSplit
 
 #: Maximum time that a rate-limited reader catches up on after a pause, in milliseconds, to avoid a flood after a restart.
 _BURST = 1000
@@ -62,7 +53,7 @@ class DataGeneratorSplit(SourceSplit):
     allowance_time: int | None = None
 
 
-class DataGeneratorSource(Source[Any, DataGeneratorSplit, tuple[DataGeneratorSplit, ...]]):
+class DataGeneratorSource(FixedSplitsSource[Any, DataGeneratorSplit]):
     """Emits `generator_function(index)` for index 0 to count - 1, divided into one range for each reader.
 
     With a `count` of None the source never ends; of two readers, one then has the even and one the odd indexes.
@@ -77,6 +68,8 @@ class DataGeneratorSource(Source[Any, DataGeneratorSplit, tuple[DataGeneratorSpl
     'BOUNDED'
     """
 
+    split_type = DataGeneratorSplit
+
     def __init__(
         self,
         generator_function: GeneratorFunction | Callable[[int], Any],
@@ -88,15 +81,13 @@ class DataGeneratorSource(Source[Any, DataGeneratorSplit, tuple[DataGeneratorSpl
             raise InvalidArgumentError(
                 f"generator_function must be a GeneratorFunction or a callable of an index; got {generator_function!r}"
             )
-        if count is not None and (not isinstance(count, int) or isinstance(count, bool)):
-            raise InvalidArgumentError(f"count must be an int or None; got {count!r}")
-        if count is not None and not 0 <= count <= LONG_MAX:
-            raise InvalidProgramError(f"count must be from 0 to {LONG_MAX}; got {count}")
+        if count is not None:
+            check(0 <= int_of("count", count) <= LONG_MAX, f"count must be from 0 to {LONG_MAX}; got {count}")
         if records_per_second is not None:
             if isinstance(records_per_second, bool) or not isinstance(records_per_second, int | float):
                 raise InvalidArgumentError(f"records_per_second must be a number or None; got {records_per_second!r}")
-            if not 0 < records_per_second < float("inf"):
-                raise InvalidProgramError(f"records_per_second must be more than 0 and finite; got {records_per_second}")
+            finite = 0 < records_per_second < float("inf")
+            check(finite, f"records_per_second must be more than 0 and finite; got {records_per_second}")
         self._generator_function = generator_function
         self._count = count
         self._records_per_second = records_per_second
@@ -106,44 +97,22 @@ class DataGeneratorSource(Source[Any, DataGeneratorSplit, tuple[DataGeneratorSpl
     def boundedness(self) -> Boundedness:
         return Boundedness.CONTINUOUS_UNBOUNDED if self._count is None else Boundedness.BOUNDED
 
-    @property
-    def split_type(self) -> type[DataGeneratorSplit]:
-        return DataGeneratorSplit
-
-    @property
-    def enumerator_checkpoint_type(self) -> Any:
-        return tuple[DataGeneratorSplit, ...]
-
-    def create_enumerator(
-        self, context: SplitEnumeratorContext[DataGeneratorSplit]
-    ) -> SplitEnumerator[DataGeneratorSplit, tuple[DataGeneratorSplit, ...]]:
+    def splits(self, parallelism: int) -> list[DataGeneratorSplit]:
         if self._count is None:
             # Without a count, ranges would begin at indexes that the source never reaches.
-            ranges, step = [(first, LONG_MAX - 1) for first in range(context.parallelism)], context.parallelism
+            ranges, step = [(first, LONG_MAX - 1) for first in range(parallelism)], parallelism
         else:
-            ranges, step = cut_range(0, self._count - 1, context.parallelism), 1
-        return FixedSplitsEnumerator(
-            context,
-            [
-                # The first record is emitted at once; the first records of the other splits follow one by one at the given rate.
-                DataGeneratorSplit(
-                    split_id=str(i),
-                    next_index=first,
-                    end=end,
-                    shares=len(ranges),
-                    step=step,
-                    allowance=1000.0 * (1 - i / len(ranges)),
-                )
-                for i, (first, end) in enumerate(ranges)
-            ],
-        )
+            ranges, step = cut_range(0, self._count - 1, parallelism), 1
+        shares = len(ranges)
+        # The first record is emitted at once; the first records of the other splits follow one by one at the given rate.
+        return [
+            DataGeneratorSplit(
+                split_id=str(i), next_index=first, end=end, shares=shares, step=step, allowance=1000.0 * (1 - i / shares)
+            )
+            for i, (first, end) in enumerate(ranges)
+        ]
 
-    def restore_enumerator(
-        self, context: SplitEnumeratorContext[DataGeneratorSplit], checkpoint: tuple[DataGeneratorSplit, ...]
-    ) -> SplitEnumerator[DataGeneratorSplit, tuple[DataGeneratorSplit, ...]]:
-        return FixedSplitsEnumerator(context, checkpoint)
-
-    def create_reader(self, context: SourceReaderContext) -> SourceReader[Any, DataGeneratorSplit]:
+    def create_reader(self, context: SourceReaderContext) -> _DataGeneratorReader:
         return _DataGeneratorReader(self._generator_function, self._records_per_second, context)
 
     def produced_type(self) -> TypeInformation | None:
@@ -177,18 +146,18 @@ class _DataGeneratorReader(SequentialReader[Any, DataGeneratorSplit]):
         more = False
         # Each split has its own allowance, so all splits are read. Those that were read now are read last the next time, so that
         # the others get their records also if the credit is too small for all.
-        for split in self._splits.all():
+        for split in tuple(self._splits.values()):
             split = self._refill(split, self._records_per_second)
             wanted = min(int(split.allowance // 1000), _left(split))
             due = min(wanted, credit)
             split = replace(split, allowance=split.allowance - due * 1000)
-            self._splits.update(split)
+            self._update(split)
             self._emit(split, due, output)
             if due > 0:
-                self._splits.put_last(split.split_id)
+                self._put_last(split)
             credit -= due
             more = more or due < wanted
-        status = self._splits.status()
+        status = self._status()
         if status is InputStatus.MORE_AVAILABLE and not more:
             return InputStatus.NOTHING_AVAILABLE
         return status
@@ -196,7 +165,11 @@ class _DataGeneratorReader(SequentialReader[Any, DataGeneratorSplit]):
     def _read(self, split: DataGeneratorSplit, output: ReaderOutput[Any]) -> None:
         self._emit(split, max(1, output.credit), output)
         # A split that never ends must not block the others forever.
-        self._splits.put_last(split.split_id)
+        self._put_last(split)
+
+    def _put_last(self, split: DataGeneratorSplit) -> None:
+        if split.split_id in self._splits:
+            self._update(self._splits.pop(split.split_id))
 
     def _emit(self, split: DataGeneratorSplit, limit: int, output: ReaderOutput[Any]) -> None:
         if limit <= 0:
@@ -207,7 +180,7 @@ class _DataGeneratorReader(SequentialReader[Any, DataGeneratorSplit]):
         if stop > split.end:
             self._finish(split, output)
         else:
-            self._splits.update(replace(split, next_index=stop))
+            self._update(replace(split, next_index=stop))
 
     def _refill(self, split: DataGeneratorSplit, records_per_second: float) -> DataGeneratorSplit:
         now = self._context.processing_time()

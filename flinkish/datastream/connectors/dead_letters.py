@@ -6,16 +6,14 @@ import logging
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final
 
 from flinkish.common import options
 from flinkish.common.configuration import Configuration
 from flinkish.common.errors import ForeignCheckpointError, SinkChangedError, SinkError
-from flinkish.common.limits import LONG_MIN
 from flinkish.common.typeinfo import TypeInformation
 from flinkish.program.dead_letters import ROW_TYPE, DeadLetterTable
-from flinkish.program.sinks import CommitRequest, Committer, RestoredCheckpoint, SinkWriter, SinkWriterContext, WriteContext
-from flinkish.udf.state import ListState, ListStateDescriptor
+from flinkish.program.sinks import CommitRequest, Committer, RestoredCheckpoint, SinkWriter, SinkWriterContext
 
 if TYPE_CHECKING:
     from flinkish.datastream.connectors.delta.committer import DeltaCommittable
@@ -30,7 +28,7 @@ _HINT: Final = "\nHint: "
 
 
 class DeadLetterSink(DeadLetterTable):
-    """Writes rows of dead letters into the table at a path; with None it only commits what a checkpoint still holds.
+    """Writes rows of dead letters into the table at a path; with None it only commits the rows that a checkpoint still holds.
 
     A table that lacks columns of this version gets them; columns that it has in addition become null.
     """
@@ -60,15 +58,10 @@ class DeadLetterSink(DeadLetterTable):
         committer = table.create_committer(configuration)
         if committer.holds(lineage, name, checkpoint_id):
             return
-        writer = table.create_writer(cast("SinkWriterContext", _DriverContext(configuration, lineage, name)))
-        for row in rows:
-            writer.write(row, WriteContext(timestamp=None, watermark=LONG_MIN))
-        writer.flush(True)
-        requests = [
-            CommitRequest(committable=committable, job_id=job_id, lineage=lineage, sink_uid=name, subtask_index=0)
-            for committable in writer.prepare_commit()
-        ]
-        committer.commit(checkpoint_id, requests)
+        new = table.new_files(ROW_TYPE, lineage, name, 0)
+        committable = new.committable(new.write({(): [new.encode(rows)]}))
+        request = CommitRequest(committable=committable, job_id=job_id, lineage=lineage, sink_uid=name, subtask_index=0)
+        committer.commit(checkpoint_id, [request])
 
     @property
     def committable_type(self) -> Any:
@@ -87,40 +80,6 @@ class DeadLetterSink(DeadLetterTable):
                 f"{options.DEAD_LETTERS_DIR.key} = {self._path!r}: {str(error).partition(_HINT)[0]}",
                 hint="give the dead letters a folder of their own, which need not exist.",
             ) from error
-
-
-class _DriverContext:
-    """What a DeltaWriter needs of its context to write once, on the driver: nothing outlives it."""
-
-    def __init__(self, configuration: Configuration, lineage: str, sink_uid: str) -> None:
-        self.configuration = configuration
-        self.lineage = lineage
-        self.sink_uid = sink_uid
-        self.subtask_index = 0
-        self.input_type = ROW_TYPE
-
-    def get_list_state(self, descriptor: ListStateDescriptor) -> ListState[Any]:
-        return _Elements()
-
-
-class _Elements(ListState[Any]):
-    def __init__(self) -> None:
-        self._elements: list[Any] = []
-
-    def get(self) -> list[Any]:
-        return list(self._elements)
-
-    def add(self, value: Any) -> None:
-        self._elements.append(value)
-
-    def add_all(self, values: list[Any]) -> None:
-        self._elements.extend(values)
-
-    def update(self, values: list[Any]) -> None:
-        self._elements = list(values)
-
-    def clear(self) -> None:
-        self._elements = []
 
 
 def _table(path: str) -> DeltaSink:
@@ -143,15 +102,11 @@ def _errors() -> Iterator[None]:
 
 
 class _DeadLetterCommitter(Committer["DeltaCommittable"]):
-    """Commits into the table that the committables name: that of the option, or of a former run with another setting."""
+    """Commits into the table that the committables name: the table of the option, or the one of a former run."""
 
     def __init__(self, path: str | None, configuration: Configuration) -> None:
         self._configuration = configuration
-        self._own: Committer[DeltaCommittable] | None = None
-        self._own_table: str | None = None
-        if path is not None:
-            table = _table(path)
-            self._own, self._own_table = table.create_committer(configuration), table.path
+        self._own = None if path is None else _table(path).create_committer(configuration)
         self._restored: RestoredCheckpoint | None = None
 
     def restore(self, checkpoint: RestoredCheckpoint) -> None:
@@ -167,14 +122,14 @@ class _DeadLetterCommitter(Committer["DeltaCommittable"]):
         tables: dict[str, list[CommitRequest[DeltaCommittable]]] = {}
         for request in requests:
             tables.setdefault(request.committable.table, []).append(request)
-        if self._own is not None and self._own_table is not None:
+        if self._own is not None:
             with _errors():
-                self._own.commit(checkpoint_id, tables.pop(self._own_table, []))
+                self._own.commit(checkpoint_id, tables.pop(self._own.path, []))
         for path, of_table in tables.items():
             self._commit_to_former(path, checkpoint_id, of_table)
 
     def _commit_to_former(self, path: str, checkpoint_id: int, requests: Sequence[CommitRequest[DeltaCommittable]]) -> None:
-        """Commit what a checkpoint holds for a table that the job no longer writes to."""
+        """Commit the rows that a checkpoint holds for a table to which the job no longer writes."""
         from flinkish.datastream.connectors.delta.files import files_of
         from flinkish.datastream.connectors.delta.table import open_table
 
@@ -189,15 +144,8 @@ class _DeadLetterCommitter(Committer["DeltaCommittable"]):
             )  # fmt: skip
             return
         committer = _table(path).create_committer(self._configuration)
-        try:
-            with _errors():
-                if self._restored is not None:
-                    committer.restore(replace(self._restored, state=None))
-                committer.commit(checkpoint_id, requests)
-        finally:
-            committer.close()
+        with _errors():
+            if self._restored is not None:
+                committer.restore(replace(self._restored, state=None))
+            committer.commit(checkpoint_id, requests)
         _log.info("%d dead letters of checkpoint %d are in %s, to which the job wrote before.", rows, checkpoint_id, path)
-
-    def close(self) -> None:
-        if self._own is not None:
-            self._own.close()

@@ -12,7 +12,7 @@ from flinkish.program.sinks import Sink, SinkWriter, SinkWriterContext, WriteCon
 class DiscardingSink(Sink[Any, None]):
     """Drops every record; Flink's DiscardingSink."""
 
-    def create_writer(self, context: SinkWriterContext) -> SinkWriter[Any, None]:
+    def create_writer(self, context: SinkWriterContext) -> _DiscardingWriter:
         return _DiscardingWriter()
 
 

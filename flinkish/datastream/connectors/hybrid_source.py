@@ -70,6 +70,9 @@ class HybridSource(Source[Any, HybridSplit, HybridEnumeratorState]):
     Differs from Flink: a source that is read on the driver, such as a socket, cannot be used.
     """
 
+    split_type = HybridSplit
+    enumerator_checkpoint_type = HybridEnumeratorState
+
     def __init__(self, sources: Sequence[AnySource]) -> None:
         self._sources = tuple(sources)
         self.emits_watermarks = any(source.emits_watermarks for source in self._sources)
@@ -84,51 +87,38 @@ class HybridSource(Source[Any, HybridSplit, HybridEnumeratorState]):
     def boundedness(self) -> Boundedness:
         return self._sources[-1].boundedness
 
-    @property
-    def split_type(self) -> type[HybridSplit]:
-        return HybridSplit
-
-    @property
-    def enumerator_checkpoint_type(self) -> Any:
-        return HybridEnumeratorState
-
-    def create_enumerator(
-        self, context: SplitEnumeratorContext[HybridSplit]
-    ) -> SplitEnumerator[HybridSplit, HybridEnumeratorState]:
+    def create_enumerator(self, context: SplitEnumeratorContext[HybridSplit]) -> _HybridEnumerator:
         return _HybridEnumerator(context, self._sources, None)
 
     def restore_enumerator(
         self, context: SplitEnumeratorContext[HybridSplit], checkpoint: HybridEnumeratorState
-    ) -> SplitEnumerator[HybridSplit, HybridEnumeratorState]:
+    ) -> _HybridEnumerator:
         return _HybridEnumerator(context, self._sources, checkpoint)
 
     def check_restored(self, splits: Sequence[HybridSplit], checkpoint: HybridEnumeratorState | None, *, trusted: bool) -> None:
         """Raise the errors of the sources' own checks."""
         reading = None if checkpoint is None else checkpoint.source
+        hint = "add the sources that were there, or give the source another uid, so that it starts from the beginning."
         for index in {*(split.source for split in splits), *(() if reading is None else (reading,))}:
             if not 0 <= index < len(self._sources):
                 raise ForeignCheckpointError(
                     f"the checkpoint was made while source {index} of the HybridSource was read; there are {len(self._sources)}",
-                    hint="add the sources that were there, or give the source another uid, so that it starts from the beginning.",
+                    hint=hint,
                 )
             source = self._sources[index]
             if checkpoint is not None and index == reading and checkpoint.kind != source_kind(source):
                 raise ForeignCheckpointError(
                     f"source {index} of the HybridSource was {checkpoint.kind} when the checkpoint was taken, and is "
                     f"{source_kind(source)} in this program",
-                    hint="add the sources that were there, or give the source another uid, so that it starts from the beginning.",
+                    hint=hint,
                 )
-            own = [
-                msgspec.msgpack.decode(split.split, type=source.split_type)
-                for split in splits
-                if split.source == index and split.split is not None
-            ]
+            own = _decoded([split for split in splits if split.source == index], source)
             state = None
             if checkpoint is not None and index == reading:
                 state = msgspec.msgpack.decode(checkpoint.enumerator, type=source.enumerator_checkpoint_type)
             source.check_restored(own, state, trusted=trusted)
 
-    def create_reader(self, context: SourceReaderContext) -> SourceReader[Any, HybridSplit]:
+    def create_reader(self, context: SourceReaderContext) -> _HybridReader:
         return _HybridReader(context, self._sources)
 
     def produced_type(self) -> TypeInformation | None:
@@ -180,39 +170,47 @@ def _checked(source: Any, method: str) -> AnySource:
     return instance_of(f"{method}()", source, Source, hint="call build() on a builder first.")
 
 
+#: Split ids contain the number of their source, so that two sources may use the same ids.
+_PREFIX: Final = "{}: {}"
+
+
+def _wrapped(source: int, split: SourceSplit) -> HybridSplit:
+    return HybridSplit(split_id=_PREFIX.format(source, split.split_id), source=source, split=msgspec.msgpack.encode(split))
+
+
+def _decoded(splits: Iterable[HybridSplit], source: AnySource) -> list[Any]:
+    """Return the source's own splits, without markers."""
+    return [msgspec.msgpack.decode(split.split, type=source.split_type) for split in splits if split.split is not None]
+
+
 class _PartContext(SplitEnumeratorContext[Any]):
     """The context of one source's enumerator, while that source is read."""
 
     def __init__(
-        self,
-        outer: SplitEnumeratorContext[HybridSplit],
-        source: int,
-        split_type: type[SourceSplit],
-        no_more: Callable[[int], None],
+        self, outer: SplitEnumeratorContext[HybridSplit], index: int, source: AnySource, no_more: Callable[[int], None]
     ) -> None:
         self.parallelism = outer.parallelism
         self.configuration: Configuration = outer.configuration
         self.over = False
         self._no_more = no_more
         self._outer = outer
+        self._index = index
         self._source = source
-        self._split_type = split_type
 
     def signal_no_more_splits(self, subtask: int) -> None:
         self._no_more(subtask)
 
     def assign_split(self, split: SourceSplit, subtask: int) -> None:
-        self._outer.assign_split(_wrapped(self._source, split), subtask)
+        self._outer.assign_split(_wrapped(self._index, split), subtask)
 
     def is_reading(self, subtask: int) -> bool:
         return self._outer.is_reading(subtask)
 
     def assigned_splits(self) -> list[SourceSplit]:
-        return [
-            msgspec.msgpack.decode(split.split, type=self._split_type)
-            for split in self._outer.assigned_splits()
-            if isinstance(split, HybridSplit) and split.source == self._source and split.split is not None
-        ]
+        splits = self._outer.assigned_splits()
+        return _decoded(
+            [split for split in splits if isinstance(split, HybridSplit) and split.source == self._index], self._source
+        )
 
     def call_async(
         self,
@@ -242,7 +240,7 @@ class _HybridEnumerator(SplitEnumerator[HybridSplit, HybridEnumeratorState]):
         self._context = context
         self._sources = sources
         self._index = 0 if restored is None else restored.source
-        #: Subtasks that have the marker of this source, and those of them that have finished the source.
+        #: Subtasks that have the marker of this source, and subtasks that have the marker and have finished the source.
         self._marked: set[int] = set()
         self._done: set[int] = set()
         self._part = self._part_context()
@@ -257,7 +255,7 @@ class _HybridEnumerator(SplitEnumerator[HybridSplit, HybridEnumeratorState]):
     def _part_context(self) -> _PartContext:
         last = self._index == len(self._sources) - 1
         no_more = self._context.signal_no_more_splits if last else self._mark
-        return _PartContext(self._context, self._index, self._sources[self._index].split_type, no_more)
+        return _PartContext(self._context, self._index, self._sources[self._index], no_more)
 
     def _mark(self, subtask: int) -> None:
         if subtask not in self._marked:
@@ -291,8 +289,7 @@ class _HybridEnumerator(SplitEnumerator[HybridSplit, HybridEnumeratorState]):
 
     def add_splits_back(self, splits: Sequence[HybridSplit], subtask: int) -> None:
         # Markers are made again, for the current parallelism.
-        split_type = self._sources[self._index].split_type
-        own = [msgspec.msgpack.decode(split.split, type=split_type) for split in splits if split.split is not None]
+        own = _decoded(splits, self._sources[self._index])
         if own:
             self._inner.add_splits_back(own, subtask)
 
@@ -315,60 +312,31 @@ class _HybridEnumerator(SplitEnumerator[HybridSplit, HybridEnumeratorState]):
         self._inner.close()
 
 
-#: Split ids contain the number of their source, so that two sources may use the same ids.
-_PREFIX: Final = "{}: {}"
-
-
-def _wrapped(source: int, split: SourceSplit) -> HybridSplit:
-    return HybridSplit(split_id=_PREFIX.format(source, split.split_id), source=source, split=msgspec.msgpack.encode(split))
-
-
 class _PartOutput(ReaderOutput[Any]):
     """The output of one source's reader: it adds the number of the source to split ids."""
 
-    def __init__(self, source: int) -> None:
+    # Methods of the outer output, used directly, because they are called for each record.
+    collect: Any
+    collect_all: Any
+    emit_watermark: Any
+    mark_idle: Any
+    mark_active: Any
+
+    def __init__(self, source: int, outer: ReaderOutput[Any]) -> None:
         self._source = source
-        self._outer: ReaderOutput[Any] | None = None
-
-    def of(self, outer: ReaderOutput[Any]) -> _PartOutput:
-        """Return this output, which passes everything on to the epoch's output."""
-        if outer is not self._outer:
-            self._outer = outer
-            # Called for each record, so the methods are used directly.
-            self.collect = outer.collect  # type: ignore[method-assign]
-            self.collect_all = outer.collect_all  # type: ignore[method-assign]
-        return self
-
-    def collect(self, value: Any, timestamp: int | None = None) -> None:
-        raise AssertionError("set by of()")
-
-    def collect_all(self, values: Iterable[Any]) -> None:
-        raise AssertionError("set by of()")
+        self.outer = outer
+        self.collect, self.collect_all = outer.collect, outer.collect_all
+        self.emit_watermark, self.mark_idle, self.mark_active = outer.emit_watermark, outer.mark_idle, outer.mark_active
 
     @property
     def credit(self) -> int:  # type: ignore[override]
-        assert self._outer is not None
-        return self._outer.credit
+        return self.outer.credit
 
     def select_split(self, split_id: str) -> None:
-        assert self._outer is not None
-        self._outer.select_split(_PREFIX.format(self._source, split_id))
+        self.outer.select_split(_PREFIX.format(self._source, split_id))
 
     def split_finished(self, split_id: str) -> None:
-        assert self._outer is not None
-        self._outer.split_finished(_PREFIX.format(self._source, split_id))
-
-    def emit_watermark(self, timestamp: int) -> None:
-        assert self._outer is not None
-        self._outer.emit_watermark(timestamp)
-
-    def mark_idle(self) -> None:
-        assert self._outer is not None
-        self._outer.mark_idle()
-
-    def mark_active(self) -> None:
-        assert self._outer is not None
-        self._outer.mark_active()
+        self.outer.split_finished(_PREFIX.format(self._source, split_id))
 
 
 class _HybridReader(SourceReader[Any, HybridSplit]):
@@ -379,49 +347,43 @@ class _HybridReader(SourceReader[Any, HybridSplit]):
         self._sources = sources
         self._index = -1
         self._inner: SourceReader[Any, Any] | None = None
-        self._output = _PartOutput(-1)
+        self._output: _PartOutput | None = None
         self._mark: HybridSplit | None = None
         self._no_more = False
 
     def add_splits(self, splits: Sequence[HybridSplit]) -> None:
         for source in dict.fromkeys(split.source for split in splits):
-            own = [split for split in splits if split.source == source]
             inner = self._reader_of(source)
-            self._add(inner, source, own)
+            parts = [split for split in splits if split.source == source]
+            own = _decoded(parts, self._sources[source])
+            if own:
+                inner.add_splits(own)
+            for mark in parts:
+                if mark.split is None:
+                    self._mark = mark
+                    inner.notify_no_more_splits()
 
     def _reader_of(self, source: int) -> SourceReader[Any, Any]:
         if source != self._index or self._inner is None:
             self.close()
             self._index = source
-            self._output = _PartOutput(source)
+            self._output = None
             self._inner = self._sources[source].create_reader(self._context)
             self._inner.start()
         return self._inner
 
-    def _add(self, inner: SourceReader[Any, Any], source: int, splits: Iterable[HybridSplit]) -> None:
-        split_type = self._sources[source].split_type
-        own = [msgspec.msgpack.decode(split.split, type=split_type) for split in splits if split.split is not None]
-        if own:
-            inner.add_splits(own)
-        for mark in splits:
-            if mark.split is None:
-                self._mark = mark
-                inner.notify_no_more_splits()
+    def _own(self, names: Iterable[str]) -> dict[str, str]:
+        """Return the ids of splits of the present source, by the ids that they have there."""
+        prefix = _PREFIX.format(self._index, "")
+        return {name.removeprefix(prefix): name for name in names if name.startswith(prefix)}
 
     def set_split_limits(self, limits: Mapping[str, int]) -> None:
         if self._inner is not None:
-            prefix = _PREFIX.format(self._index, "")
-            own = {name.removeprefix(prefix): limit for name, limit in limits.items() if name.startswith(prefix)}
-            self._inner.set_split_limits(own)
+            self._inner.set_split_limits({own: limits[name] for own, name in self._own(limits).items()})
 
     def pause_or_resume_splits(self, splits_to_pause: Collection[str], splits_to_resume: Collection[str]) -> None:
         if self._inner is not None:
-            prefix = _PREFIX.format(self._index, "")
-
-            def own(names: Collection[str]) -> set[str]:
-                return {name.removeprefix(prefix) for name in names if name.startswith(prefix)}
-
-            self._inner.pause_or_resume_splits(own(splits_to_pause), own(splits_to_resume))
+            self._inner.pause_or_resume_splits(set(self._own(splits_to_pause)), set(self._own(splits_to_resume)))
 
     def notify_no_more_splits(self) -> None:
         # Only called for the last source; a reader may get this call before its first split.
@@ -431,7 +393,9 @@ class _HybridReader(SourceReader[Any, HybridSplit]):
     def poll_next(self, output: ReaderOutput[Any]) -> InputStatus:
         if self._inner is None:
             return InputStatus.NOTHING_AVAILABLE
-        status = self._inner.poll_next(self._output.of(output))
+        if self._output is None or self._output.outer is not output:
+            self._output = _PartOutput(self._index, output)
+        status = self._inner.poll_next(self._output)
         if status is not InputStatus.END_OF_INPUT or self._no_more:
             return status
         # This source is finished; without splits the reader requests splits of the next one.

@@ -19,7 +19,7 @@ class PrintSink(Sink[Any, None]):
 
     sink_identifier: str | None = None
 
-    def create_writer(self, context: SinkWriterContext) -> SinkWriter[Any, None]:
+    def create_writer(self, context: SinkWriterContext) -> _PrintWriter:
         return _PrintWriter(context, line_prefix(self.sink_identifier, context.subtask_index, context.parallelism))
 
 

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from enum import Enum
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from flinkish.common import options
 from flinkish.common.arguments import instance_of
@@ -48,12 +47,6 @@ class Message:
 _NO_MESSAGE: Final = Message()
 
 
-class _Action(Enum):
-    FAIL = "fail"
-    SKIP = "skip"
-    SIDE_OUTPUT = "side output"
-
-
 @dataclass(frozen=True, slots=True)
 class RecordErrorPolicy:
     """Fail the job (the default), skip the record, or send it to a side output; a metric counts the last two.
@@ -62,18 +55,18 @@ class RecordErrorPolicy:
     RecordErrorPolicy(skip)
     """
 
-    action: _Action
+    action: Literal["fail", "skip", "side output"]
     tag: OutputTag | None = None
 
     @staticmethod
     def fail() -> RecordErrorPolicy:
         """Return the policy that fails the job with an error that names file, line and reason."""
-        return RecordErrorPolicy(_Action.FAIL)
+        return RecordErrorPolicy("fail")
 
     @staticmethod
     def skip() -> RecordErrorPolicy:
         """Return the policy that skips and counts the record."""
-        return RecordErrorPolicy(_Action.SKIP)
+        return RecordErrorPolicy("skip")
 
     @staticmethod
     def side_output(tag: OutputTag) -> RecordErrorPolicy:
@@ -91,10 +84,10 @@ class RecordErrorPolicy:
                 f"or {RECORD_ERROR_TYPE!r}",
                 hint="OutputTag('bad', Types.STRING()), or RECORD_ERROR_TYPE of flinkish.datastream.connectors.record_errors.",
             )
-        return RecordErrorPolicy(_Action.SIDE_OUTPUT, tag)
+        return RecordErrorPolicy("side output", tag)
 
     def __repr__(self) -> str:
-        return f"RecordErrorPolicy({self.action.value}{'' if self.tag is None else f': {self.tag.tag_id}'})"
+        return f"RecordErrorPolicy({self.action}{'' if self.tag is None else f': {self.tag.tag_id}'})"
 
 
 class RecordErrors:
@@ -111,7 +104,7 @@ class RecordErrors:
         #: Whether a bad record never fails the job.
         self.keeps = self._dead_letters is not None and self._dead_letters.on
         self._counter: Counter | None = None
-        if policy.action is not _Action.FAIL or self.keeps:
+        if policy.action != "fail" or self.keeps:
             self._counter = context.metric_group.counter(RECORD_ERRORS_METRIC)
 
     def handle(
@@ -165,9 +158,16 @@ class RecordErrors:
             return SideOutputRecord(tag, f"{path}, {unit} {line}: {reason}: {text}", bad)
         return SideOutputRecord(tag, Row(path=path, line=line, reason=reason, record=text), bad)
 
+    def handle_row(
+        self, names: Iterable[str], texts: Sequence[str], *, path: str, line: int | None, reason: str
+    ) -> SideOutputRecord | None:
+        """Do the same as `handle` for a row, whose values are given as texts."""
+        record, as_json = ", ".join(texts), json_of_row(names, texts)
+        return self.handle(path=path, line=line, reason=reason, record=record, unit="row", as_json=as_json)
+
 
 def json_of_row(names: Iterable[str], values: Iterable[Any]) -> str:
-    """Return a row as a JSON object for people; what JSON does not have becomes text."""
+    """Return a row as a JSON object for people; values that JSON does not have become text."""
     return json.dumps(dict(zip(names, values, strict=True)), default=_text)
 
 

@@ -14,9 +14,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from flinkish.common.arguments import int_of
+from flinkish.common.arguments import check, int_of, text_of
 from flinkish.common.configuration import Configuration
-from flinkish.common.errors import InvalidArgumentError, InvalidProgramError, SourceError
+from flinkish.common.errors import InvalidArgumentError, SourceError
 from flinkish.common.typeinfo import TypeInformation, Types
 from flinkish.program.sources import Boundedness, DriverReader, DriverSource
 
@@ -40,6 +40,8 @@ class SocketSource(DriverSource[str]):
     `charset_name`) are replaced, as in Flink. The text after the last delimiter is emitted when the connection ends.
     """
 
+    boundedness = Boundedness.CONTINUOUS_UNBOUNDED
+
     host: str
     port: int
     delimiter: str = "\n"
@@ -47,25 +49,16 @@ class SocketSource(DriverSource[str]):
     charset_name: str = "UTF-8"
 
     def __post_init__(self) -> None:
-        if not isinstance(self.host, str) or not self.host:
-            raise InvalidArgumentError(f"host of SocketSource must be a name or address; got {self.host!r}")
-        for name in ("port", "max_retry"):
-            int_of(f"{name} of SocketSource", getattr(self, name))
-        if not 0 < self.port < 65536:
-            raise InvalidProgramError(f"port of SocketSource must be from 1 to 65535; got {self.port}")
-        if self.max_retry < -1:
-            raise InvalidProgramError(f"max_retry of SocketSource must be at least 0, or -1 (no limit); got {self.max_retry}")
-        if not isinstance(self.delimiter, str) or not self.delimiter:
-            raise InvalidArgumentError(f"delimiter of SocketSource must be text that is not empty; got {self.delimiter!r}")
+        text_of("host of SocketSource", self.host)
+        text_of("delimiter of SocketSource", self.delimiter)
+        port, retries = (int_of(f"{name} of SocketSource", getattr(self, name)) for name in ("port", "max_retry"))
+        check(0 < port < 65536, f"port of SocketSource must be from 1 to 65535; got {port}")
+        check(retries >= -1, f"max_retry of SocketSource must be at least 0, or -1 (no limit); got {retries}")
         try:
             # Codecs such as "hex" have a name, too, but do not decode to text.
             "\n".encode(self.charset_name)
         except (LookupError, TypeError) as error:
             raise InvalidArgumentError(f"charset_name {self.charset_name!r} is not a character set that is known here") from error
-
-    @property
-    def boundedness(self) -> Boundedness:
-        return Boundedness.CONTINUOUS_UNBOUNDED
 
     def create_driver_reader(self, configuration: Configuration) -> DriverReader:
         return SocketReader(self)
@@ -118,21 +111,17 @@ class SocketReader:
         self._thread.join(_CLOSE_TIMEOUT)
 
     def _run(self) -> None:
+        failure: SourceError | None = None
         try:
             while self._read_connection() and self._retry():
                 pass
-            with self._changed:
-                self._ended = True
-                self._changed.notify_all()
         except SourceError as error:
-            self._fail(error)
+            failure = error
         except Exception as error:
             reason = f"{type(error).__name__}: {error}"
-            self._fail(SourceError(f"SocketSource cannot read {self._source.host}:{self._source.port}: {reason}"))
-
-    def _fail(self, error: SourceError) -> None:
+            failure = SourceError(f"SocketSource cannot read {self._source.host}:{self._source.port}: {reason}")
         with self._changed:
-            self._error = error
+            self._error, self._ended = failure, failure is None
             self._changed.notify_all()
 
     def _retry(self) -> bool:

@@ -23,7 +23,7 @@ from flinkish.common.serialization import DeserializationSchema
 from flinkish.datastream import OutputTag, ProcessJoinFunction, StreamExecutionEnvironment
 from flinkish.datastream.connectors.data_frame import decoder
 from flinkish.datastream.connectors.datagen import DataGeneratorSource
-from flinkish.datastream.connectors.delta.files import FolderFiles
+from flinkish.datastream.connectors.delta.files import TableFiles
 from flinkish.datastream.connectors.delta.source import DeltaSource
 from flinkish.datastream.connectors.file_system import FileSource, StreamFormat
 from flinkish.datastream.connectors.jdbc import JdbcConnectionOptions, JdbcSource
@@ -423,7 +423,7 @@ def test_a_full_disk_fails_the_job_with_the_name_of_the_option(tmp_path: Path, m
             raise OSError(28, "No space left on device")
 
         with monkeypatch.context() as patch:
-            patch.setattr(FolderFiles, "write_parquet", full)
+            patch.setattr(TableFiles, "write_parquet", full)
             with pytest.raises(JobExecutionError, match=rf"dead letters \({OPTION}\) cannot be written.*No space left"):
                 job.checkpoint()
         job.restart()

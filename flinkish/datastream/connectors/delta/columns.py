@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import datetime
-import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
 import pyarrow as pa
 
+from flinkish.common.arguments import check
 from flinkish.common.errors import InvalidProgramError, SourceError
 from flinkish.common.kinds import fields_of
-from flinkish.common.typeinfo import DecimalTypeInfo, TypeInformation, Types
+from flinkish.common.typeinfo import TypeInformation
 from flinkish.datastream.connectors._arrow import arrow_type, is_list, is_widened, reading_type, widened
-from flinkish.datastream.connectors._spark_types import SIMPLE
+from flinkish.datastream.connectors._spark_types import bare, type_of
 from flinkish.datastream.connectors.delta.log import Metadata
-
-_DECIMAL: Final = re.compile(r"decimal\(\s*(\d+)\s*,\s*(-?\d+)\s*\)")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,26 +38,20 @@ def physical_name(field: dict[str, Any]) -> str:
 def columns_of(
     metadata: Metadata, names: Sequence[str] | None, row_type: TypeInformation | None, table: str
 ) -> tuple[DeltaColumn, ...]:
-    """Return the columns to read: those in `names`, or those of a row type, or all.
+    """Return the columns to read: the columns in `names`, or the columns of a row type, or all columns.
 
     Raises InvalidProgramError for a column that the table lacks, or that cannot be read as its type in the row type.
     """
     fields = {field["name"]: field for field in metadata.schema["fields"]}
-    declared: dict[str, TypeInformation] = {}
-    if row_type is not None:
-        found = fields_of(row_type)
-        assert found is not None
-        declared = dict(zip(*found, strict=True))
-        names = tuple(declared)
+    declared = {} if row_type is None else dict(zip(*(fields_of(row_type) or ((), ())), strict=True))
     if names is None:
-        names = tuple(fields)
+        names = tuple(fields if row_type is None else declared)
     missing = [name for name in names if name not in fields]
-    if missing:
-        raise InvalidProgramError(f"DeltaSource: the table {table} has no columns {missing}; it has {list(fields)}")
+    check(not missing, f"DeltaSource: the table {table} has no columns {missing}; it has {list(fields)}")
     columns = []
     for name in names:
         field = fields[name]
-        own = type_of(field["type"], f"column {name!r} of {table}")
+        own = _type_of(field["type"], name, table)
         wanted = declared.get(name, own)
         if wanted is not own and reading_type(arrow_of(field["type"]), wanted) is None:
             raise InvalidProgramError(
@@ -70,33 +62,21 @@ def columns_of(
     return tuple(columns)
 
 
-def type_of(part: Any, what: str) -> TypeInformation:
+def _type_of(part: Any, name: str, table: str) -> TypeInformation:
     """Return the type of flinkish for a type of Delta. Raises InvalidProgramError, which names the column, if there is none."""
-    if isinstance(part, str):
-        if part in SIMPLE:
-            return SIMPLE[part][0]()
-        decimal = _DECIMAL.fullmatch(part)
-        if decimal:
-            return DecimalTypeInfo(int(decimal[1]), int(decimal[2]))
-        raise InvalidProgramError(
-            f"DeltaSource: {what} is of Delta's type {part}, for which flinkish has no type",
+
+    def unsupported(path: str, found: str) -> InvalidProgramError:
+        return InvalidProgramError(
+            f"DeltaSource: column {path!r} of {table} is of Delta's type {found}, for which flinkish has no type",
             hint="leave it out with column_names(...).",
         )
-    match part["type"]:
-        case "array":
-            return Types.LIST(type_of(part["elementType"], f"{what}, its elements,"))
-        case "map":
-            key, value = type_of(part["keyType"], f"{what}, its keys,"), type_of(part["valueType"], f"{what}, its values,")
-            return Types.MAP(key, value)
-        case _:
-            names = [field["name"] for field in part["fields"]]
-            types = [type_of(field["type"], f"{what}, its field {field['name']!r},") for field in part["fields"]]
-            return Types.ROW_NAMED(names, types)
+
+    return type_of(part, name, unsupported)
 
 
 def arrow_of(part: Any) -> pa.DataType:
     """Return the Arrow type for a type of Delta, with logical names; raises ValueError if there is none."""
-    return arrow_type(type_of(part, "a column"), "a column", zoned=False)
+    return arrow_type(_type_of(part, "", "a table"), "a column", zoned=False)
 
 
 def shown(part: Any) -> str:
@@ -109,8 +89,12 @@ def shown(part: Any) -> str:
         case "map":
             return f"map<{shown(part['keyType'])}, {shown(part['valueType'])}>"
         case _:
-            fields = [f"{field['name']}: {shown(field['type'])}" for field in part["fields"]]
-            return f"struct<{', '.join(fields)}>"
+            return f"struct<{columns_shown(part['fields'])}>"
+
+
+def columns_shown(fields: Iterable[dict[str, Any]]) -> str:
+    """Return the names and types of fields as text."""
+    return ", ".join(f"{field['name']}: {shown(field['type'])}" for field in fields)
 
 
 def partition_value(text: str | None, part: str, what: str) -> Any:
@@ -159,53 +143,46 @@ def position_of(name: str, names: Sequence[str]) -> int | None:
 def as_column(array: pa.Array, part: Any, *, by_id: bool) -> pa.Array:
     """Convert a column of a file to the type of the table: rename fields, add missing ones as null, widen numbers.
 
-    Raises ValueError if a value does not fit.
+    Raises ValueError if the column's type cannot be read as the table's type, or if a value does not fit.
     """
+    have = array.type
     if isinstance(part, str):
-        return widened(array, arrow_of(part))
-    if is_list(array.type) and not pa.types.is_list(array.type):
-        array = array.cast(pa.list_(array.type.value_type))
+        wanted = arrow_of(part)
+        if not is_widened(have.value_type if pa.types.is_dictionary(have) else have, wanted):
+            raise ValueError(f"{have} cannot be read as {part}")
+        return widened(array, wanted)
+    if is_list(have) and not pa.types.is_list(have):
+        array = array.cast(pa.list_(have.value_type))
     if array.offset:
         array = array.take(pa.array(range(len(array))))
     nulls = array.is_null() if array.null_count else None
     match part["type"]:
-        case "array":
+        case "array" if is_list(have):
             return pa.ListArray.from_arrays(array.offsets, as_column(array.values, part["elementType"], by_id=by_id), mask=nulls)
-        case "map":
+        case "map" if pa.types.is_map(have):
             keys = as_column(array.keys, part["keyType"], by_id=by_id)
             items = as_column(array.items, part["valueType"], by_id=by_id)
             return pa.MapArray.from_arrays(array.offsets, keys, items, mask=nulls)
-        case _:
-            have = [array.type.field(index) for index in range(array.type.num_fields)]
+        case "struct" if pa.types.is_struct(have):
+            fields = [have.field(index) for index in range(have.num_fields)]
             parts = []
             for field in part["fields"]:
-                index = find_field(have, field, by_id=by_id)
+                index = find_field(fields, field, by_id=by_id)
                 if index is None:
                     parts.append(pa.nulls(len(array), arrow_of(field["type"])))
                 else:
                     parts.append(as_column(array.field(index), field["type"], by_id=by_id))
             return pa.StructArray.from_arrays(parts, names=[field["name"] for field in part["fields"]], mask=nulls)
+    raise ValueError(f"{have} cannot be read as {shown(part)}")
 
 
 def readable(have: pa.DataType, part: Any, *, by_id: bool) -> bool:
     """Return whether `as_column` can convert a type of a file to a type of the table."""
-    if isinstance(part, str):
-        return is_widened(have.value_type if pa.types.is_dictionary(have) else have, arrow_of(part))
-    match part["type"]:
-        case "array":
-            return is_list(have) and readable(have.value_type, part["elementType"], by_id=by_id)
-        case "map":
-            return (
-                bool(pa.types.is_map(have))
-                and readable(have.key_type, part["keyType"], by_id=by_id)
-                and readable(have.item_type, part["valueType"], by_id=by_id)
-            )
-        case _:
-            if not pa.types.is_struct(have):
-                return False
-            fields = [have.field(index) for index in range(have.num_fields)]
-            found = [(find_field(fields, field, by_id=by_id), field) for field in part["fields"]]
-            return all(index is None or readable(fields[index].type, field["type"], by_id=by_id) for index, field in found)
+    try:
+        as_column(pa.array([], have), part, by_id=by_id)
+    except ValueError:
+        return False
+    return True
 
 
 # -- changes of the schema -----------------------------------------------------------------------------------------------------
@@ -222,7 +199,7 @@ def changed_columns(columns: Sequence[DeltaColumn], metadata: Metadata, *, all_c
             changes.append(f"column {column.name!r} was {f'renamed to {renamed[0]!r}' if renamed else 'dropped'}")
         elif physical_name(field) != physical_name(column.field):
             changes.append(f"column {column.name!r} was replaced by another one")
-        elif _plain(field["type"]) != _plain(column.field["type"]):
+        elif not _is_same(field["type"], column.field["type"]):
             changes.append(f"column {column.name!r} is {shown(field['type'])} now, and was {shown(column.field['type'])}")
     if all_columns:
         added = [name for name in fields if name not in {column.name for column in columns}]
@@ -236,28 +213,18 @@ def unreadable_columns(columns: Sequence[DeltaColumn], metadata: Metadata) -> li
     problems = []
     for column in columns:
         field = fields.get(physical_name(column.field))
-        if field is None or _plain(field["type"]) == _plain(column.field["type"]):
+        if field is None or _is_same(field["type"], column.field["type"]):
             continue
         try:
-            fits = readable(arrow_of(_physical(field["type"])), column.field["type"], by_id=False)
+            as_column(pa.array([], arrow_of(_physical(field["type"]))), column.field["type"], by_id=False)
         except ValueError:
-            fits = False
-        if not fits:
             problems.append(f"column {column.name!r} was {shown(field['type'])} then, and is {shown(column.field['type'])}")
     return problems
 
 
-def _plain(part: Any) -> Any:
-    """Return a type without the parts that readers ignore: comments and nullability."""
-    if isinstance(part, str):
-        return part
-    match part["type"]:
-        case "array":
-            return ("array", _plain(part["elementType"]))
-        case "map":
-            return ("map", _plain(part["keyType"]), _plain(part["valueType"]))
-        case _:
-            return tuple((field["name"], physical_name(field), _plain(field["type"])) for field in part["fields"])
+def _is_same(part: Any, other: Any) -> bool:
+    """Return whether readers see no difference between two types, nor between the names of their fields in files."""
+    return bool(bare(part) == bare(other) and bare(part, physical_name) == bare(other, physical_name))
 
 
 def _physical(part: Any) -> Any:

@@ -20,14 +20,12 @@ from flinkish.common.disk import make_folders, sync
 from flinkish.common.errors import ForeignCheckpointError, SinkChangedError, SinkError, SourceError
 from flinkish.common.files.store_settings import storage_options
 from flinkish.datastream.connectors._lost_commits import lost_commits
-from flinkish.datastream.connectors.delta.files import files_of
 from flinkish.datastream.connectors.delta.log import DeltaLog
 from flinkish.datastream.connectors.delta.staging import (
     append,
     is_staged_path,
     merge,
     read_staged,
-    remove_staged,
     staging_folder,
     writer_properties,
 )
@@ -73,19 +71,19 @@ class DeltaCommittable:
     files: tuple[DeltaFile, ...]
     #: Whether the files are staged: their rows must still be merged into the table or appended to it.
     staged: bool = False
-    #: Increases with each checkpoint of an attempt: staged rows of an aborted checkpoint come before those of the next one.
+    #: Increases with each checkpoint of an attempt: staged rows of an aborted checkpoint come before the rows of the next one.
     order: int = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class _CommitterState:
-    """The state of a committer that the next attempt needs."""
+    """The part of a committer's state that the next attempt needs."""
 
     table: str
     #: The last transaction committed, and its application; None before the first one.
-    last: tuple[str, int] | None
+    last: tuple[str, int] | None = None
     #: Applications of earlier lineages of the job, whose transactions the next commit must advance; see `commit`.
-    origins: tuple[str, ...]
+    origins: tuple[str, ...] = ()
     #: Whether the first commit, which replaces all rows of the table, is still pending.
     overwrite: bool
     #: Number of commits since small files were merged.
@@ -98,70 +96,58 @@ class DeltaCommitter(Committer[DeltaCommittable]):
     """Makes one Delta commit of each checkpoint's files; with `overwrite` a job's first commit replaces all rows of the table."""
 
     def __init__(self, path: str, writes: DeltaWrites) -> None:
-        self._path = path
-        self._files = files_of(path)
+        self.path = path
+        self._log = DeltaLog(path, who="DeltaSink")
+        self._files = self._log.files
         self._hooks = _STORE_HOOKS if self._files.is_remote else _FOLDER_HOOKS
         self._writes = writes
-        self._overwrite = writes.overwrite
-        self._uncompacted = 0
+        self._state = _CommitterState(table=path, overwrite=writes.overwrite)
         #: The folder of staged files, until the restored checkpoint is committed.
         self._staging: str | None = None
         #: Staged files of earlier attempts that the restored checkpoint does not name.
         self._leftovers: Sequence[str] = ()
-        self._last: tuple[str, int] | None = None
-        self._origins: tuple[str, ...] = ()
         #: The transaction in the table after the last commit, by application; None or absent = none.
         self._stands: dict[str, int | None] = {}
-        #: See _CommitterState.version.
-        self._written = -1
         #: The version up to which no RESTORE has taken back what was committed.
         self._seen = -1
         #: Version up to which the log is synced to disk.
         self._synced = -1
 
     def snapshot_state(self) -> bytes:
-        return msgspec.msgpack.encode(
-            _CommitterState(
-                table=self._path,
-                last=self._last,
-                origins=self._origins,
-                overwrite=self._overwrite,
-                uncompacted=self._uncompacted,
-                version=self._written,
-            )
-        )
+        return msgspec.msgpack.encode(self._state)
 
     @panics_as_errors()
     def restore(self, checkpoint: RestoredCheckpoint) -> None:
         application = _application(checkpoint.lineage, checkpoint.sink_uid)
-        state = None if checkpoint.state is None else msgspec.msgpack.decode(checkpoint.state, type=_CommitterState)
-        if state is not None:
-            self._origins, self._uncompacted = state.origins, state.uncompacted
-            if state.table == self._path:
-                self._last, self._written, self._seen = state.last, state.version, state.version
+        state = self._state
+        found = None if checkpoint.state is None else msgspec.msgpack.decode(checkpoint.state, type=_CommitterState)
+        if found is not None:
+            state.origins, state.uncompacted = found.origins, found.uncompacted
+            if found.table == self.path:
+                state.last, state.version, self._seen = found.last, found.version, found.version
         self._staging = staging_folder(checkpoint.job_lineage, checkpoint.sink_uid)
         if not checkpoint.own:
-            self._origins = (*self._origins, application)
+            state.origins = (*state.origins, application)
         # Rows committed before the checkpoint must remain.
-        self._overwrite = self._overwrite and checkpoint.own and state is not None and state.overwrite
-        table = open_table(self._path)
+        state.overwrite = state.overwrite and checkpoint.own and found is not None and found.overwrite
+        table = open_table(self.path)
         job_application = _application(checkpoint.job_lineage, checkpoint.sink_uid)
-        names = (application, job_application, *self._origins)
+        names = (application, job_application, *state.origins)
         stands = {name: None if table is None else table.transaction_version(name) for name in names}
         committed, ours = stands[application], stands[job_application]
         if committed is not None and committed > checkpoint.checkpoint_id and (checkpoint.own or ours is None):
             raise ForeignCheckpointError(
-                f"DeltaSink: the table {self._path} is ahead of checkpoint {checkpoint.checkpoint_id}, which the job starts "
+                f"DeltaSink: the table {self.path} is ahead of checkpoint {checkpoint.checkpoint_id}, which the job starts "
                 f"from: it holds the rows of {checkpoint_name(committed)} already, so those in between would be written a "
                 "second time",
                 hint="start from the newest checkpoint, or write to another table. To go back on purpose, restore the table to "
                 f"its last version up to checkpoint {checkpoint.checkpoint_id} (see flinkish.checkpoint-id in its history) and "
                 "give the sink another uid, with execution.state-recovery.ignore-unclaimed-state.",
             )
-        if self._last is not None:
-            if committed is not None and committed > self._last[1]:
-                self._written += 1  # at least: the checkpoint itself was committed after its state was taken
-            self._stands = dict([self._last])
+        if state.last is not None:
+            if committed is not None and committed > state.last[1]:
+                state.version += 1  # at least: the checkpoint itself was committed after its state was taken
+            self._stands = dict([state.last])
             self._check_kept(table, self._stands)
         # The checkpoint itself may be committed or not, and so may others that were in progress when it began.
         self._stands = stands
@@ -173,14 +159,13 @@ class DeltaCommitter(Committer[DeltaCommittable]):
         for name in applications:
             stands, found = self._stands.get(name), None if table is None else table.transaction_version(name)
             if stands is not None and (found is None or found < stands):
-                raise lost_commits("DeltaSink", f"the table {self._path}", last=stands, found=found)
+                raise lost_commits("DeltaSink", f"the table {self.path}", last=stands, found=found)
 
     def _check_restores(self, table: DeltaTable) -> None:
         """Raise SinkChangedError if a RESTORE has taken back a commit of the job: it keeps the transactions of later versions."""
-        log = DeltaLog(self._path, who="DeltaSink")
         version, floor = table.version(), self._seen
-        while self._written >= 0 and version > floor:
-            info = log.info(version)
+        while self._state.version >= 0 and version > floor:
+            info = self._log.info(version)
             application = _application(info.get("flinkish.lineage", ""), info.get("flinkish.sink-uid", ""))
             if info.get("flinkish.checkpoint-id") == str(self._stands.get(application)):
                 break  # our last commit
@@ -189,23 +174,23 @@ class DeltaCommitter(Committer[DeltaCommittable]):
                 continue
             named = str((info.get("operationParameters") or {}).get("version"))
             restored = int(named) if named.isdigit() else -1
-            if restored < self._written:
+            if restored < self._state.version:
                 raise SinkChangedError(
-                    f"DeltaSink: version {version} of the table {self._path} is a RESTORE of "
+                    f"DeltaSink: version {version} of the table {self.path} is a RESTORE of "
                     f"{'an earlier time' if restored < 0 else f'version {restored}'}, but the job had committed rows up to "
-                    f"version {self._written} or later: the rows of the versions in between are lost, and would not be written "
-                    "again",
+                    f"version {self._state.version} or later: the rows of the versions in between are lost, and would not be "
+                    "written again",
                     hint=f"RESTORE version {version - 1}, which contains them, and start the job again. To go back on purpose, "
                     "start the job from a checkpoint that is as old, and give the sink another uid, with "
                     "execution.state-recovery.ignore-unclaimed-state.",
                 )
             # The versions between that one and the RESTORE do not count.
-            version, floor = restored, self._written
+            version, floor = restored, self._state.version
         self._seen = table.version()
 
     def holds(self, lineage: str, sink_uid: str, checkpoint_id: int) -> bool:
         """Return whether the table contains the rows of a sink of a lineage up to a checkpoint."""
-        table = open_table(self._path)
+        table = open_table(self.path)
         found = None if table is None else table.transaction_version(_application(lineage, sink_uid))
         return found is not None and found >= checkpoint_id
 
@@ -220,119 +205,152 @@ class DeltaCommitter(Committer[DeltaCommittable]):
 
     def _commit(self, checkpoint_id: int, requests: Sequence[CommitRequest[DeltaCommittable]]) -> None:
         requests = sorted(requests, key=lambda request: request.committable.order)
-        schema, staged = requests[0].committable.schema, requests[0].committable.staged
+        first = requests[0]
+        schema, staged = first.committable.schema, first.committable.staged
         if any(request.committable.staged != staged for request in requests):
             raise SinkChangedError(
-                f"DeltaSink cannot commit {checkpoint_name(checkpoint_id)} to {self._path}: only some of the rows are staged, as "
+                f"DeltaSink cannot commit {checkpoint_name(checkpoint_id)} to {self.path}: only some of the rows are staged, as "
                 "features of the table were changed while the job ran",
                 hint="start the job from an older checkpoint.",
             )
         files = [file for request in requests for file in request.committable.files]
-        application = _application(requests[0].lineage, requests[0].sink_uid)
+        application = _application(first.lineage, first.sink_uid)
         # A job started from another job's savepoint also advances that job's transaction, so a second start from the savepoint
         # finds a table that is ahead of it, and is refused.
-        origins = () if application in self._origins else self._origins
-        written = self._written
+        applications = (application, *(() if application in self._state.origins else self._state.origins))
+        properties = CommitProperties(
+            custom_metadata={
+                "flinkish.job-id": first.job_id,
+                "flinkish.lineage": first.lineage,
+                "flinkish.sink-uid": first.sink_uid,
+                "flinkish.checkpoint-id": str(checkpoint_id),
+            },
+            app_transactions=[
+                *(Transaction(name, checkpoint_id) for name in applications),
+                Transaction(f"{application}/files", _digest(files)),
+            ],
+        )
+        written = self._state.version
         for _ in range(_COMMIT_TRIES):
-            found = open_table(self._path)
-            self._check_kept(found, (application, *origins))
-            if found is not None:
-                self._check_restores(found)
-            table = self._create(schema) if found is None else found
-            if self._writes.add_columns:
-                with _changed_table():
-                    added = add_columns(table, schema, self._path)
-                if added:
-                    continue
-            # Read by the handle that commits, so that a later commit by another driver is a conflict.
+            table = self._current_table(schema, applications)
             committed = table.transaction_version(application)
-            if committed == checkpoint_id:
-                self._check_same(table, application, checkpoint_id, files)
-            if committed == checkpoint_id or (
-                committed is not None and committed > checkpoint_id and application in self._origins
-            ):
-                break  # we advanced it ourselves, see above
-            if committed != self._stands.get(application) or (committed is not None and committed > checkpoint_id):
-                raise self._overtaken(
-                    checkpoint_id, committed, "another driver process runs the same job, or a copy of its checkpoint folder"
-                )
-            for name in origins:
-                if (advanced := table.transaction_version(name)) != self._stands.get(name):
-                    raise self._overtaken(checkpoint_id, advanced, "a job that was started from the same savepoint is running")
+            if self._is_committed(table, checkpoint_id, applications, files):
+                break
             # The transaction is part of the commit, so a job replaces the rows only once, however often it restarts.
-            replace = self._overwrite and committed is None and bool(table.file_uris())
+            replace = self._state.overwrite and committed is None and bool(table.file_uris())
             if not files and not replace:
                 self._make_durable(table)
                 return
             with _changed_table():
-                check_table(table, schema, self._writes, self._path, staged=staged)
+                check_table(table, schema, self._writes, self.path, staged=staged)
             self._check_files(requests)
             # Commits of others may come in between; a RESTORE in between is a conflict.
             written = table.version() + 1
-            properties = CommitProperties(
-                custom_metadata={
-                    "flinkish.job-id": requests[0].job_id,
-                    "flinkish.lineage": requests[0].lineage,
-                    "flinkish.sink-uid": requests[0].sink_uid,
-                    "flinkish.checkpoint-id": str(checkpoint_id),
-                },
-                app_transactions=[
-                    *(Transaction(name, checkpoint_id) for name in (application, *origins)),
-                    Transaction(f"{application}/files", _digest(files)),
-                ],
-            )
             try:
-                if staged and files:
-                    self._write_staged(table, files, properties, replace=replace)
-                    if table.transaction_version(application) == checkpoint_id:
-                        break
-                    # A MERGE that changes nothing makes no commit, but the transaction must be recorded.
-                table.create_write_transaction(
-                    [] if staged else [self._add_action(file) for file in files],
-                    "overwrite" if replace else "append",
-                    table.schema() if staged or self._writes.add_columns else Schema.from_json(schema),
-                    list(self._writes.partition_by),
-                    commit_properties=properties,
-                    post_commithook_properties=self._hooks,
-                )
+                if not (staged and files and self._write_staged(table, files, properties, replace=replace)):
+                    table.create_write_transaction(
+                        [] if staged else [self._add_action(file) for file in files],
+                        "overwrite" if replace else "append",
+                        table.schema() if staged or self._writes.add_columns else Schema.from_json(schema),
+                        list(self._writes.partition_by),
+                        commit_properties=properties,
+                        post_commithook_properties=self._hooks,
+                    )
                 break
             except CommitFailedError:
                 continue  # another commit came first: read again, as it may have been this commit
             except (DeltaError, OSError) as error:
-                raise sink_error(f"DeltaSink cannot commit checkpoint {checkpoint_id} to {self._path}", error) from None
+                raise sink_error(f"DeltaSink cannot commit checkpoint {checkpoint_id} to {self.path}", error) from None
         else:
             raise SinkError(
-                f"DeltaSink cannot commit checkpoint {checkpoint_id} to {self._path}: {_COMMIT_TRIES} tries met other commits"
+                f"DeltaSink cannot commit checkpoint {checkpoint_id} to {self.path}: {_COMMIT_TRIES} tries met other commits"
             )
         self._make_durable(table, staged=staged)
         # A savepoint may name the leftovers. From this commit on, the table is ahead of it, so nothing can start from it.
-        remove_staged(self._files, [*(file.path for file in files if staged), *self._leftovers])
+        for path in (*(file.path for file in files if staged), *self._leftovers):
+            self._files.remove(path)
         self._leftovers = ()
-        self._last = (application, checkpoint_id)
-        self._stands |= dict.fromkeys((application, *origins), max(committed or 0, checkpoint_id))
-        self._written, self._seen = written, max(written, self._seen)
-        self._overwrite = False
+        self._state.last = (application, checkpoint_id)
+        self._stands |= dict.fromkeys(applications, max(committed or 0, checkpoint_id))
+        self._state.version, self._seen = written, max(written, self._seen)
+        self._state.overwrite = False
         self._compact(table)
-        if application not in self._origins:
-            self._origins = ()
+        if application not in self._state.origins:
+            self._state.origins = ()
+
+    def _current_table(self, schema: str, applications: Sequence[str]) -> DeltaTable:
+        """Open the table as it is now, or create it, and add columns; raise SinkChangedError if commits of the job are gone."""
+        table = open_table(self.path)
+        self._check_kept(table, applications)
+        if table is not None:
+            self._check_restores(table)
+        else:
+            table = self._create(schema)
+        if self._writes.add_columns:
+            with _changed_table():
+                added = add_columns(table, schema, self.path)
+            if added:
+                return self._current_table(schema, applications)
+        return table
+
+    def _is_committed(
+        self, table: DeltaTable, checkpoint_id: int, applications: Sequence[str], files: Sequence[DeltaFile]
+    ) -> bool:
+        """Return whether the table has the rows of the checkpoint; raise an error if another driver or job has interfered.
+
+        The transactions are read by the handle that commits, so that a later commit by another driver is a conflict.
+        """
+        application, *origins = applications
+        committed = table.transaction_version(application)
+        if committed == checkpoint_id:
+            found = table.transaction_version(f"{application}/files")
+            # At the end of the input of a job without checkpoints, the commit may be our own, by an attempt that computed the
+            # same rows.
+            if checkpoint_id != END_OF_INPUT_CHECKPOINT and found is not None and found != _digest(files):
+                raise SinkChangedError(
+                    f"DeltaSink cannot commit {checkpoint_name(checkpoint_id)} to {self.path}: another job has committed other "
+                    "rows under the same id",
+                    hint="it goes on from a copy of this job's checkpoint folder; start one of them from a savepoint instead.",
+                )
+            return True
+        is_ahead = committed is not None and committed > checkpoint_id
+        if is_ahead and application in self._state.origins:
+            return True  # this job has advanced it, see `_commit`
+        if is_ahead or committed != self._stands.get(application):
+            raise self._overtaken(
+                checkpoint_id, committed, "another driver process runs the same job, or a copy of its checkpoint folder"
+            )
+        for name in origins:
+            if (advanced := table.transaction_version(name)) != self._stands.get(name):
+                raise self._overtaken(checkpoint_id, advanced, "a job that was started from the same savepoint is running")
+        return False
 
     def _write_staged(
         self, table: DeltaTable, files: Sequence[DeltaFile], properties: CommitProperties, *, replace: bool
-    ) -> None:
+    ) -> bool:
+        """Let deltalake write the rows; return whether it made a commit, which a MERGE that changes nothing does not."""
         rows = read_staged(self._files, [file.path for file in files], self._writes.keys)
+        how = {
+            "writer_properties": writer_properties(self._writes.compression),
+            "commit_properties": properties,
+            "post_commithook_properties": self._hooks,
+        }
         if self._writes.keys:
-            merge(table, rows, self._writes.keys, properties, self._hooks, self._writes.compression)
+            merge(table, rows, self._writes.keys, **how)
         else:
-            append(table, rows, properties, self._hooks, self._writes.compression, replace=replace)
+            append(table, rows, replace=replace, **how)
         table.update_incremental()
+        assert properties.app_transactions, "see _commit"
+        own = properties.app_transactions[0]
+        return table.transaction_version(own.app_id) == own.version
 
     def _compact(self, table: DeltaTable) -> None:
         """Merge small files if enough commits were made. What was committed does not depend on it, so errors are logged."""
         if self._writes.compaction is None:
             return
-        self._uncompacted += 1
+        self._state.uncompacted += 1
         every, size = self._writes.compaction
-        if self._uncompacted < every:
+        if self._state.uncompacted < every:
             return
         try:
             with panics_as_errors():
@@ -344,36 +362,22 @@ class DeltaCommitter(Committer[DeltaCommittable]):
                 )
         except CommitFailedError as error:
             # Another writer has interfered: the next commit tries again.
-            _log.info("The files of %s were not merged after this commit: %s", self._path, one_line(error))
+            _log.info("The files of %s were not merged after this commit: %s", self.path, one_line(error))
             return
         except (DeltaError, OSError) as error:
             # Such as partitions of another writer for whose names deltalake has no folder.
             _log.warning(
-                "DeltaSink cannot merge the files of %s; it tries again after %d commits: %s", self._path, every, one_line(error)
+                "DeltaSink cannot merge the files of %s; it tries again after %d commits: %s", self.path, every, one_line(error)
             )
-            self._uncompacted = 0
+            self._state.uncompacted = 0
             return
-        self._uncompacted = 0
+        self._state.uncompacted = 0
         self._make_durable(table, staged=True)
-
-    def _check_same(self, table: DeltaTable, application: str, checkpoint_id: int, files: Sequence[DeltaFile]) -> None:
-        """Raise SinkChangedError if another job has committed other files under this lineage and checkpoint id.
-
-        At the end of the input of a job without checkpoints, the earlier commit may be our own, by an attempt that computed the
-        same rows.
-        """
-        found = table.transaction_version(f"{application}/files")
-        if checkpoint_id != END_OF_INPUT_CHECKPOINT and found is not None and found != _digest(files):
-            raise SinkChangedError(
-                f"DeltaSink cannot commit {checkpoint_name(checkpoint_id)} to {self._path}: another job has committed other "
-                "rows under the same id",
-                hint="it goes on from a copy of this job's checkpoint folder; let one of them start from a savepoint instead.",
-            )
 
     def _overtaken(self, checkpoint_id: int, found: int | None, who: str) -> SinkError:
         assert found is not None, "an older transaction is lost, see _check_kept"
         return SinkError(
-            f"DeltaSink cannot commit {checkpoint_name(checkpoint_id)} to {self._path}: the table holds the rows of "
+            f"DeltaSink cannot commit {checkpoint_name(checkpoint_id)} to {self.path}: the table holds the rows of "
             f"{checkpoint_name(found)} already, which this driver has not committed",
             hint=f"{who}; stop all but one.",
         )
@@ -381,21 +385,21 @@ class DeltaCommitter(Committer[DeltaCommittable]):
     def _create(self, schema: str) -> DeltaTable:
         try:
             if not self._files.is_remote:
-                make_folders(self._path)
+                make_folders(self.path)
             # 'ignore', as another job may create it at the same time.
             DeltaTable.create(
-                self._path,
+                self.path,
                 Schema.from_json(schema),
                 mode="ignore",
                 partition_by=list(self._writes.partition_by) or None,
                 configuration=dict(self._writes.table_properties) or None,
-                storage_options=storage_options(self._path) or None,
+                storage_options=storage_options(self.path) or None,
             )
         except (DeltaError, OSError) as error:
-            if self._files.is_remote and (table := open_table(self._path)) is not None:
+            if self._files.is_remote and (table := open_table(self.path)) is not None:
                 return table  # created by another job, or by a request of ours whose answer was lost
-            raise sink_error(f"DeltaSink cannot create the table {self._path}", error) from None
-        table = open_table(self._path)
+            raise sink_error(f"DeltaSink cannot create the table {self.path}", error) from None
+        table = open_table(self.path)
         assert table is not None
         return table
 
@@ -406,16 +410,16 @@ class DeltaCommitter(Committer[DeltaCommittable]):
                 ours = is_staged_path(file.path) if request.committable.staged else not file.path.startswith("_")
                 if not ours or self._files.leads_outside(file.path):
                     raise ForeignCheckpointError(
-                        f"DeltaSink into {self._path}: the checkpoint names {file.path[:500]!r}, which is no data file of the "
+                        f"DeltaSink into {self.path}: the checkpoint names {file.path[:500]!r}, which is no data file of the "
                         "table",
                         hint="the checkpoint, or the folder of the table, was tampered with.",
                     )
                 try:
                     size = self._files.size(file.path)
                 except FileNotFoundError as error:
-                    if request.committable.table != self._path:
+                    if request.committable.table != self.path:
                         raise SinkChangedError(
-                            f"DeltaSink into {self._path}: the checkpoint holds {request.committable.table}/{file.path}, "
+                            f"DeltaSink into {self.path}: the checkpoint holds {request.committable.table}/{file.path}, "
                             "which was not committed to that table yet",
                             hint="start once with the table it was written for, or from a savepoint that stopped its job.",
                         ) from error
@@ -435,14 +439,13 @@ class DeltaCommitter(Committer[DeltaCommittable]):
     def _sync_written(self, table: DeltaTable) -> None:
         """Sync the files of the versions that this commit made, as deltalake does not sync those that it writes."""
         first = table.version() if self._synced < 0 else self._synced + 1
-        log = DeltaLog(self._path, who="DeltaSink")
         for version in range(first, table.version() + 1):
-            commit = log.commit(version)
+            commit = self._log.commit(version)
             folders = set()
             for file in () if commit is None else (*commit.added, *commit.changes):
                 with suppress(FileNotFoundError):  # removed by a later version and VACUUM
-                    sync(os.path.join(self._path, file.path))
-                    folders.add(os.path.dirname(os.path.join(self._path, file.path)))
+                    sync(os.path.join(self.path, file.path))
+                    folders.add(os.path.dirname(os.path.join(self.path, file.path)))
             for folder in folders:
                 sync(folder)
 
@@ -452,10 +455,10 @@ class DeltaCommitter(Committer[DeltaCommittable]):
             return  # deltalake does it
         try:
             table.update_incremental()
-            if table.version() - DeltaLog(self._path, who="DeltaSink").summarized() >= _SUMMARIZED_ENTRIES:
+            if table.version() - self._log.summarized() >= _SUMMARIZED_ENTRIES:
                 table.create_checkpoint()
         except (DeltaError, OSError, SourceError) as error:
-            _log.info("The log of %s has no new checkpoint after this commit: %s", self._path, one_line(error))
+            _log.info("The log of %s has no new checkpoint after this commit: %s", self.path, one_line(error))
 
     def _make_durable(self, table: DeltaTable, *, staged: bool = False) -> None:
         """Sync the log before the next checkpoint drops these requests; a commit made earlier, too, as it may not be synced."""
@@ -465,15 +468,15 @@ class DeltaCommitter(Committer[DeltaCommittable]):
         try:
             if staged:
                 self._sync_written(table)
-            newest, summarized = sync_log(self._path, self._synced)
+            newest, summarized = sync_log(self.path, self._synced)
             if self._synced < 0:
-                sync(self._path)
+                sync(self.path)
         except OSError as error:
             raise SinkError(
-                f"DeltaSink: it is not known whether the disk keeps what was committed to {self._path}: {error.strerror or error}"
+                f"DeltaSink: it is not known whether the disk keeps the commit to {self.path}: {error.strerror or error}"
             ) from error
         if summarized and self._synced >= 0 and _removes_old_entries(table):
-            DeltaTable(self._path).cleanup_metadata()
+            DeltaTable(self.path).cleanup_metadata()
         self._synced = newest
 
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Final
+from typing import Any, Final, Literal
 
 from flinkish.common.errors import ForeignCheckpointError, SourceChangedError, SourceError
+from flinkish.common.typeinfo import TypeInformation
 from flinkish.datastream.connectors.delta.columns import changed_columns, unreadable_columns
 from flinkish.datastream.connectors.delta.log import Commit, DataFile, DeltaLog, Metadata
 from flinkish.datastream.connectors.delta.reader import ADDED, DELETED, INSERTED, TAKEN_BACK, DeltaSplit, ReadPlan
@@ -18,7 +19,7 @@ from flinkish.program.sources import SplitEnumerator, SplitEnumeratorContext
 _SPLIT_SIZE: Final = 64 * 1024 * 1024
 #: Bytes of small files to assign at once, because a reader gets new splits only once in an epoch.
 _ASSIGNMENT_SIZE: Final = 32 * 1024 * 1024
-#: Limits of what is planned in advance: versions, and (approximately) their splits.
+#: Limits of planning in advance: the number of versions, and (approximately) of their splits.
 _VERSIONS_AHEAD: Final = 100
 _SPLITS_AHEAD: Final = 10_000
 
@@ -43,22 +44,22 @@ class DeltaEnumeratorState:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ScanSettings:
-    """The settings of a DeltaSource for its enumerator."""
+class ReadOptions:
+    """The options of a DeltaSource, as given to its builder."""
 
-    plan: ReadPlan
-    #: Id of the table in its log, and the version whose schema the source has.
-    table_id: str
-    schema_version: int
-    #: Whether the source reads all columns, so that a new column must not be missed.
-    all_columns: bool
+    path: str
     bounded: bool
-    #: Begin with the table as of this version; -1 = the newest version, None = no snapshot.
-    snapshot_version: int | None
-    #: Without a snapshot, begin with the changes of this version; -1 = the next version to appear.
-    first_version: int | None
+    columns: tuple[str, ...] | None = None
+    row_type: TypeInformation | None = None
+    #: Conditions of `filter_partitions`.
+    partitions: tuple[tuple[str, str, Any], ...] = ()
+    version_as_of: int | None = None
+    #: Milliseconds since the epoch.
+    timestamp_as_of: int | None = None
+    starting_version: int | Literal["latest"] | None = None
+    starting_timestamp: int | None = None
     #: The last version of a bounded source; None = the newest version.
-    last_version: int | None
+    ending_version: int | None = None
     change_feed: bool = False
     in_order: bool = False
     ignore_deletes: bool = False
@@ -66,6 +67,21 @@ class ScanSettings:
     skip_change_commits: bool = False
     #: Milliseconds between two searches for new versions.
     interval: int = 5_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScanSettings:
+    """The options of a DeltaSource, with the versions and columns that the table had for them when the source was built."""
+
+    options: ReadOptions
+    plan: ReadPlan
+    #: Id of the table in its log, and the version whose schema the source has.
+    table_id: str
+    schema_version: int
+    #: Begin with the table as of this version; -1 = the newest version, None = no snapshot.
+    snapshot_version: int | None
+    #: Without a snapshot, begin with the changes of this version; -1 = the next version to appear.
+    first_version: int | None
     #: Returns for the partition values of a file whether to read it; None = read all files.
     wanted: Callable[[dict[str, str | None]], bool] | None = None
 
@@ -87,6 +103,7 @@ class DeltaEnumerator(SplitEnumerator[DeltaSplit, DeltaEnumeratorState]):
     ) -> None:
         self._context = context
         self._settings = settings
+        self._options = settings.options
         self._log = DeltaLog(settings.plan.table)
         self._returned: deque[DeltaSplit] = deque()
         self._queue: deque[_Planned] = deque()
@@ -102,47 +119,39 @@ class DeltaEnumerator(SplitEnumerator[DeltaSplit, DeltaEnumeratorState]):
         settings, newest = self._settings, self._log.newest()
         if settings.snapshot_version is not None:
             version = newest if settings.snapshot_version < 0 else settings.snapshot_version
-            end = version if settings.bounded else None
+            end = self._end_or(version)
         else:
             assert settings.first_version is not None
             version = newest + 1 if settings.first_version < 0 else settings.first_version
-            if version > newest + 1:
-                raise SourceError(
-                    f"DeltaSource: {self._log.table} has no version {version} to start from; the newest is {newest}"
-                )
-            end = (newest if settings.last_version is None else settings.last_version) if settings.bounded else None
+            end = self._end_or(newest)
         snapshot = settings.snapshot_version is not None
         return DeltaEnumeratorState(table_id=settings.table_id, version=version, snapshot=snapshot, splits_done=0, end=end)
 
     def _checked(self, restored: DeltaEnumeratorState) -> DeltaEnumeratorState:
         table, newest = self._log.table, self._log.newest()
         if restored.table_id != self._settings.table_id or newest < restored.version - 1:
+            differs = f"it has the id {self._settings.table_id}, not {restored.table_id}"
+            if restored.table_id == self._settings.table_id:
+                differs = f"it ends with version {newest}, and version {restored.version - 1} was read already"
             raise ForeignCheckpointError(
-                f"DeltaSource: the checkpoint was made with another table than the one that is at {table} now: "
-                + (
-                    f"it has the id {self._settings.table_id}, not {restored.table_id}"
-                    if restored.table_id != self._settings.table_id
-                    else f"it ends with version {newest}, and version {restored.version - 1} was read already"
-                ),
+                f"DeltaSource: the checkpoint was made with another table than the one that is at {table} now: {differs}",
                 hint="bring the table back; or give the source another uid, so that it starts from the beginning.",
             )
         self._returned.extend(restored.returned)
-        return replace(restored, end=self._end_of(restored, newest))
+        # The source may have had another limit before the checkpoint.
+        return replace(restored, end=self._end_or(newest if restored.end is None else restored.end))
 
-    def _end_of(self, restored: DeltaEnumeratorState, newest: int) -> int | None:
-        """Return the last version to read, None = no limit; the source may have had another limit before the checkpoint."""
-        settings = self._settings
-        if not settings.bounded:
+    def _end_or(self, default: int) -> int | None:
+        """Return the last version to read; None = no limit."""
+        if not self._options.bounded:
             return None
-        if settings.last_version is not None:
-            return settings.last_version
-        return newest if restored.end is None else restored.end
+        return default if self._options.ending_version is None else self._options.ending_version
 
     def start(self) -> None:
-        if self._state.snapshot or self._settings.bounded:
+        if self._state.snapshot or self._options.bounded:
             self._take(self._look())
-        if not self._settings.bounded:
-            self._context.call_async(self._look, self._looked, period=self._settings.interval)
+        if not self._options.bounded:
+            self._context.call_async(self._look, self._looked, period=self._options.interval)
 
     # -- following the log ---------------------------------------------------------------------------------------------------
 
@@ -178,10 +187,12 @@ class DeltaEnumerator(SplitEnumerator[DeltaSplit, DeltaEnumeratorState]):
                 "already",
                 hint="was it removed and created again, or restored from a backup? Start the job without a checkpoint.",
             )
-        if newest < version and self._settings.bounded:
+        if newest < version and self._options.bounded:
             raise SourceError(f"DeltaSource: {self._log.table} has no version {version}; the newest is {newest}")
-        commit = self._log.commit(version) if newest > version else None  # it may have appeared since the first try
-        if commit is None and newest > version:
+        if newest <= version:
+            return None
+        commit = self._log.commit(version)  # it may have appeared since the first try
+        if commit is None:
             raise SourceChangedError(
                 f"DeltaSource: the log of {self._log.table} does not hold version {version} any more; the newest is {newest}",
                 hint="keep the log for longer (delta.logRetentionDuration), and start the job without a checkpoint, from the "
@@ -220,71 +231,52 @@ class DeltaEnumerator(SplitEnumerator[DeltaSplit, DeltaEnumeratorState]):
     # -- the splits of a version ---------------------------------------------------------------------------------------------
 
     def _snapshot_splits(self, version: int) -> Iterator[DeltaSplit]:
-        snapshot = self._log.snapshot(version)
-        self._check_schema(snapshot.metadata, version)
-        for file in snapshot.files:
+        metadata, files = self._log.snapshot(version)
+        self._check_schema(metadata, version)
+        for file in files:
             if self._is_wanted(file):
-                yield from self._cut(self._split(file, version, INSERTED, snapshot=True, deleted=file.deleted))
+                yield from self._cut(self._split(file, version, INSERTED, snapshot=True))
 
     def _changed_splits(self, commit: Commit) -> list[DeltaSplit]:
+        options, version = self._options, commit.version
         if commit.metadata is not None:
-            self._check_schema(commit.metadata, commit.version)
+            self._check_schema(commit.metadata, version)
         added = [file for file in commit.added if file.data_change and self._is_wanted(file)]
         removed = [file for file in commit.removed if file.data_change and self._is_wanted(file)]
-        if self._settings.change_feed:
-            return self._fed(commit, added, removed)
-        if not removed:
-            return [self._split(file, commit.version, INSERTED, deleted=file.deleted) for file in added]
-        settings = self._settings
-        if settings.skip_change_commits:
-            return []
-        before = {file.path: file for file in removed}
-        rewritten = [file for file in added if file.path not in before]
-        # A file that remains, with another deletion vector: rows that are no longer deleted are new again.
-        back = [
-            self._split(file, commit.version, INSERTED, deleted=file.deleted, only=before[file.path].deleted)
-            for file in added
-            if file.path in before and before[file.path].deleted is not None
-        ]
-        if not settings.ignore_changes and (rewritten or not settings.ignore_deletes):
-            what = "changed or deleted" if rewritten else "deleted"
-            raise SourceChangedError(
-                f"DeltaSource: version {commit.version} of {self._log.table} ({commit.operation}) {what} rows that were read "
-                "already",
-                hint="read the changes with read_change_feed(), leave such versions out with skip_change_commits(), or "
-                + (
-                    "read rewritten files as a whole with ignore_changes()."
-                    if rewritten
-                    else "ignore deletions with ignore_deletes()."
-                ),
-            )
-        return back + [self._split(file, commit.version, INSERTED, deleted=file.deleted) for file in rewritten]
-
-    def _fed(self, commit: Commit, added: list[DataFile], removed: list[DataFile]) -> list[DeltaSplit]:
-        """Return the splits with the changes of a version: first those that remove rows, then those that add rows.
-
-        So the changes of a key are in order, even if they are in different files.
-        """
-        version = commit.version
-        if commit.changes:
+        if options.change_feed:
+            # First all that removes rows, so that the changes of a key are in order, even if they are in different files.
             changes = [file for file in commit.changes if self._is_wanted(file)]
-            return [self._split(file, version, kind) for kind in (TAKEN_BACK, ADDED) for file in changes]
-        before = {file.path: file for file in removed}
-        after = {file.path: file for file in added}
-        back, new = [], []
-        for file in removed:
-            now = after.get(file.path)
-            if now is None:
-                back.append(self._split(file, version, DELETED, deleted=file.deleted))
-            elif now.deleted is not None:
-                back.append(self._split(file, version, DELETED, deleted=file.deleted, only=now.deleted))
-        for file in added:
-            was = before.get(file.path)
-            if was is None:
-                new.append(self._split(file, version, INSERTED, deleted=file.deleted))
-            elif was.deleted is not None:
-                new.append(self._split(file, version, INSERTED, deleted=file.deleted, only=was.deleted))
-        return back + new
+            if commit.changes:
+                return [self._split(file, version, kind) for kind in (TAKEN_BACK, ADDED) for file in changes]
+            return self._difference(version, removed, added, DELETED) + self._difference(version, added, removed, INSERTED)
+        if removed and options.skip_change_commits:
+            return []
+        # First the rows that are no longer deleted.
+        splits = sorted(self._difference(version, added, removed, INSERTED), key=lambda split: split.only is None)
+        rewritten = bool(splits) and splits[-1].only is None
+        if removed and not options.ignore_changes and (rewritten or not options.ignore_deletes):
+            what = "changed or deleted" if rewritten else "deleted"
+            instead = "ignore deletions with ignore_deletes()"
+            if rewritten:
+                instead = "read rewritten files as a whole with ignore_changes()"
+            raise SourceChangedError(
+                f"DeltaSource: version {version} of {self._log.table} ({commit.operation}) {what} rows that were read already",
+                hint="read the changes with read_change_feed(), leave such versions out with skip_change_commits(), or "
+                f"{instead}.",
+            )
+        return splits
+
+    def _difference(self, version: int, files: list[DataFile], others: list[DataFile], kind: str) -> list[DeltaSplit]:
+        """Return the splits with the rows of files that `others` do not contain.
+
+        Of a file that is among the others with another deletion vector, these are the rows which that vector deletes.
+        """
+        vectors = {file.path: file.deleted for file in others}
+        return [
+            self._split(file, version, kind, only=vectors.get(file.path))
+            for file in files
+            if file.path not in vectors or vectors[file.path] is not None
+        ]
 
     def _is_wanted(self, file: DataFile) -> bool:
         wanted = self._settings.wanted
@@ -297,7 +289,6 @@ class DeltaEnumerator(SplitEnumerator[DeltaSplit, DeltaEnumeratorState]):
         kind: str,
         *,
         snapshot: bool = False,
-        deleted: DeletionVector | None = None,
         only: DeletionVector | None = None,
     ) -> DeltaSplit:
         if file.partition is None:
@@ -308,7 +299,7 @@ class DeltaEnumerator(SplitEnumerator[DeltaSplit, DeltaEnumeratorState]):
         return DeltaSplit(
             split_id=f"{version}{'' if snapshot else '+'}/{kind}/{file.path}",
             version=version, snapshot=snapshot, path=file.path, size=file.size, partition=file.partition, kind=kind,
-            deleted=deleted, only=only, rows=file.rows if only is None else only.cardinality,
+            deleted=file.deleted, only=only, rows=file.rows if only is None else only.cardinality,
         )  # fmt: skip
 
     def _cut(self, split: DeltaSplit) -> list[DeltaSplit]:
@@ -330,17 +321,18 @@ class DeltaEnumerator(SplitEnumerator[DeltaSplit, DeltaEnumeratorState]):
 
     def _check_schema(self, metadata: Metadata, version: int) -> None:
         """Raise SourceChangedError if a version has other columns than those that the source reads."""
-        settings, table = self._settings, self._log.table
+        settings, options, table = self._settings, self._options, self._log.table
         if metadata.id != settings.table_id:
             raise SourceChangedError(
                 f"DeltaSource: version {version} of {table} belongs to another table (id {metadata.id}, not {settings.table_id})",
                 hint="the table was replaced; start the job without a checkpoint.",
             )
         is_snapshot = self._state.snapshot and version == self._state.version
-        if settings.change_feed and not metadata.has_change_feed and not is_snapshot:
+        if options.change_feed and not metadata.has_change_feed and not is_snapshot:
             raise no_change_feed(table, version)
         if version > settings.schema_version:
-            changes = changed_columns(settings.plan.columns, metadata, all_columns=settings.all_columns)
+            everything = options.columns is None and options.row_type is None
+            changes = changed_columns(settings.plan.columns, metadata, all_columns=everything)
             if changes:
                 raise SourceChangedError(
                     f"DeltaSource: the schema of {table} changed with version {version}: {'; '.join(changes)}",
@@ -358,7 +350,7 @@ class DeltaEnumerator(SplitEnumerator[DeltaSplit, DeltaEnumeratorState]):
     # -- assigning splits ----------------------------------------------------------------------------------------------------
 
     def _is_in_order(self, snapshot: bool) -> bool:
-        return (self._settings.in_order or self._settings.change_feed) and not snapshot
+        return (self._options.in_order or self._options.change_feed) and not snapshot
 
     def handle_split_request(self, subtask: int) -> None:
         self._waiting[subtask] = None
@@ -373,8 +365,9 @@ class DeltaEnumerator(SplitEnumerator[DeltaSplit, DeltaEnumeratorState]):
             if self._assign(subtask):
                 self._waiting.pop(subtask, None)
         self._advance()
-        state, settings = self._state, self._settings
-        if state.end is not None and state.version > state.end and not self._returned:
+        state = self._state
+        over = state.end is not None and state.version > state.end
+        if over and not self._returned:
             # A reader that learns this together with its last split ends in the epoch in which it finishes the split.
             for reader in range(self._context.parallelism):
                 self._context.signal_no_more_splits(reader)
@@ -385,8 +378,8 @@ class DeltaEnumerator(SplitEnumerator[DeltaSplit, DeltaEnumeratorState]):
                 if reader != 0:
                     self._context.signal_no_more_splits(reader)
                     del self._waiting[reader]
-        if not self._queue and self._waiting and not (state.end is not None and state.version > state.end):
-            if settings.bounded:
+        if not self._queue and self._waiting and not over:
+            if self._options.bounded:
                 self._take(self._look())
             elif self._behind and not self._looking:
                 self._looking = True

@@ -5,9 +5,9 @@ from __future__ import annotations
 import io
 import os
 import posixpath
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from contextlib import suppress
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -44,67 +44,6 @@ def table_location(path: object, what: str) -> str:
     return local_path(path, what)
 
 
-class TableFiles(Protocol):
-    """The files of one table, by their paths relative to it (`inside`). All operations raise OSError."""
-
-    #: The folder of the table, or its URI.
-    table: str
-    #: Whether the table is in an object store: each call is a request, and a list may lack the newest files.
-    is_remote: bool
-
-    def path(self, inside: str) -> str:
-        """Return the full path of a file, for messages."""
-        ...
-
-    def leads_outside(self, inside: str) -> bool:
-        """Return whether a path, which need not exist, is not that of a file in the table."""
-        ...
-
-    def outer_table(self) -> str | None:
-        """Return another Delta table, in whose folder this one is; None if there is none."""
-        ...
-
-    def names(self, inside: str) -> list[str]:
-        """Return the names of the files in a folder; none if there is no folder."""
-        ...
-
-    def exists(self, inside: str) -> bool:
-        """Return whether a file exists."""
-        ...
-
-    def size(self, inside: str) -> int:
-        """Return the size of a file in bytes."""
-        ...
-
-    def read(self, inside: str) -> tuple[bytes, int]:
-        """Return the content of a file, and the milliseconds since the epoch at which it was written."""
-        ...
-
-    def read_range(self, inside: str, start: int, length: int) -> bytes:
-        """Return a range of bytes of a file."""
-        ...
-
-    def source(self, inside: str) -> tuple[Any, int]:
-        """Return what pyarrow opens to read a file, and the size of the file in bytes."""
-        ...
-
-    def write_parquet(self, inside: str, rows: pa.Table, compression: str) -> tuple[int, int]:
-        """Write a new file; return its size in bytes, and the milliseconds since the epoch at which it was written."""
-        ...
-
-    def sync_folders(self, inside: Iterable[str]) -> None:
-        """Make the names in folders survive a crash of the machine; files themselves do when they are written."""
-        ...
-
-    def remove(self, inside: str) -> None:
-        """Remove a file, unless it is gone already."""
-        ...
-
-    def files_below(self, inside: str) -> Sequence[str]:
-        """Return the paths of all files in a folder and its subfolders; none if there is no folder."""
-        ...
-
-
 def is_plain(inside: str) -> bool:
     """Return whether a path is relative, and has no parts such as `..`.
 
@@ -116,52 +55,65 @@ def is_plain(inside: str) -> bool:
 
 def files_of(table: str) -> TableFiles:
     """Return the files of a table, without access to the storage; `table` is a result of `table_location`."""
-    return StoreFiles(table) if is_reference(table) else FolderFiles(table)
+    return StoreFiles(table) if is_reference(table) else TableFiles(table)
 
 
-class FolderFiles:
-    """See TableFiles. Links are followed when files are read, but not when they are written or removed."""
+class TableFiles:
+    """The files of a table in a folder, by their paths relative to it (`inside`). All operations raise OSError.
 
+    Links are followed when files are read, but not when they are written or removed.
+    """
+
+    #: Whether the table is in an object store: each call is a request, and a list may lack the newest files.
     is_remote = False
 
     def __init__(self, table: str) -> None:
+        #: The folder of the table, or its URI.
         self.table = table
 
     def path(self, inside: str) -> str:
-        return os.path.join(self.table, inside)
+        """Return the full path of a file, for messages."""
+        return f"{self.table}/{inside}"
 
     def leads_outside(self, inside: str) -> bool:
+        """Return whether a path, which need not exist, leads to a place outside of the table."""
         return os.path.isabs(inside) or safe_files.leads_outside(self.path(inside), self.table)
 
     def outer_table(self) -> str | None:
+        """Return another Delta table, in whose folder this one is; None if there is none."""
         return delta_table_around(os.path.dirname(self.table))
 
     def names(self, inside: str) -> list[str]:
-        try:
+        """Return the names of the files in a folder; none if there is no folder."""
+        with suppress(FileNotFoundError):
             return os.listdir(self.path(inside))
-        except FileNotFoundError:
-            return []
+        return []
 
     def exists(self, inside: str) -> bool:
+        """Return whether a file exists."""
         return os.path.exists(self.path(inside))
 
     def size(self, inside: str) -> int:
+        """Return the size of a file in bytes."""
         return os.stat(self.path(inside)).st_size
 
     def read(self, inside: str) -> tuple[bytes, int]:
+        """Return the content of a file, and the milliseconds since the epoch at which it was written."""
         with open(self.path(inside), "rb") as file:
             return file.read(), os.fstat(file.fileno()).st_mtime_ns // 1_000_000
 
     def read_range(self, inside: str, start: int, length: int) -> bytes:
+        """Return a range of bytes of a file."""
         with open(self.path(inside), "rb") as file:
             file.seek(start)
             return file.read(length)
 
     def source(self, inside: str) -> tuple[Any, int]:
-        path = self.path(inside)
-        return path, os.path.getsize(path)
+        """Return the object by which pyarrow reads a file, and the size of the file in bytes."""
+        return self.path(inside), self.size(inside)
 
     def write_parquet(self, inside: str, rows: pa.Table, compression: str) -> tuple[int, int]:
+        """Write a new file; return its size in bytes, and the milliseconds since the epoch at which it was written."""
         make_folders(self.table)
         safe_files.make_folders(self.table, os.path.dirname(inside))
         with safe_files.create_file(self.table, inside) as file:
@@ -172,31 +124,30 @@ class FolderFiles:
         return status.st_size, status.st_mtime_ns // 1_000_000
 
     def sync_folders(self, inside: Iterable[str]) -> None:
+        """Make the names in folders survive a crash of the machine; files themselves do when they are written."""
         for folder in inside:
             sync(self.path(folder))
 
     def remove(self, inside: str) -> None:
+        """Remove a file, unless it is gone already."""
         with suppress(FileNotFoundError):
             safe_files.remove_file(self.table, inside)
 
-    def files_below(self, inside: str) -> Sequence[str]:
-        try:
+    def files_below(self, inside: str) -> list[str]:
+        """Return the paths of all files in a folder and its subfolders; none if there is no folder."""
+        with suppress(FileNotFoundError):
             return list(safe_files.files_below(self.table, inside))
-        except FileNotFoundError:
-            return []
+        return []
 
 
-class StoreFiles:
-    """See TableFiles. A write that has returned is durable."""
+class StoreFiles(TableFiles):
+    """The files of a table in an object store. A write that has returned is durable."""
 
     is_remote = True
 
     def __init__(self, table: str) -> None:
-        self.table = table
+        super().__init__(table)
         self._files = ObjectFiles(root_of(table))
-
-    def path(self, inside: str) -> str:
-        return f"{self.table}/{inside}"
 
     def leads_outside(self, inside: str) -> bool:
         return not is_plain(inside)
@@ -206,17 +157,14 @@ class StoreFiles:
         return delta_table_around(str(folder)) if len(folder.parts) > 1 else None
 
     def names(self, inside: str) -> list[str]:
-        try:
+        with suppress(FileNotFoundError):
             return self._files.names(inside)
-        except FileNotFoundError:
-            return []
+        return []
 
     def exists(self, inside: str) -> bool:
-        try:
-            self._files.size(inside)
-        except FileNotFoundError:
-            return False
-        return True
+        with suppress(FileNotFoundError):
+            return self.size(inside) >= 0
+        return False
 
     def size(self, inside: str) -> int:
         return self._files.size(inside)
@@ -247,8 +195,7 @@ class StoreFiles:
         with suppress(FileNotFoundError):
             self._files.remove(inside)
 
-    def files_below(self, inside: str) -> Sequence[str]:
-        try:
+    def files_below(self, inside: str) -> list[str]:
+        with suppress(FileNotFoundError):
             return list(self._files.files_below(inside))
-        except FileNotFoundError:
-            return []
+        return []

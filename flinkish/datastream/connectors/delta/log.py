@@ -1,4 +1,4 @@
-"""Reads the log of a Delta table: what each version added and removed, and the files of a version.
+"""Reads the log of a Delta table: the changes of each version, and the files of a version.
 
 deltalake (1.6) does not list deletion vectors with the files, and gives no Arrow data of tables with them or with column mapping.
 So this module reads the parts of the log that a reader needs: files, change files, schema, protocol, times of commits.
@@ -11,7 +11,9 @@ import json
 import posixpath
 import re
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from itertools import takewhile
 from typing import Any, Final
 from urllib.parse import unquote
 
@@ -19,7 +21,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from flinkish.common.errors import SourceError
-from flinkish.datastream.connectors.delta.files import LOG, TableFiles, files_of
+from flinkish.datastream.connectors.delta.files import LOG, files_of
 from flinkish.datastream.connectors.delta.vectors import DeletionVector
 
 #: Contains the version of the newest checkpoint of the log.
@@ -99,15 +101,6 @@ class Commit:
     operation: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Snapshot:
-    """The files of a version, in the order of their times and paths."""
-
-    version: int
-    metadata: Metadata
-    files: tuple[DataFile, ...]
-
-
 class DeltaLog:
     """The log of a table.
 
@@ -118,10 +111,6 @@ class DeltaLog:
         self.table = table
         self.files = files_of(table)
         self._who = who
-
-    def exists(self) -> bool:
-        """Return whether there is a table."""
-        return bool(self._listed())
 
     def newest(self) -> int:
         """Return the newest version; raises SourceError if there is no table."""
@@ -146,19 +135,14 @@ class DeltaLog:
 
     def has(self, version: int) -> bool:
         """Return whether the log has an entry for a version, without a list."""
-        try:
+        with self._reading(f"the log of {self.table}"):
             return self.files.exists(_entry(version))
-        except OSError as error:
-            raise SourceError(f"{self._who} cannot read the log of {self.table}: {error.strerror or error}") from error
 
     def summarized(self) -> int:
         """Return the version of the newest checkpoint of the log according to _last_checkpoint; 0 if there is none."""
-        try:
+        with suppress(FileNotFoundError), self._reading(self.files.path(_LAST_CHECKPOINT)):
             return int(json.loads(self.files.read(_LAST_CHECKPOINT)[0])["version"])
-        except FileNotFoundError:
-            return 0
-        except (OSError, ValueError, LookupError, TypeError) as error:
-            raise SourceError(f"{self._who} cannot read {self.files.path(_LAST_CHECKPOINT)}: {error}") from error
+        return 0
 
     def commit(self, version: int) -> Commit | None:
         """Return the changes of a version; None if it does not exist. Raises SourceError if it cannot be read."""
@@ -181,8 +165,8 @@ class DeltaLog:
         actions, _ = self._read(version) or ([], 0)
         return next((action["commitInfo"] for action in actions if action.get("commitInfo") is not None), {})
 
-    def snapshot(self, version: int) -> Snapshot:
-        """Return the files of a version. Raises SourceError if it no longer exists or cannot be read."""
+    def snapshot(self, version: int) -> tuple[Metadata, list[DataFile]]:
+        """Return the files of a version, by their times and paths. Raises SourceError if it no longer exists or is unreadable."""
         metadata, files = None, dict[tuple[str, str], DataFile]()
         for actions in self._replay(version, files=True):
             metadata = self._last_metadata(actions, version) or metadata
@@ -191,7 +175,7 @@ class DeltaLog:
             for file in self._files(actions, "add"):
                 files[_key(file)] = file
         ordered = sorted(files.values(), key=lambda file: (file.modification_time, file.path))
-        return Snapshot(version=version, metadata=self._found(metadata, version), files=tuple(ordered))
+        return self._found(metadata, version), ordered
 
     def metadata(self, version: int) -> Metadata:
         """Return schema and properties of a version; raises as `snapshot` does."""
@@ -202,14 +186,10 @@ class DeltaLog:
 
     def version_as_of(self, time: int) -> int:
         """Return the newest version committed at or before a time (ms); raises SourceError if there is none."""
-        found = None
-        for version, committed in self._times():
-            if committed > time:
-                break
-            found = version
-        if found is None:
+        found = [version for version, _ in takewhile(lambda entry: entry[1] <= time, self._times())]
+        if not found:
             raise SourceError(f"{self._who}: {self.table} has no version as old as {time} ms since the epoch")
-        return found
+        return found[-1]
 
     def version_from(self, time: int) -> int:
         """Return the first version committed at or after a time (ms); if there is none, the next version to appear."""
@@ -218,24 +198,26 @@ class DeltaLog:
 
     # -- inside --------------------------------------------------------------------------------------------------------------
 
-    def _names(self) -> list[str]:
+    @contextmanager
+    def _reading(self, what: str) -> Iterator[None]:
+        """Turn errors other than FileNotFoundError into SourceErrors."""
         try:
+            yield
+        except FileNotFoundError:
+            raise
+        except (OSError, ValueError, LookupError, TypeError, pa.ArrowException) as error:
+            raise SourceError(f"{self._who} cannot read {what}: {getattr(error, 'strerror', None) or error}") from error
+
+    def _names(self) -> list[str]:
+        with self._reading(f"the log of {self.table}"):
             return self.files.names(LOG)
-        except OSError as error:
-            raise SourceError(f"{self._who} cannot read the log of {self.table}: {error.strerror or error}") from error
 
     def _read(self, version: int) -> tuple[list[dict[str, Any]], int] | None:
         """Return the actions of a version and the time at which they were written (ms); None if it does not exist."""
-        try:
+        with suppress(FileNotFoundError), self._reading(f"version {version} of {self.table}"):
             content, written = self.files.read(_entry(version))
             return _actions(content), written
-        except FileNotFoundError:
-            return None
-        except (OSError, ValueError) as error:
-            raise SourceError(f"{self._who} cannot read version {version} of {self.table}: {error}") from error
-
-    def _commits(self) -> list[int]:
-        return sorted(int(match[1]) for name in self._names() if (match := _COMMIT.fullmatch(name)))
+        return None
 
     def _listed(self) -> list[int]:
         """Return the versions that a list of the log shows; the entry of a version with a checkpoint may have been cleaned up."""
@@ -243,7 +225,7 @@ class DeltaLog:
 
     def _versions(self) -> list[int]:
         """Return the versions in the log, including those that a list lacks."""
-        versions = self._commits()
+        versions = sorted(int(match[1]) for name in self._names() if (match := _COMMIT.fullmatch(name)))
         newest = self.newest_or_none() if self.files.is_remote else None
         return versions if newest is None else [*versions, *range(max(versions, default=-1) + 1, newest + 1)]
 
@@ -275,7 +257,13 @@ class DeltaLog:
             if action.get("protocol") is not None:
                 protocol = action["protocol"]
             elif action.get("metaData") is not None:
-                found = _metadata(action["metaData"])
+                table = action["metaData"]
+                found = Metadata(
+                    id=table["id"],
+                    schema=json.loads(table["schemaString"]),
+                    partition_columns=tuple(table.get("partitionColumns") or ()),
+                    configuration=dict(table.get("configuration") or {}),
+                )
         if protocol is not None:
             self._check_protocol(protocol, version, variants=found is not None and has_variants(found.schema))
         return found
@@ -303,19 +291,28 @@ class DeltaLog:
 
     def _read_checkpoint(self, names: Iterable[str], *, files: bool) -> list[dict[str, Any]]:
         actions: list[dict[str, Any]] = []
-        for name in names:
-            path = f"{LOG}/{name}"
-            if name.endswith(".json"):
-                try:
-                    actions.extend(_actions(self.files.read(path)[0]))
-                except (OSError, ValueError) as error:
-                    raise SourceError(f"{self._who} cannot read {self.files.path(path)}: {error}") from error
-            else:
-                actions.extend(_parquet_actions(self.files, path, files=files))
-        sidecars = [action["sidecar"]["path"] for action in actions if "sidecar" in action]
-        for sidecar in sidecars if files else ():
-            actions.extend(_parquet_actions(self.files, f"{LOG}/_sidecars/{posixpath.basename(sidecar)}", files=True))
+        try:
+            for name in names:
+                path = f"{LOG}/{name}"
+                with self._reading(self.files.path(path)):
+                    actions += _actions(self.files.read(path)[0]) if name.endswith(".json") else self._parquet(path, files=files)
+            sidecars = [action["sidecar"]["path"] for action in actions if "sidecar" in action]
+            for sidecar in sidecars if files else ():
+                path = f"{LOG}/_sidecars/{posixpath.basename(sidecar)}"
+                with self._reading(self.files.path(path)):
+                    actions += self._parquet(path, files=True)
+        except FileNotFoundError as error:
+            raise SourceError(f"{self._who} cannot read {self.files.path(path)}: {error.strerror or error}") from error
         return actions
+
+    def _parquet(self, path: str, *, files: bool) -> list[dict[str, Any]]:
+        """Return the actions of a checkpoint of the log that readers need; `files` = including those of files."""
+        with pq.ParquetFile(self.files.source(path)[0], pre_buffer=self.files.is_remote) as file:
+            needed = ("protocol", "metaData", "add", "sidecar") if files else ("protocol", "metaData")
+            wanted = [name for name in needed if name in file.schema_arrow.names]
+            leaves = [_leaves(file.schema_arrow.field(name), name) for name in wanted]
+            table = file.read(columns=[leaf for group in leaves for leaf in group])
+        return [{name: value} for name in wanted for value in table.column(name).drop_null().to_pylist()]
 
     def _actions_of(self, version: int) -> list[dict[str, Any]]:
         found = self._read(version)
@@ -336,7 +333,9 @@ class DeltaLog:
             hints = [_INSTEAD[name] for name in unknown if name in _INSTEAD]
             raise SourceError(
                 f"{self._who} cannot read version {version} of {self.table}: the table has {what}",
-                hint=hints[0] if hints else "let Spark write what is needed to a table without them, and read that.",
+                hint=hints[0]
+                if hints
+                else "let Spark write the needed rows to a table without these features, and read that table.",
             )
 
     def _files(self, actions: Iterable[dict[str, Any]], kind: str) -> tuple[DataFile, ...]:
@@ -356,7 +355,15 @@ class DeltaLog:
             size=action.get("size"),
             partition=None if partition is None else dict(partition),
             rows=_rows(action.get("stats")),
-            deleted=None if vector is None else _vector(vector),
+            deleted=None
+            if vector is None
+            else DeletionVector(
+                storage=vector["storageType"],
+                value=vector["pathOrInlineDv"],
+                offset=vector.get("offset"),
+                size=vector["sizeInBytes"],
+                cardinality=vector["cardinality"],
+            ),
             data_change=bool(action.get("dataChange", True)) or kind == "cdc",
             modification_time=action.get("modificationTime") or 0,
         )
@@ -382,48 +389,12 @@ def _key(file: DataFile) -> tuple[str, str]:
     return file.path, "" if file.deleted is None else f"{file.deleted.storage}{file.deleted.value}@{file.deleted.offset}"
 
 
-def _vector(vector: dict[str, Any]) -> DeletionVector:
-    return DeletionVector(
-        storage=vector["storageType"],
-        value=vector["pathOrInlineDv"],
-        offset=vector.get("offset"),
-        size=vector["sizeInBytes"],
-        cardinality=vector["cardinality"],
-    )
-
-
 def _rows(stats: str | None) -> int | None:
     try:
         found = json.loads(stats or "{}").get("numRecords")
     except ValueError:
         return None
     return found if isinstance(found, int) else None
-
-
-def _metadata(action: dict[str, Any]) -> Metadata:
-    return Metadata(
-        id=action["id"],
-        schema=json.loads(action["schemaString"]),
-        partition_columns=tuple(action.get("partitionColumns") or ()),
-        configuration=dict(action.get("configuration") or {}),
-    )
-
-
-def _parquet_actions(of_table: TableFiles, path: str, *, files: bool) -> list[dict[str, Any]]:
-    """Return the actions of a checkpoint of the log that readers need; `files` = including those of files."""
-    try:
-        with pq.ParquetFile(of_table.source(path)[0], pre_buffer=of_table.is_remote) as file:
-            needed = ("protocol", "metaData", "add", "sidecar") if files else ("protocol", "metaData")
-            wanted = [name for name in needed if name in file.schema_arrow.names]
-            leaves = [_leaves(file.schema_arrow.field(name), name) for name in wanted]
-            table = file.read(columns=[leaf for group in leaves for leaf in group])
-    except (pa.ArrowException, OSError) as error:
-        raise SourceError(f"DeltaSource cannot read {of_table.path(path)}: {error}") from error
-    actions = []
-    for name in wanted:
-        for value in table.column(name).drop_null().to_pylist():
-            actions.append({name: value})
-    return actions
 
 
 #: Parts of an `add` action that are not needed: statistics as columns, tags.

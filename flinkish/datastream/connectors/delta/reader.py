@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Final
 
 import numpy as np
@@ -13,7 +14,7 @@ import pyarrow.parquet as pq
 
 from flinkish.common.errors import SourceChangedError, SourceError
 from flinkish.common.types import RowKind, make_row
-from flinkish.datastream.connectors._arrow import read_converter, reading_type, texts_of, widened
+from flinkish.datastream.connectors._arrow import Convert, read_converter, reading_type, texts_of, widened
 from flinkish.datastream.connectors._sequences import SequentialReader
 from flinkish.datastream.connectors.delta.columns import (
     DeltaColumn,
@@ -28,7 +29,7 @@ from flinkish.datastream.connectors.delta.columns import (
 )
 from flinkish.datastream.connectors.delta.files import files_of
 from flinkish.datastream.connectors.delta.vectors import DeletionVector, Rows
-from flinkish.datastream.connectors.record_errors import RecordErrorPolicy, RecordErrors, json_of_row
+from flinkish.datastream.connectors.record_errors import RecordErrorPolicy, RecordErrors
 from flinkish.program.sources import ReaderOutput, SourceReaderContext, SourceSplit
 
 #: Rows to read from a file at once.
@@ -95,7 +96,7 @@ class DeltaReader(SequentialReader[Any, DeltaSplit]):
 
     def _pending(self) -> int:
         """Return the number of unread rows in the splits of this reader, without files whose number of rows is unknown."""
-        return sum(max(0, split.rows - split.position) for split in self._splits.all() if split.rows is not None)
+        return sum(max(0, split.rows - split.position) for split in self._splits.values() if split.rows is not None)
 
     def _read(self, split: DeltaSplit, output: ReaderOutput[Any]) -> None:
         output.select_split(split.split_id)
@@ -110,7 +111,7 @@ class DeltaReader(SequentialReader[Any, DeltaSplit]):
             self.close()
             self._finish(split, output)
         else:
-            self._splits.update(replace(split, position=reader.position))
+            self._update(replace(split, position=reader.position))
 
     def close(self) -> None:
         if self._current is not None:
@@ -128,11 +129,10 @@ class _FileReader:
         self._files = files_of(plan.table)
         self._path = self._files.path(split.path)
         self._file = self._open()
-        self._deleted = self._rows_of(split.deleted)
-        self._only = self._rows_of(split.only)
+        self._deleted = None if split.deleted is None else split.deleted.rows(self._files)
+        self._only = None if split.only is None else split.only.rows(self._files)
         self._kind = {INSERTED: RowKind.INSERT, DELETED: RowKind.DELETE}.get(split.kind)
         self._names = tuple(column.name for column in plan.columns)
-        self._converters = [read_converter(column.type_info) for column in plan.columns]
         self._find_columns()
         self._groups = list(self._own_groups())
         #: Position in the split behind the last row of `_records`.
@@ -168,44 +168,45 @@ class _FileReader:
             "(delta.deletedFileRetentionDuration), and start the job without a checkpoint, from the table as it is now.",
         )
 
-    def _rows_of(self, vector: DeletionVector | None) -> Rows | None:
-        return None if vector is None else vector.rows(self._files)
-
     def _find_columns(self) -> None:
         """Determine the origin of each column: the file, or a constant (a partition value; null if the file lacks it)."""
         schema = self._file.schema_arrow
         have = list(schema)
         partitioned_by = list(self._split.partition)
-        self._constants: dict[int, Any] = {}
-        #: By column: its name in the file, the type to cast it to, and whether it must be rebuilt first.
-        self._from_file: dict[int, tuple[str, pa.DataType, bool]] = {}
-        for index, column in enumerate(self._plan.columns):
+        #: For each column: the function that returns its part of a batch, or None and a constant; how to convert its values.
+        self._columns: list[tuple[Callable[[pa.RecordBatch], pa.Array] | None, Any, Convert | None]] = []
+        self._wanted: list[str] = []
+        for column in self._plan.columns:
             part = column.field["type"]
+            target, convert = reading_type(arrow_of(part), column.type_info), read_converter(column.type_info)
             what = f"column {column.name!r} of {self._path}"
             partition = position_of(physical_name(column.field), partitioned_by)
             if partition is not None:
                 value = partition_value(self._split.partition[partitioned_by[partition]], part, what)
-                target = reading_type(arrow_of(part), column.type_info)
-                array = widened(pa.array([value], arrow_of(part)), target)
-                convert = self._converters[index]
-                self._constants[index] = array.to_pylist()[0] if convert is None else convert(array.to_pylist()[0])
+                [value] = widened(pa.array([value], arrow_of(part)), target).to_pylist()
+                self._columns.append((None, value if convert is None else convert(value), None))
                 continue
             found = find_field(have, column.field, by_id=self._plan.by_id)
             if found is None:
-                self._constants[index] = None
+                self._columns.append((None, None, None))
                 continue
             if not readable(have[found].type, part, by_id=self._plan.by_id):
                 raise SourceChangedError(
                     f"DeltaSource: {what} is {have[found].type}, which cannot be read as {shown(part)}",
                     hint="the table was overwritten with another schema; start from a version after that.",
                 )
-            target = reading_type(arrow_of(part), column.type_info)
-            self._from_file[index] = (have[found].name, target, have[found].type != arrow_of(part))
-        self._wanted = [name for name, _, _ in self._from_file.values()]
+            # A column of another type must be rebuilt first.
+            rebuilt = None if have[found].type == arrow_of(part) else part
+            self._columns.append((partial(self._array, have[found].name, rebuilt, target), None, convert))
+            self._wanted.append(have[found].name)
         if self._kind is None:
             if _CHANGE_TYPE not in schema.names:
                 raise SourceError(f"DeltaSource: {self._path} is no file of a change data feed: it has no column {_CHANGE_TYPE}")
             self._wanted.append(_CHANGE_TYPE)
+
+    def _array(self, name: str, rebuilt: Any, target: pa.DataType, batch: pa.RecordBatch) -> pa.Array:
+        array = batch.column(name)
+        return widened(array if rebuilt is None else as_column(array, rebuilt, by_id=self._plan.by_id), target)
 
     def _own_groups(self) -> Iterator[tuple[int, int, int]]:
         """Yield the row groups of the split: number of the group, number of its first row in the file, number of rows."""
@@ -286,33 +287,22 @@ class _FileReader:
         kept = self._kept(batch, skip, first)
         self._read = before + batch.num_rows
         self._positions = None if kept is None else kept + before
-        columns: list[Any] = []
         count = batch.num_rows - skip if kept is None else len(kept)
+        indexes = None if kept is None else pa.array(kept)
 
         def values(array: pa.Array) -> list[Any]:
-            if kept is not None:
-                array = array.take(pa.array(kept))
-            elif skip:
-                array = array.slice(skip)
-            found: list[Any] = array.to_pylist()
+            # After a cast, as Arrow cannot take values of all types.
+            found: list[Any] = (array.slice(skip) if indexes is None else array.take(indexes)).to_pylist()
             return found
 
-        for index in range(len(self._names)):
-            if index not in self._from_file:
-                columns.append([self._constants[index]] * count)
-                continue
-            name, target, rebuild = self._from_file[index]
-            array = batch.column(batch.schema.get_field_index(name))
-            if rebuild:
-                array = as_column(array, self._plan.columns[index].field["type"], by_id=self._plan.by_id)
-            plain = values(widened(array, target))
-            convert = self._converters[index]
+        columns: list[list[Any]] = []
+        for array_of, constant, convert in self._columns:
+            plain = [constant] * count if array_of is None else values(array_of(batch))
             columns.append(plain if convert is None else list(map(convert, plain)))
-        names = self._names
-        if self._kind is not None:
-            kind = self._kind
+        names, kind = self._names, self._kind
+        if kind is not None:
             return [make_row(names, list(row), kind) for row in zip(*columns, strict=True)]
-        kinds = [_KINDS[text] for text in values(batch.column(batch.schema.get_field_index(_CHANGE_TYPE)))]
+        kinds = [_KINDS[text] for text in values(batch.column(_CHANGE_TYPE).cast(pa.string()))]
         return [make_row(names, list(row), kind) for row, kind in zip(zip(*columns, strict=True), kinds, strict=True)]
 
     def _records_one_by_one(self, batch: pa.RecordBatch, skip: int, first: int, before: int) -> list[Any]:
@@ -324,17 +314,9 @@ class _FileReader:
             try:
                 found = self._records_of(row, 0, first + index, before + index)
             except (ValueError, OverflowError) as error:
-                texts = texts_of(row.columns)
-                found = [
-                    self._errors.handle(
-                        path=self._path,
-                        line=first + index + 1,
-                        reason=f"a value does not fit its type: {error}",
-                        record=", ".join(texts),
-                        unit="row",
-                        as_json=json_of_row(batch.schema.names, texts),
-                    )
-                ]
+                reason, texts = f"a value does not fit its type: {error}", texts_of(row.columns)
+                line = first + index + 1
+                found = [self._errors.handle_row(batch.schema.names, texts, path=self._path, line=line, reason=reason)]
             records += found
             positions += [before + index] * len(found)
         self._read = before + batch.num_rows
@@ -351,8 +333,9 @@ class _FileReader:
                 inside[rows[low:high] - first] = True
                 mask = (inside == keep) if mask is None else mask & (inside == keep)
         if self._kind is None:
-            types = batch.column(batch.schema.get_field_index(_CHANGE_TYPE))
-            wanted = pc.is_in(types, pa.array(_CHANGE_TYPES[self._split.kind])).to_numpy(zero_copy_only=False)
+            wanted = pc.is_in(batch.column(_CHANGE_TYPE), pa.array(_CHANGE_TYPES[self._split.kind])).to_numpy(
+                zero_copy_only=False
+            )
             mask = wanted if mask is None else mask & wanted
         if mask is None:
             return None

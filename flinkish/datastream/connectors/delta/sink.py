@@ -8,7 +8,6 @@ without a commit; Delta's VACUUM removes them.
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,33 +15,30 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from flinkish.common.arguments import instance_of, int_of, names_of
+from flinkish.common.arguments import check, instance_of, int_of, names_of
 from flinkish.common.configuration import Configuration
 from flinkish.common.delta_calls import panics_as_errors, unusable_name
 from flinkish.common.errors import InvalidArgumentError, InvalidProgramError, SinkError
 from flinkish.common.files.schemes import is_reference
-from flinkish.common.ids import random_id
 from flinkish.common.kinds import fields_of
 from flinkish.common.typeinfo import TypeInformation
 from flinkish.datastream.connectors._arrow import stored_key, values_of
 from flinkish.datastream.connectors.delta.committer import DeltaCommittable, DeltaCommitter
 from flinkish.datastream.connectors.delta.files import files_of, table_location
-from flinkish.datastream.connectors.delta.staging import DELETED
+from flinkish.datastream.connectors.delta.staging import DELETED, staging_folder
 from flinkish.datastream.connectors.delta.table import (
     DeltaWrites,
     TableLayout,
-    check_mapped,
-    check_partitions,
     check_table,
     has_mapping,
     open_table,
     written_by_deltalake,
 )
-from flinkish.datastream.connectors.delta.writer import DeltaWriter, StagingWriter
+from flinkish.datastream.connectors.delta.writer import DeltaWriter, NewFiles, StagedFiles, StagingWriter
 from flinkish.datastream.connectors.file_system.writer_factories import COMPRESSIONS
-from flinkish.program.sinks import Sink, SinkWriter, SinkWriterContext
+from flinkish.program.sinks import Sink, SinkWriterContext
 
-#: Bytes; that of Delta's OPTIMIZE in deltalake.
+#: Bytes; the default of deltalake's OPTIMIZE.
 _TARGET_FILE_SIZE: Final = 100 * 1024 * 1024
 
 __all__ = ["DeltaSink", "DeltaSinkBuilder"]
@@ -75,6 +71,8 @@ class DeltaSink(Sink[Any, DeltaCommittable]):
 
     >>> sink = DeltaSink("/tmp/flights", partition_by=["origin"])
     """
+
+    committable_type = DeltaCommittable
 
     def __init__(
         self,
@@ -141,12 +139,18 @@ class DeltaSink(Sink[Any, DeltaCommittable]):
         """Return a builder of a sink for the table at a path."""
         return DeltaSinkBuilder(path)
 
-    def create_writer(self, context: SinkWriterContext) -> SinkWriter[Any, DeltaCommittable]:
-        staged = self._is_staged()
-        layout = self._layout(context.input_type, by_deltalake=staged or self._writes.compaction is not None)
+    def create_writer(self, context: SinkWriterContext) -> DeltaWriter:
+        files = self.new_files(context.input_type, context.lineage, context.sink_uid, context.subtask_index)
+        return StagingWriter(files, self._writes.keys, context) if isinstance(files, StagedFiles) else DeltaWriter(files, context)
+
+    def new_files(self, input_type: TypeInformation, lineage: str, sink_uid: str, subtask_index: int) -> NewFiles:
+        """Return the object that makes the files of one writer."""
+        staged, writes = self._is_staged(), self._writes
+        layout = self._layout(input_type, by_deltalake=staged or writes.compaction is not None)
         if staged:
-            return StagingWriter(self._path, layout, self._writes.keys, context, random_id)
-        return DeltaWriter(self._path, layout, self._writes.compression, context, random_id)
+            folder = staging_folder(lineage, sink_uid)
+            return StagedFiles(self._path, layout, folder, subtask_index, keyed=bool(writes.keys))
+        return NewFiles(self._path, layout, writes.compression, subtask_index)
 
     def create_committer(self, configuration: Configuration) -> DeltaCommitter:
         return DeltaCommitter(self._path, self._writes)
@@ -164,10 +168,6 @@ class DeltaSink(Sink[Any, DeltaCommittable]):
             return has_mapping(self._writes.table_properties)
         return bool(written_by_deltalake(table))
 
-    @property
-    def committable_type(self) -> Any:
-        return DeltaCommittable
-
     @panics_as_errors()
     def validate(self, input_type: TypeInformation) -> None:
         """Raise an error if the records cannot be rows of a table, or do not fit the existing table."""
@@ -183,14 +183,7 @@ class DeltaSink(Sink[Any, DeltaCommittable]):
                 f"DeltaSink: {self._path} is in the folder of the Delta table {outer}, whose VACUUM would delete its files",
                 hint="give the sink a folder of its own.",
             )
-        table = open_table(self._path)
-        if table is None:
-            if has_mapping(self._writes.table_properties):
-                check_mapped(self._writes, self._path)
-            fields = json.loads(layout.schema_json)["fields"]
-            check_partitions(fields, self._writes, self._path, staged=self._is_staged())
-        else:
-            check_table(table, layout.schema_json, self._writes, self._path, staged=self._is_staged())
+        check_table(open_table(self._path), layout.schema_json, self._writes, self._path, staged=self._is_staged())
 
     def _layout(self, input_type: TypeInformation, *, by_deltalake: bool = False) -> TableLayout:
         row_type = input_type if self._row_type is None else self._row_type
@@ -220,19 +213,16 @@ class DeltaSink(Sink[Any, DeltaCommittable]):
         return layout
 
     def _check_keys(self, layout: TableLayout) -> None:
+        what = f"DeltaSink into {self._path}"
         for name in self._writes.keys:
-            if name not in layout.names:
-                raise InvalidProgramError(
-                    f"DeltaSink into {self._path}: {name!r} of upsert_keys is none of the columns {list(layout.names)}"
-                )
+            check(name in layout.names, f"{what}: {name!r} of upsert_keys is none of the columns {list(layout.names)}")
             arrow = layout.all_rows.schema.field(name).type
-            if pa.types.is_nested(arrow) or pa.types.is_floating(arrow) or pa.types.is_binary(arrow):
-                raise InvalidProgramError(
-                    f"DeltaSink into {self._path}: column {name!r} of type {arrow} cannot be one of upsert_keys",
-                    hint="merge by text, whole numbers, booleans, decimals, dates or timestamps.",
-                )
-        if DELETED in layout.names:
-            raise InvalidProgramError(f"DeltaSink into {self._path}: the column name {DELETED!r} is taken by DeltaSink")
+            check(
+                not (pa.types.is_nested(arrow) or pa.types.is_floating(arrow) or pa.types.is_binary(arrow)),
+                f"{what}: column {name!r} of type {arrow} cannot be one of upsert_keys",
+                hint="merge by text, whole numbers, booleans, decimals, dates or timestamps.",
+            )
+        check(DELETED not in layout.names, f"{what}: the column name {DELETED!r} is taken by DeltaSink")
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,33 +234,16 @@ class _ByKey:
     def apply(self, ds: Any) -> Any:
         """Take a DataStream and return it partitioned by the sink's keys."""
         layout = self.sink._layout(ds._record_type)
-        indexes = [layout.names.index(key) for key in self.sink._writes.keys]
-        return ds.key_by(_KeyOf(layout, tuple(indexes)))
+        by_position, names = layout.all_rows.by_position, layout.names
+        indexes = [names.index(key) for key in self.sink._writes.keys]
+        converts = [(index, stored_key(layout.types[index])) for index in indexes]
 
+        def key_of(value: Any) -> Any:
+            """Return the key of a row, as it is stored: rows whose keys the table does not distinguish come to one writer."""
+            values = tuple(value) if by_position else values_of(value, names)
+            return tuple([values[index] if convert is None else convert(values[index]) for index, convert in converts])
 
-class _KeyOf:
-    """Selects the key of a row, as it is stored: rows whose keys the table does not distinguish must come to one writer."""
-
-    def __init__(self, layout: TableLayout, indexes: tuple[int, ...]) -> None:
-        self._names = layout.names
-        self._by_position = layout.all_rows.by_position
-        self._types = [layout.types[index] for index in indexes]
-        self._indexes = indexes
-        self._make()
-
-    def _make(self) -> None:
-        self._converts = [(index, stored_key(part)) for index, part in zip(self._indexes, self._types, strict=True)]
-
-    def __call__(self, value: Any) -> Any:
-        values = tuple(value) if self._by_position else values_of(value, self._names)
-        return tuple([values[index] if convert is None else convert(values[index]) for index, convert in self._converts])
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {name: part for name, part in self.__dict__.items() if name != "_converts"}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state)
-        self._make()
+        return ds.key_by(key_of)
 
 
 class DeltaSinkBuilder:
@@ -282,49 +255,44 @@ class DeltaSinkBuilder:
 
     def with_partition_columns(self, *columns: str) -> DeltaSinkBuilder:
         """Set the partition columns."""
-        self._options["partition_by"] = columns
-        return self
+        return self._with(partition_by=columns)
 
     def with_row_type(self, row_type: TypeInformation) -> DeltaSinkBuilder:
         """Set the type of the rows; needed if the stream does not declare it."""
-        self._options["row_type"] = row_type
-        return self
+        return self._with(row_type=row_type)
 
     def with_field_names(self, *names: str) -> DeltaSinkBuilder:
         """Set the columns for the fields of tuples, in their order."""
-        self._options["field_names"] = names
-        return self
+        return self._with(field_names=names)
 
     def with_table_properties(self, properties: dict[str, str]) -> DeltaSinkBuilder:
         """Set the properties of the table if the sink creates it."""
-        self._options["table_properties"] = properties
-        return self
+        return self._with(table_properties=properties)
 
     def with_compression(self, compression: str) -> DeltaSinkBuilder:
         """Set the compression of the files: snappy (default), zstd, gzip, lz4 or none."""
-        self._options["compression"] = compression
-        return self
+        return self._with(compression=compression)
 
     def with_overwrite(self) -> DeltaSinkBuilder:
         """Make the first commit of a job replace all rows of the table, unless the job resumes from a checkpoint."""
-        self._options["overwrite"] = True
-        return self
+        return self._with(overwrite=True)
 
     def with_upsert_keys(self, *columns: str) -> DeltaSinkBuilder:
         """Merge rows by these columns instead of appending them: insert, update, or delete by the rows' kind."""
         if not columns:
             raise InvalidArgumentError("with_upsert_keys takes at least one column", hint='with_upsert_keys("id").')
-        self._options["upsert_keys"] = columns
-        return self
+        return self._with(upsert_keys=columns)
 
     def with_add_columns(self) -> DeltaSinkBuilder:
         """Add columns that the table lacks to it; columns that the rows lack become null."""
-        self._options["add_columns"] = True
-        return self
+        return self._with(add_columns=True)
 
     def with_compaction(self, every_commits: int, target_file_size: int = _TARGET_FILE_SIZE) -> DeltaSinkBuilder:
         """Merge small files after this many commits, into files of about `target_file_size` bytes."""
-        self._options["compact_every"], self._options["target_file_size"] = every_commits, target_file_size
+        return self._with(compact_every=every_commits, target_file_size=target_file_size)
+
+    def _with(self, **options: Any) -> DeltaSinkBuilder:
+        self._options.update(options)
         return self
 
     def build(self) -> DeltaSink:

@@ -7,9 +7,9 @@ import decimal
 import operator
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final, Literal
+from typing import Any, Final
 
-from flinkish.common.arguments import bool_of, int_of
+from flinkish.common.arguments import bool_of, check, int_of
 from flinkish.common.errors import (
     ForeignCheckpointError,
     InvalidArgumentError,
@@ -18,28 +18,26 @@ from flinkish.common.errors import (
     SourceError,
 )
 from flinkish.common.kinds import plain_type
-from flinkish.common.time import AmountOfTime, Instant, datetime_of, milliseconds_of
+from flinkish.common.time import AmountOfTime, Instant, datetime_of, instant_of, milliseconds_of
 from flinkish.common.typeinfo import RowTypeInfo, TypeInformation, Types
 from flinkish.datastream.connectors.delta.columns import columns_of, partition_value, physical_name
 from flinkish.datastream.connectors.delta.enumerator import (
     DeltaEnumerator,
     DeltaEnumeratorState,
+    ReadOptions,
     ScanSettings,
     no_change_feed,
 )
 from flinkish.datastream.connectors.delta.files import files_of, is_plain, table_location
 from flinkish.datastream.connectors.delta.log import DeltaLog, Metadata
 from flinkish.datastream.connectors.delta.reader import DeltaReader, DeltaSplit, ReadPlan
-from flinkish.program.sources import (
-    Boundedness,
-    Source,
-    SourceReader,
-    SourceReaderContext,
-    SplitEnumerator,
-    SplitEnumeratorContext,
-)
+from flinkish.program.sources import Boundedness, Source, SourceReaderContext, SplitEnumeratorContext
 
-_COMPARISONS: Final[dict[str, Callable[[Any, Any], bool]]] = {
+_OPERATORS: Final[dict[str, Callable[[Any, Any], bool]]] = {
+    "=": operator.eq,
+    "!=": operator.ne,
+    "in": lambda value, wanted: value in wanted,
+    "not in": lambda value, wanted: value not in wanted,
     "<": operator.lt,
     "<=": operator.le,
     ">": operator.gt,
@@ -55,7 +53,6 @@ _CLASSES: Final[dict[str, type]] = {
     "date": datetime.date,
     **dict.fromkeys(("timestamp", "timestamp_ntz"), datetime.datetime),
 }
-_OPERATORS: Final = ("=", "!=", "in", "not in", *_COMPARISONS)
 
 
 class DeltaSource(Source[Any, DeltaSplit, DeltaEnumeratorState]):
@@ -75,6 +72,8 @@ class DeltaSource(Source[Any, DeltaSplit, DeltaEnumeratorState]):
     `filter_partitions`, `skip_change_commits`, `ending_version` and `row_type`, and `version_as_of` of a continuous source.
     """
 
+    split_type = DeltaSplit
+    enumerator_checkpoint_type = DeltaEnumeratorState
     makes_new_records = True
 
     def __init__(self, settings: ScanSettings) -> None:
@@ -83,31 +82,23 @@ class DeltaSource(Source[Any, DeltaSplit, DeltaEnumeratorState]):
     @staticmethod
     def for_bounded_row_data(table_path: str) -> DeltaSourceBuilder:
         """Return a builder of a source that reads one version of the table (the newest one by default) and ends."""
-        return DeltaSourceBuilder(_Options(path=table_location(table_path, "the path of DeltaSource"), bounded=True))
+        return DeltaSourceBuilder(ReadOptions(path=table_location(table_path, "the path of DeltaSource"), bounded=True))
 
     @staticmethod
     def for_continuous_row_data(table_path: str) -> DeltaSourceBuilder:
         """Return a builder of a source that reads a version (the newest one by default), and then all later additions."""
-        return DeltaSourceBuilder(_Options(path=table_location(table_path, "the path of DeltaSource"), bounded=False))
+        return DeltaSourceBuilder(ReadOptions(path=table_location(table_path, "the path of DeltaSource"), bounded=False))
 
     @property
     def boundedness(self) -> Boundedness:
-        return Boundedness.BOUNDED if self._settings.bounded else Boundedness.CONTINUOUS_UNBOUNDED
+        return Boundedness.BOUNDED if self._settings.options.bounded else Boundedness.CONTINUOUS_UNBOUNDED
 
-    @property
-    def split_type(self) -> type[DeltaSplit]:
-        return DeltaSplit
-
-    @property
-    def enumerator_checkpoint_type(self) -> Any:
-        return DeltaEnumeratorState
-
-    def create_enumerator(self, context: SplitEnumeratorContext[DeltaSplit]) -> SplitEnumerator[DeltaSplit, DeltaEnumeratorState]:
+    def create_enumerator(self, context: SplitEnumeratorContext[DeltaSplit]) -> DeltaEnumerator:
         return DeltaEnumerator(context, self._settings, None)
 
     def restore_enumerator(
         self, context: SplitEnumeratorContext[DeltaSplit], checkpoint: DeltaEnumeratorState
-    ) -> SplitEnumerator[DeltaSplit, DeltaEnumeratorState]:
+    ) -> DeltaEnumerator:
         return DeltaEnumerator(context, self._settings, checkpoint)
 
     def check_restored(self, splits: Sequence[DeltaSplit], checkpoint: DeltaEnumeratorState | None, *, trusted: bool) -> None:
@@ -121,7 +112,7 @@ class DeltaSource(Source[Any, DeltaSplit, DeltaEnumeratorState]):
                     hint="the checkpoint was tampered with.",
                 )
 
-    def create_reader(self, context: SourceReaderContext) -> SourceReader[Any, DeltaSplit]:
+    def create_reader(self, context: SourceReaderContext) -> DeltaReader:
         return DeltaReader(self._settings.plan, context)
 
     def produced_type(self) -> TypeInformation:
@@ -129,32 +120,10 @@ class DeltaSource(Source[Any, DeltaSplit, DeltaEnumeratorState]):
         return Types.ROW_NAMED([column.name for column in columns], [column.type_info for column in columns])
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Options:
-    """The settings collected by the builder."""
-
-    path: str
-    bounded: bool
-    columns: tuple[str, ...] | None = None
-    row_type: TypeInformation | None = None
-    partitions: tuple[tuple[str, str, Any], ...] = ()
-    version_as_of: int | None = None
-    timestamp_as_of: int | None = None
-    starting_version: int | Literal["latest"] | None = None
-    starting_timestamp: int | None = None
-    ending_version: int | None = None
-    change_feed: bool = False
-    in_order: bool = False
-    ignore_deletes: bool = False
-    ignore_changes: bool = False
-    skip_change_commits: bool = False
-    interval: int = 5_000
-
-
 class DeltaSourceBuilder:
     """Builder of a DeltaSource."""
 
-    def __init__(self, options: _Options) -> None:
+    def __init__(self, options: ReadOptions) -> None:
         self._options = options
 
     def column_names(self, *columns: str) -> DeltaSourceBuilder:
@@ -178,7 +147,7 @@ class DeltaSourceBuilder:
         Changes in other partitions are ignored.
         """
         for condition in conditions:
-            if not isinstance(condition, tuple | list) or len(condition) != 3 or condition[1] not in _OPERATORS:
+            if not isinstance(condition, tuple | list) or len(condition) != 3 or condition[1] not in tuple(_OPERATORS):
                 raise InvalidArgumentError(
                     f"filter_partitions takes conditions (column, operator, value); got {condition!r}",
                     hint=f'("day", ">=", datetime.date(2024, 1, 1)); operators are {", ".join(_OPERATORS)}.',
@@ -215,8 +184,7 @@ class DeltaSourceBuilder:
         millis = milliseconds_of(
             update_check_interval, "update_check_interval_millis", rule="takes milliseconds as int", or_number=True
         )
-        if millis <= 0:
-            raise InvalidProgramError(f"update_check_interval_millis must be more than 0 ms; got {millis}")
+        check(millis > 0, f"update_check_interval_millis must be more than 0 ms; got {millis}")
         return self._with(interval=millis)
 
     def read_change_feed(self) -> DeltaSourceBuilder:
@@ -260,17 +228,16 @@ class DeltaSourceBuilder:
         log = DeltaLog(options.path)
         newest = log.newest()
         snapshot, first = self._beginning(options, log)
-        latest = max(snapshot or 0, 0 if first is None else first - 1, options.ending_version or 0)
-        if latest > newest:
-            wanted = max(snapshot or 0, first or 0, options.ending_version or 0)
+        last = options.ending_version
+        if max(snapshot or 0, (first or 1) - 1, last or 0) > newest:
+            wanted = max(snapshot or 0, first or 0, last or 0)
             raise SourceError(
                 f"DeltaSource should read version {wanted}, but {options.path} has no such version yet; the newest is {newest}"
             )
-        if first is not None and options.ending_version is not None and first > options.ending_version:
-            raise InvalidProgramError(
-                f"DeltaSource would read nothing: it starts with version {first} of {options.path} and ends with version "
-                f"{options.ending_version}"
-            )
+        check(
+            first is None or last is None or first <= last,
+            f"DeltaSource would read nothing: it starts with version {first} of {options.path} and ends with version {last}",
+        )
         if options.change_feed:
             begin = first if snapshot is None else snapshot + 1 if snapshot >= 0 else None
             self._check_feed(log, newest if begin is None or begin < 0 else min(begin, newest))
@@ -280,20 +247,12 @@ class DeltaSourceBuilder:
         columns = columns_of(metadata, options.columns, options.row_type, options.path)
         return DeltaSource(
             ScanSettings(
+                options=options,
                 plan=ReadPlan(table=options.path, columns=columns, by_id=metadata.mapping_mode == "id"),
                 table_id=metadata.id,
                 schema_version=schema_version,
-                all_columns=options.columns is None and options.row_type is None,
-                bounded=options.bounded,
                 snapshot_version=snapshot,
                 first_version=first,
-                last_version=options.ending_version,
-                change_feed=options.change_feed,
-                in_order=options.in_order,
-                ignore_deletes=options.ignore_deletes,
-                ignore_changes=options.ignore_changes,
-                skip_change_commits=options.skip_change_commits,
-                interval=options.interval,
                 wanted=_filter(options.partitions, metadata, options.path) if options.partitions else None,
             )
         )
@@ -312,35 +271,38 @@ class DeltaSourceBuilder:
             raise no_change_feed(log.table, version)
 
     @staticmethod
-    def _check(options: _Options) -> None:
+    def _check(options: ReadOptions) -> None:
         beginnings = {
             name: getattr(options, name)
             for name in ("version_as_of", "timestamp_as_of", "starting_version", "starting_timestamp")
             if getattr(options, name) is not None
         }
-        if len(beginnings) > 1:
-            raise InvalidProgramError(f"DeltaSource begins in one way; got {' and '.join(beginnings)}")
+        check(len(beginnings) <= 1, f"DeltaSource begins in one way; got {' and '.join(beginnings)}")
         from_changes = "starting_version" in beginnings or "starting_timestamp" in beginnings
-        if options.bounded and options.starting_version == "latest":
-            raise InvalidProgramError('a bounded DeltaSource with starting_version("latest") would read nothing')
-        if options.ending_version is not None and not (options.bounded and from_changes):
-            raise InvalidProgramError("ending_version is for a bounded DeltaSource with starting_version or starting_timestamp")
-        if options.change_feed and options.bounded and not from_changes:
-            raise InvalidProgramError(
-                "a bounded DeltaSource that reads the change feed needs starting_version or starting_timestamp",
-                hint="to read the rows of a version leave read_change_feed() out.",
-            )
-        if options.columns is not None and options.row_type is not None:
-            raise InvalidProgramError("give DeltaSource either column_names or a row_type; got both")
+        check(
+            not options.bounded or options.starting_version != "latest",
+            'a bounded DeltaSource with starting_version("latest") would read nothing',
+        )
+        check(
+            options.ending_version is None or (options.bounded and from_changes),
+            "ending_version is for a bounded DeltaSource with starting_version or starting_timestamp",
+        )
+        check(
+            not options.change_feed or not options.bounded or from_changes,
+            "a bounded DeltaSource that reads the change feed needs starting_version or starting_timestamp",
+            hint="to read the rows of a version leave read_change_feed() out.",
+        )
+        both = options.columns is not None and options.row_type is not None
+        check(not both, "give DeltaSource either column_names or a row_type; got both")
         lenient = [name for name in ("ignore_deletes", "ignore_changes", "skip_change_commits") if getattr(options, name)]
-        if lenient and (options.change_feed or (options.bounded and not from_changes)):
-            raise InvalidProgramError(
-                f"{', '.join(lenient)} has no effect on a DeltaSource that reads "
-                + ("the change feed" if options.change_feed else "one version")
-            )
+        what = "the change feed" if options.change_feed else "one version"
+        check(
+            not lenient or (not options.change_feed and (not options.bounded or from_changes)),
+            f"{', '.join(lenient)} has no effect on a DeltaSource that reads {what}",
+        )
 
     @staticmethod
-    def _beginning(options: _Options, log: DeltaLog) -> tuple[int | None, int | None]:
+    def _beginning(options: ReadOptions, log: DeltaLog) -> tuple[int | None, int | None]:
         """Return the version of the snapshot and the first version of changes; -1 = the newest version, or the next one."""
         if options.version_as_of is not None:
             return options.version_as_of, None
@@ -360,8 +322,7 @@ def _milliseconds(value: Any, what: str) -> int:
         except ValueError as error:
             raise InvalidArgumentError(f"{what} takes a time such as '2024-02-29T12:00:00Z'; got {value!r}") from error
     if isinstance(value, datetime.datetime):
-        time = value if value.tzinfo is not None else value.replace(tzinfo=datetime.UTC)
-        return (time - datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)) // datetime.timedelta(milliseconds=1)
+        return instant_of(value).to_epoch_milli()
     if isinstance(value, int) and not isinstance(value, bool):
         return value
     raise InvalidArgumentError(f"{what} takes ISO text, a datetime, or milliseconds since the epoch; got {value!r}")
@@ -384,17 +345,15 @@ class _PartitionFilter:
                     hint="start from a later version, or filter the stream instead.",
                 )
             value = partition_value(partition[name], part, f"a file of {self.table}")
-            if sign in ("in", "not in"):
-                met = value is not None and (value in wanted) == (sign == "in")
-            elif wanted is None:
-                met = (value is None) == (sign == "=")
-            elif sign in ("=", "!="):
-                met = value is not None and (value == wanted) == (sign == "=")
-            else:
-                met = value is not None and _COMPARISONS[sign](value, wanted)
-            if not met:
+            if not _meets(value, sign, wanted):
                 return False
         return True
+
+
+def _meets(value: Any, sign: str, wanted: Any) -> bool:
+    if wanted is None:
+        return (value is None) == (sign == "=")
+    return value is not None and _OPERATORS[sign](value, wanted)  # as in SQL, null meets no comparison
 
 
 def _filter(conditions: Iterable[tuple[str, str, Any]], metadata: Metadata, table: str) -> _PartitionFilter:

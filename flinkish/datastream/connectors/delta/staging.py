@@ -7,12 +7,12 @@ table in one commit, and then removes the files.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, WriterProperties, write_deltalake
+from deltalake import DeltaTable, WriterProperties, write_deltalake
 
 from flinkish.common.errors import SinkError
 from flinkish.datastream.connectors.delta.files import TableFiles
@@ -33,12 +33,12 @@ def staging_folder(lineage: str, sink_uid: str) -> str:
 
 
 def is_staged_path(path: str) -> bool:
-    """Return whether a path, relative to the table, is that of a staged file."""
+    """Return whether a path, relative to the table, is the path of a staged file."""
     return path.startswith(f"{_FOLDER}/")
 
 
-def read_staged(files: TableFiles, paths: Sequence[str], keys: Sequence[str]) -> pa.Table | None:
-    """Return the rows of staged files, or only the last row of each key if there are keys; None if there are no files."""
+def read_staged(files: TableFiles, paths: Sequence[str], keys: Sequence[str]) -> pa.Table:
+    """Return the rows of staged files, or only the last row of each key if there are keys."""
     parts = []
     for path in paths:
         try:
@@ -46,8 +46,6 @@ def read_staged(files: TableFiles, paths: Sequence[str], keys: Sequence[str]) ->
                 parts.append(file.read())
         except (pa.ArrowException, OSError) as error:
             raise SinkError(f"DeltaSink cannot read {files.path(path)}, which it wrote: {error}") from error
-    if not parts:
-        return None
     rows = pa.concat_tables(parts)
     if keys:
         # A file contains the rows of several epochs, and a key may occur in each of them.
@@ -62,32 +60,17 @@ def writer_properties(compression: str) -> WriterProperties:
     return WriterProperties(compression=_CODECS[compression])
 
 
-def merge(
-    table: DeltaTable,
-    rows: pa.Table,
-    keys: Sequence[str],
-    properties: CommitProperties,
-    hooks: PostCommitHookProperties,
-    compression: str,
-) -> None:
+def merge(table: DeltaTable, rows: pa.Table, keys: Sequence[str], **how: Any) -> None:
     """Make one commit that replaces or deletes the rows of the table that have these keys, and inserts the others.
 
-    Columns of the table that the rows lack become null.
+    Columns of the table that the rows lack become null. `how`: deltalake's properties of the commit and of its files.
     """
     columns = {_quoted(name): f"s.{_quoted(name)}" for name in rows.schema.names if name != DELETED}
     predicate = " AND ".join(f"t.{_quoted(key)} = s.{_quoted(key)}" for key in keys)
     lacking = {_quoted(field.name): "NULL" for field in table.schema().fields if field.name not in rows.schema.names}
     deleted = f"s.{_quoted(DELETED)}"
     (
-        table.merge(
-            rows,
-            predicate,
-            source_alias="s",
-            target_alias="t",
-            writer_properties=writer_properties(compression),
-            commit_properties=properties,
-            post_commithook_properties=hooks,
-        )
+        table.merge(rows, predicate, source_alias="s", target_alias="t", **how)
         .when_matched_delete(deleted)
         .when_matched_update({**columns, **lacking})
         .when_not_matched_insert(columns, f"NOT {deleted}")
@@ -95,30 +78,9 @@ def merge(
     )
 
 
-def append(
-    table: DeltaTable,
-    rows: pa.Table,
-    properties: CommitProperties,
-    hooks: PostCommitHookProperties,
-    compression: str,
-    *,
-    replace: bool,
-) -> None:
+def append(table: DeltaTable, rows: pa.Table, *, replace: bool, **how: Any) -> None:
     """Make one commit that appends rows, or replaces all rows of the table. deltalake computes generated columns."""
-    write_deltalake(
-        table,
-        rows.drop_columns([DELETED]),
-        mode="overwrite" if replace else "append",
-        writer_properties=writer_properties(compression),
-        commit_properties=properties,
-        post_commithook_properties=hooks,
-    )
-
-
-def remove_staged(files: TableFiles, paths: Iterable[str]) -> None:
-    """Remove staged files that no checkpoint needs any more."""
-    for path in paths:
-        files.remove(path)
+    write_deltalake(table, rows.drop_columns([DELETED]), mode="overwrite" if replace else "append", **how)
 
 
 def _quoted(name: str) -> str:

@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 from deltalake import DeltaTable, Schema
 from deltalake.exceptions import DeltaError, TableNotFoundError
 
+from flinkish.common.arguments import check
 from flinkish.common.delta_calls import one_line, panics_as_errors
 from flinkish.common.errors import InvalidProgramError, RecordRefusedError, SinkError, TypeMismatchError
 from flinkish.common.files.schemes import is_reference
@@ -25,7 +26,7 @@ from flinkish.common.files.store_settings import storage_options
 from flinkish.common.time import Instant
 from flinkish.common.typeinfo import TypeInformation
 from flinkish.datastream.connectors._arrow import RowsToArrow
-from flinkish.datastream.connectors.delta.columns import shown
+from flinkish.datastream.connectors.delta.columns import columns_shown, shown
 from flinkish.datastream.connectors.delta.files import LOG
 from flinkish.datastream.connectors.delta.log import DeltaLog, has_variants
 from flinkish.program.refused_records import REFUSED_HINT
@@ -88,23 +89,17 @@ class TableLayout:
         """
         what = f"DeltaSink into {path}"
         # Delta ignores case when it compares column names.
-        repeated = sorted({name for name in names if [other.lower() for other in names].count(name.lower()) > 1})
-        if repeated:
-            raise InvalidProgramError(
-                f"{what}: columns {repeated} are the same name for Delta, which ignores upper and lower case"
-            )
-        bad = [name for name in names if not name or any(character in " ,;{}()\n\t=" for character in name)]
-        if bad:
-            raise InvalidProgramError(
-                f"{what}: columns {bad} have no name that a Delta table takes", hint="use letters, digits and _."
-            )
+        folded = [name.lower() for name in names]
+        repeated = sorted({name for name in names if folded.count(name.lower()) > 1})
+        check(not repeated, f"{what}: columns {repeated} are the same name for Delta, which ignores upper and lower case")
+        bad = [name for name in names if not name or set(name) & set(" ,;{}()\n\t=")]
+        check(not bad, f"{what}: columns {bad} have no name that a Delta table takes", hint="use letters, digits and _.")
         missing = [name for name in partition_by if name not in names]
-        if missing:
-            raise InvalidProgramError(f"{what}: partition columns {missing} are not among the columns {list(names)}")
-        if len(set(partition_by)) != len(partition_by) or (names and len(partition_by) == len(names)):
-            raise InvalidProgramError(
-                f"{what}: partition columns must be different, and not all columns; got {list(partition_by)} of {list(names)}"
-            )
+        check(not missing, f"{what}: partition columns {missing} are not among the columns {list(names)}")
+        check(
+            len(set(partition_by)) == len(partition_by) and (not names or len(partition_by) < len(names)),
+            f"{what}: partition columns must be different, and not all columns; got {list(partition_by)} of {list(names)}",
+        )
         self.names = names
         self.types = types
         self.partition_by = partition_by
@@ -127,17 +122,30 @@ class TableLayout:
             value = values[index]
             if value.__class__ is not str:
                 continue
-            why = None
-            if value == _NULL_PARTITION:
-                why = "deltalake reads as null"
-            elif len(f"{name}={quote(value, safe='', errors='replace')}") > _LONGEST_NAME:
-                why = "is too long for the name of a folder"
-            if why is not None:
+            too_long = len(f"{name}={quote(value, safe='', errors='replace')}") > _LONGEST_NAME
+            if too_long or value == _NULL_PARTITION:
+                why = "is too long for the name of a folder" if too_long else "deltalake reads as null"
                 shown = repr(value if len(value) <= _SHOWN else f"{value[:_SHOWN]}...")
                 raise RecordRefusedError(
                     f"{self._what}: partition column {name!r} is {shown}, which {why}",
                     hint=f"change such rows before the sink, or {REFUSED_HINT}",
                 )
+
+
+#: How partition values are written: a test of their Arrow type, their Python types, and their text.
+_PARTITION_TEXTS: Final[tuple[tuple[Callable[[pa.DataType], bool], tuple[type, ...], Callable[[Any], str]], ...]] = (
+    (pa.types.is_string, (str,), str),
+    (pa.types.is_boolean, (bool,), lambda value: "true" if value else "false"),
+    (pa.types.is_integer, (int,), str),
+    (pa.types.is_decimal, (decimal.Decimal, int), "{:f}".format),
+    (pa.types.is_date, (datetime.date,), datetime.date.isoformat),
+    # With the Z: Spark reads a time without a zone in the zone of its session.
+    (
+        pa.types.is_timestamp,
+        (datetime.datetime, Instant),
+        lambda value: f"{value.replace(tzinfo=None).isoformat(timespec='microseconds')}Z",
+    ),
+)
 
 
 def _partition_converter(name: str, type_info: TypeInformation, what: str) -> Callable[[Any], str | None]:
@@ -146,30 +154,15 @@ def _partition_converter(name: str, type_info: TypeInformation, what: str) -> Ca
     No reader checks the texts when they are written. So Arrow converts a value first, as it does for a column in files: a number
     must fit, a decimal is rounded to the scale, and an instance of a subclass becomes a plain value.
     """
-    types = pa.types
     column = RowsToArrow([name], [type_info], zoned=True, time_of_day=False)
     field = column.schema.field(0)
-    convert: Callable[[Any], str]
-    expected: type | tuple[type, ...]
-    if types.is_string(field.type):
-        convert, expected = str, str
-    elif types.is_boolean(field.type):
-        convert, expected = (lambda value: "true" if value else "false"), bool
-    elif types.is_integer(field.type):
-        convert, expected = str, int
-    elif types.is_decimal(field.type):
-        convert, expected = (lambda value: f"{value:f}"), (decimal.Decimal, int)
-    elif types.is_date(field.type):
-        convert, expected = (lambda value: value.isoformat()), datetime.date
-    elif types.is_timestamp(field.type):
-        # With the Z: Spark reads a time without a zone in the zone of its session.
-        convert = lambda value: f"{value.replace(tzinfo=None).isoformat(timespec='microseconds')}Z"  # noqa: E731
-        expected = (datetime.datetime, Instant)
-    else:
+    found = next((row for row in _PARTITION_TEXTS if row[0](field.type)), None)
+    if found is None:
         raise InvalidProgramError(
             f"{what}: column {field.name!r} of type {field.type} cannot be a partition column",
             hint="partition by text, whole numbers, booleans, decimals, dates or timestamps.",
         )
+    _, expected, convert = found
 
     def checked(value: Any) -> str | None:
         if value is None:
@@ -203,12 +196,7 @@ def partition_folder(names: Sequence[str], partition: Partition) -> str:
 
 
 def _escape(text: str) -> str:
-    escaped = "".join(
-        character
-        if character.isascii() and (character.isalnum() or character in "-_.")
-        else "".join(f"%{b:02X}" for b in character.encode())
-        for character in text
-    )
+    escaped = quote(text, safe="").replace("~", "%7E")
     # File names are limited to 255 bytes; the value is read from the log, not from the path.
     return escaped if len(escaped) <= 100 else escaped[:100].rstrip("%")
 
@@ -227,12 +215,9 @@ def statistics(table: pa.Table) -> str:
         nulls[name] = column.null_count
         if column.null_count < len(column) and (pa.types.is_integer(column.type) or pa.types.is_date(column.type)):
             ends = pc.min_max(column)
-            low[name], high[name] = (_plain(ends[end].as_py()) for end in ("min", "max"))
-    return json.dumps({"numRecords": table.num_rows, "minValues": low, "maxValues": high, "nullCount": nulls})
-
-
-def _plain(value: Any) -> Any:
-    return value.isoformat() if isinstance(value, datetime.date) else value
+            low[name], high[name] = ends["min"].as_py(), ends["max"].as_py()
+    found = {"numRecords": table.num_rows, "minValues": low, "maxValues": high, "nullCount": nulls}
+    return json.dumps(found, default=datetime.date.isoformat)
 
 
 def open_table(path: str) -> DeltaTable | None:
@@ -299,8 +284,17 @@ def written_by_deltalake(table: DeltaTable) -> list[str]:
     return [name for name, there in found.items() if there]
 
 
-def check_table(table: DeltaTable, schema_json: str, writes: DeltaWrites, path: str, *, staged: bool) -> None:
-    """Raise SinkError unless rows with this schema can be written to the table; `staged` = deltalake writes them."""
+def check_table(table: DeltaTable | None, schema_json: str, writes: DeltaWrites, path: str, *, staged: bool) -> None:
+    """Raise SinkError unless rows with this schema can be written to the table, or to a new one if there is none.
+
+    `staged`: whether deltalake writes the rows.
+    """
+    ours = json.loads(schema_json)["fields"]
+    if table is None:
+        if has_mapping(writes.table_properties):
+            _check_mapped(writes, path)
+        _check_partitions(ours, writes, path, staged=staged)
+        return
     protocol = table.protocol()
     features = set(protocol.writer_features or ()) | set(protocol.reader_features or ())
     schema = json.loads(table.schema().to_json())
@@ -308,8 +302,8 @@ def check_table(table: DeltaTable, schema_json: str, writes: DeltaWrites, path: 
     # deltalake lists variantType in tables with deletion vectors, too.
     unused = frozenset() if has_variants(schema) else frozenset({"variantType"})
     foreign = sorted(features - _HARMLESS_FEATURES - _FEATURES_OF_DELTALAKE - unused)
-    special = written_by_deltalake(table)
-    if any(name.startswith("delta.constraints.") for name in table.metadata().configuration):
+    special, configuration = written_by_deltalake(table), table.metadata().configuration
+    if any(name.startswith("delta.constraints.") for name in configuration):
         foreign.append("constraints")
     if any(name.startswith("delta.identity.") for field in fields for name in field["metadata"]):
         foreign.append("identity columns")
@@ -331,8 +325,7 @@ def check_table(table: DeltaTable, schema_json: str, writes: DeltaWrites, path: 
             hint="compute them in the stream, and give the table plain columns.",
         )
     if "column mapping" in special:
-        check_mapped(writes, path)
-    configuration = table.metadata().configuration
+        _check_mapped(writes, path)
     if (writes.overwrite or writes.keys) and configuration.get("delta.appendOnly", "").lower() == "true":
         raise SinkError(
             f"DeltaSink cannot {'replace' if writes.overwrite else 'merge'} the rows of {path}: the table is append-only "
@@ -344,12 +337,12 @@ def check_table(table: DeltaTable, schema_json: str, writes: DeltaWrites, path: 
             "repeated commits are recognized",
             hint=f"ALTER TABLE ... UNSET TBLPROPERTIES ('{_TRANSACTIONS_EXPIRE}').",
         )
-    _check_columns(fields, json.loads(schema_json)["fields"], path, add_columns=writes.add_columns)
+    _check_columns(fields, ours, path, add_columns=writes.add_columns)
     partitioned_by = list(table.metadata().partition_columns)
     if partitioned_by != list(writes.partition_by):
         wanted = list(writes.partition_by)
         raise SinkError(f"DeltaSink: the table {path} is partitioned by {partitioned_by}, the sink by {wanted}")
-    check_partitions(fields, writes, path, staged=staged)
+    _check_partitions(fields, writes, path, staged=staged)
 
 
 def has_mapping(configuration: Mapping[str, str]) -> bool:
@@ -357,7 +350,7 @@ def has_mapping(configuration: Mapping[str, str]) -> bool:
     return configuration.get("delta.columnMapping.mode", "none") != "none"
 
 
-def check_mapped(writes: DeltaWrites, path: str) -> None:
+def _check_mapped(writes: DeltaWrites, path: str) -> None:
     """Raise SinkError if rows cannot be written to a table because it has column mapping."""
     if writes.partition_by and writes.keys:
         raise SinkError(
@@ -371,7 +364,7 @@ def check_mapped(writes: DeltaWrites, path: str) -> None:
         )
 
 
-def check_partitions(fields: Sequence[Mapping[str, Any]], writes: DeltaWrites, path: str, *, staged: bool) -> None:
+def _check_partitions(fields: Sequence[Mapping[str, Any]], writes: DeltaWrites, path: str, *, staged: bool) -> None:
     """Raise SinkError if deltalake would write partition values of a timestamp, or of a decimal with digits after the point.
 
     `fields` are those of the schema's JSON. deltalake leaves out the zone of a timestamp, so Spark reads it in the zone of its
@@ -403,7 +396,7 @@ def check_partitions(fields: Sequence[Mapping[str, Any]], writes: DeltaWrites, p
 
 
 def _check_columns(table: list[dict[str, Any]], rows: list[dict[str, Any]], path: str, *, add_columns: bool) -> None:
-    theirs, ours = _columns(table), _columns(rows)
+    theirs, ours = ({field["name"]: shown(field["type"]) for field in fields} for fields in (table, rows))
     computed = {field["name"] for field in table if _GENERATED in field["metadata"]} - ours.keys()
     strict = [field["name"] for field in table if not field["nullable"] or "delta.invariants" in field["metadata"]]
     differences = [
@@ -421,7 +414,7 @@ def _check_columns(table: list[dict[str, Any]], rows: list[dict[str, Any]], path
         ]
     if differences:
         raise SinkError(
-            f"DeltaSink: the rows do not fit the table {path}.\nTable: {_show(theirs)}\nRows:  {_show(ours)}\n"
+            f"DeltaSink: the rows do not fit the table {path}.\nTable: {columns_shown(table)}\nRows:  {columns_shown(rows)}\n"
             f"Differences: {'; '.join(differences)}",
             hint="change the output_type of the operator before the sink, or write to another table.",
         )
@@ -438,11 +431,3 @@ def add_columns(table: DeltaTable, schema_json: str, path: str) -> bool:
         return False
     table.alter.add_columns(missing)
     return True
-
-
-def _columns(fields: list[dict[str, Any]]) -> dict[str, str]:
-    return {field["name"]: shown(field["type"]) for field in fields}
-
-
-def _show(columns: dict[str, str]) -> str:
-    return ", ".join(f"{name}: {part}" for name, part in columns.items())

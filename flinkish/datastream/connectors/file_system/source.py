@@ -223,7 +223,7 @@ class _FileSourceReader(SequentialReader[Any, FileSourceSplit]):
             check_unchanged(split)
             self._finish(split, output)
         else:
-            self._splits.update(reader.split())
+            self._update(reader.split())
 
     def close(self) -> None:
         if self._current is not None:

@@ -376,7 +376,7 @@ class _JdbcReader(SequentialReader[Row, JdbcSplit]):
             self._close_cursor()
             self._finish(split, output)
         else:
-            self._splits.update(self._advanced(split, fetched))
+            self._update(self._advanced(split, fetched))
 
     def _records(self, fetched: Sequence[Sequence[Any]]) -> list[Any]:
         """Return the records of rows; for a row that does not fit the declared types, what to emit in its place."""

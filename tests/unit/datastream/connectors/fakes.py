@@ -89,6 +89,15 @@ class FakeOutput:
     def split_finished(self, split_id: str) -> None:
         self.finished.append(split_id)
 
+    def emit_watermark(self, timestamp: int) -> None:
+        raise NotImplementedError
+
+    def mark_idle(self) -> None:
+        raise NotImplementedError
+
+    def mark_active(self) -> None:
+        raise NotImplementedError
+
 
 class FakeEnumeratorContext:
     def __init__(self, parallelism: int = 1) -> None:
