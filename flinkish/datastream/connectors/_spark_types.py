@@ -42,12 +42,17 @@ _DDL: Final[Mapping[BasicType | Kind, str]] = {
 
 
 def type_of(
-    spark: Any, path: str, unsupported: Callable[[str, str], Exception], *, no_keys: tuple[type[TypeInformation], ...] = ()
+    spark: Any,
+    path: str,
+    unsupported: Callable[[str, str], Exception],
+    *,
+    no_keys: tuple[type[TypeInformation], ...] = (),
+    name_of: Callable[[Any], str] = itemgetter("name"),
 ) -> TypeInformation:
     """Return our type for a type in the JSON of Spark and Delta.
 
     For a type that has no counterpart, `unsupported` makes the error to raise, from the path of the column and the name of the
-    type. `no_keys`: types that keys of maps may not have.
+    type. `no_keys`: types that keys of maps may not have. `name_of` returns the name of a field.
     """
 
     def of(part: Any, path: str) -> TypeInformation:
@@ -67,11 +72,11 @@ def type_of(
                     raise unsupported(path, "map with keys that Python's dict cannot hold")
                 return Types.MAP(key, value)
             case "struct":
-                names = [field["name"] for field in part["fields"]]
+                names = list(map(name_of, part["fields"]))
                 if len(set(names)) < len(names):
                     raise _repeated(names, path)
                 start = f"{path}." if path else ""
-                return Types.ROW_NAMED(names, [of(field["type"], f"{start}{field['name']}") for field in part["fields"]])
+                return Types.ROW_NAMED(names, [of(field["type"], f"{start}{name_of(field)}") for field in part["fields"]])
             case other:
                 raise unsupported(path, str(other))
 

@@ -26,14 +26,7 @@ from flinkish.datastream.connectors._row_buffer import BufferedWriter
 from flinkish.datastream.connectors._spark_types import ddl_of, in_any_session, row_type_of
 from flinkish.program.driver_objects import DriverObject, NeedsDataFrames, open_session
 from flinkish.program.row_folders import remove_file, sink_folder
-from flinkish.program.sinks import (
-    CommitRequest,
-    Committer,
-    RestoredCheckpoint,
-    Sink,
-    SinkWriterContext,
-    WriteContext,
-)
+from flinkish.program.sinks import CommitRequest, Committer, RestoredCheckpoint, Sink, SinkWriterContext, WriteContext
 
 if TYPE_CHECKING:
     from flinkish.datastream.connectors._arrow import RowsToArrow

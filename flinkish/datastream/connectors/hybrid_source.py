@@ -239,23 +239,23 @@ class _HybridEnumerator(SplitEnumerator[HybridSplit, HybridEnumeratorState]):
     ) -> None:
         self._context = context
         self._sources = sources
-        self._index = 0 if restored is None else restored.source
+        self._enter(0 if restored is None else restored.source, restored)
+
+    def _enter(self, index: int, restored: HybridEnumeratorState | None) -> None:
+        """Make the enumerator of a source."""
+        self._index = index
         #: Subtasks that have the marker of this source, and subtasks that have the marker and have finished the source.
         self._marked: set[int] = set()
         self._done: set[int] = set()
-        self._part = self._part_context()
-        source = sources[self._index]
+        source, last = self._sources[index], index == len(self._sources) - 1
+        no_more = self._context.signal_no_more_splits if last else self._mark
+        self._part = _PartContext(self._context, index, source, no_more)
         self._inner: SplitEnumerator[Any, Any]
         if restored is None:
             self._inner = source.create_enumerator(self._part)
         else:
             state = msgspec.msgpack.decode(restored.enumerator, type=source.enumerator_checkpoint_type)
             self._inner = source.restore_enumerator(self._part, state)
-
-    def _part_context(self) -> _PartContext:
-        last = self._index == len(self._sources) - 1
-        no_more = self._context.signal_no_more_splits if last else self._mark
-        return _PartContext(self._context, self._index, self._sources[self._index], no_more)
 
     def _mark(self, subtask: int) -> None:
         if subtask not in self._marked:
@@ -275,13 +275,8 @@ class _HybridEnumerator(SplitEnumerator[HybridSplit, HybridEnumeratorState]):
                 self._begin_next()
 
     def _begin_next(self) -> None:
-        self._part.over = True
-        self._inner.close()
-        self._index += 1
-        self._marked.clear()
-        self._done.clear()
-        self._part = self._part_context()
-        self._inner = self._sources[self._index].create_enumerator(self._part)
+        self.close()
+        self._enter(self._index + 1, None)
         self._inner.start()
         for subtask in range(self._context.parallelism):
             if subtask not in self._marked:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import Any
 
 import pyarrow as pa
@@ -62,7 +63,7 @@ def columns_of(
     return tuple(columns)
 
 
-def _type_of(part: Any, name: str, table: str) -> TypeInformation:
+def _type_of(part: Any, name: str, table: str, name_of: Callable[[dict[str, Any]], str] = itemgetter("name")) -> TypeInformation:
     """Return the type of flinkish for a type of Delta. Raises InvalidProgramError, which names the column, if there is none."""
 
     def unsupported(path: str, found: str) -> InvalidProgramError:
@@ -71,12 +72,12 @@ def _type_of(part: Any, name: str, table: str) -> TypeInformation:
             hint="leave it out with column_names(...).",
         )
 
-    return type_of(part, name, unsupported)
+    return type_of(part, name, unsupported, name_of=name_of)
 
 
-def arrow_of(part: Any) -> pa.DataType:
-    """Return the Arrow type for a type of Delta, with logical names; raises ValueError if there is none."""
-    return arrow_type(_type_of(part, "", "a table"), "a column", zoned=False)
+def arrow_of(part: Any, name_of: Callable[[dict[str, Any]], str] = itemgetter("name")) -> pa.DataType:
+    """Return the Arrow type for a type of Delta, by default with logical names; raises ValueError if there is none."""
+    return arrow_type(_type_of(part, "", "a table", name_of), "a column", zoned=False)
 
 
 def shown(part: Any) -> str:
@@ -216,7 +217,7 @@ def unreadable_columns(columns: Sequence[DeltaColumn], metadata: Metadata) -> li
         if field is None or _is_same(field["type"], column.field["type"]):
             continue
         try:
-            as_column(pa.array([], arrow_of(_physical(field["type"]))), column.field["type"], by_id=False)
+            as_column(pa.array([], arrow_of(field["type"], physical_name)), column.field["type"], by_id=False)
         except ValueError:
             problems.append(f"column {column.name!r} was {shown(field['type'])} then, and is {shown(column.field['type'])}")
     return problems
@@ -225,17 +226,3 @@ def unreadable_columns(columns: Sequence[DeltaColumn], metadata: Metadata) -> li
 def _is_same(part: Any, other: Any) -> bool:
     """Return whether readers see no difference between two types, nor between the names of their fields in files."""
     return bool(bare(part) == bare(other) and bare(part, physical_name) == bare(other, physical_name))
-
-
-def _physical(part: Any) -> Any:
-    """Return a type with the names of its fields in files."""
-    if isinstance(part, str):
-        return part
-    match part["type"]:
-        case "array":
-            return {**part, "elementType": _physical(part["elementType"])}
-        case "map":
-            return {**part, "keyType": _physical(part["keyType"]), "valueType": _physical(part["valueType"])}
-        case _:
-            fields = [{**field, "name": physical_name(field), "type": _physical(field["type"])} for field in part["fields"]]
-            return {**part, "fields": fields}

@@ -475,7 +475,8 @@ class DeltaCommitter(Committer[DeltaCommittable]):
             raise SinkError(
                 f"DeltaSink: it is not known whether the disk keeps the commit to {self.path}: {error.strerror or error}"
             ) from error
-        if summarized and self._synced >= 0 and _removes_old_entries(table):
+        cleans = table.metadata().configuration.get("delta.enableExpiredLogCleanup", "true").lower() != "false"
+        if summarized and self._synced >= 0 and cleans:
             DeltaTable(self.path).cleanup_metadata()
         self._synced = newest
 
@@ -487,10 +488,6 @@ def _changed_table() -> Iterator[None]:
         yield
     except SinkError as error:
         raise SinkChangedError(str(error)) from error
-
-
-def _removes_old_entries(table: DeltaTable) -> bool:
-    return table.metadata().configuration.get("delta.enableExpiredLogCleanup", "true").lower() != "false"
 
 
 def _application(lineage: str, sink_uid: str) -> str:

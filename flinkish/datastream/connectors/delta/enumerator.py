@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Final, Literal
+from typing import Final
 
 from flinkish.common.errors import ForeignCheckpointError, SourceChangedError, SourceError
-from flinkish.common.typeinfo import TypeInformation
 from flinkish.datastream.connectors.delta.columns import changed_columns, unreadable_columns
 from flinkish.datastream.connectors.delta.log import Commit, DataFile, DeltaLog, Metadata
-from flinkish.datastream.connectors.delta.reader import ADDED, DELETED, INSERTED, TAKEN_BACK, DeltaSplit, ReadPlan
+from flinkish.datastream.connectors.delta.reader import ADDED, DELETED, INSERTED, TAKEN_BACK, DeltaSplit, ScanSettings
 from flinkish.datastream.connectors.delta.vectors import DeletionVector
 from flinkish.program.sources import SplitEnumerator, SplitEnumeratorContext
 
@@ -43,49 +42,6 @@ class DeltaEnumeratorState:
     returned: tuple[DeltaSplit, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReadOptions:
-    """The options of a DeltaSource, as given to its builder."""
-
-    path: str
-    bounded: bool
-    columns: tuple[str, ...] | None = None
-    row_type: TypeInformation | None = None
-    #: Conditions of `filter_partitions`.
-    partitions: tuple[tuple[str, str, Any], ...] = ()
-    version_as_of: int | None = None
-    #: Milliseconds since the epoch.
-    timestamp_as_of: int | None = None
-    starting_version: int | Literal["latest"] | None = None
-    starting_timestamp: int | None = None
-    #: The last version of a bounded source; None = the newest version.
-    ending_version: int | None = None
-    change_feed: bool = False
-    in_order: bool = False
-    ignore_deletes: bool = False
-    ignore_changes: bool = False
-    skip_change_commits: bool = False
-    #: Milliseconds between two searches for new versions.
-    interval: int = 5_000
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ScanSettings:
-    """The options of a DeltaSource, with the versions and columns that the table had for them when the source was built."""
-
-    options: ReadOptions
-    plan: ReadPlan
-    #: Id of the table in its log, and the version whose schema the source has.
-    table_id: str
-    schema_version: int
-    #: Begin with the table as of this version; -1 = the newest version, None = no snapshot.
-    snapshot_version: int | None
-    #: Without a snapshot, begin with the changes of this version; -1 = the next version to appear.
-    first_version: int | None
-    #: Returns for the partition values of a file whether to read it; None = read all files.
-    wanted: Callable[[dict[str, str | None]], bool] | None = None
-
-
 @dataclass(slots=True)
 class _Planned:
     """A version and its splits that are not assigned yet."""
@@ -104,7 +60,7 @@ class DeltaEnumerator(SplitEnumerator[DeltaSplit, DeltaEnumeratorState]):
         self._context = context
         self._settings = settings
         self._options = settings.options
-        self._log = DeltaLog(settings.plan.table)
+        self._log = DeltaLog(settings.options.path)
         self._returned: deque[DeltaSplit] = deque()
         self._queue: deque[_Planned] = deque()
         self._waiting: dict[int, None] = {}
@@ -332,7 +288,7 @@ class DeltaEnumerator(SplitEnumerator[DeltaSplit, DeltaEnumeratorState]):
             raise no_change_feed(table, version)
         if version > settings.schema_version:
             everything = options.columns is None and options.row_type is None
-            changes = changed_columns(settings.plan.columns, metadata, all_columns=everything)
+            changes = changed_columns(settings.columns, metadata, all_columns=everything)
             if changes:
                 raise SourceChangedError(
                     f"DeltaSource: the schema of {table} changed with version {version}: {'; '.join(changes)}",
@@ -340,7 +296,7 @@ class DeltaEnumerator(SplitEnumerator[DeltaSplit, DeltaEnumeratorState]):
                     "With column_names, changes of other columns do not matter.",
                 )
         else:
-            problems = unreadable_columns(settings.plan.columns, metadata)
+            problems = unreadable_columns(settings.columns, metadata)
             if problems:
                 raise SourceChangedError(
                     f"DeltaSource: the schema of {table} at version {version} does not fit: {'; '.join(problems)}",

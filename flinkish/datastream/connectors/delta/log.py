@@ -79,11 +79,6 @@ class Metadata:
     configuration: dict[str, str]
 
     @property
-    def mapping_mode(self) -> str:
-        """The mode that matches columns of the table with columns of files: none, name or id."""
-        return self.configuration.get("delta.columnMapping.mode", "none")
-
-    @property
     def has_change_feed(self) -> bool:
         return self.configuration.get("delta.enableChangeDataFeed", "").lower() == "true"
 
@@ -223,16 +218,15 @@ class DeltaLog:
         """Return the versions that a list of the log shows; the entry of a version with a checkpoint may have been cleaned up."""
         return [int(match[1]) for name in self._names() if (match := _COMMIT.fullmatch(name) or _CHECKPOINT.fullmatch(name))]
 
-    def _versions(self) -> list[int]:
-        """Return the versions in the log, including those that a list lacks."""
-        versions = sorted(int(match[1]) for name in self._names() if (match := _COMMIT.fullmatch(name)))
-        newest = self.newest_or_none() if self.files.is_remote else None
-        return versions if newest is None else [*versions, *range(max(versions, default=-1) + 1, newest + 1)]
-
     def _times(self) -> Iterator[tuple[int, int]]:
         """Yield versions with their rising times in ms. Source of the rule: Delta (in-commit timestamps, else times of files)."""
+        versions = sorted(int(match[1]) for name in self._names() if (match := _COMMIT.fullmatch(name)))
+        # A list of a store may lack the newest versions.
+        newest = self.newest_or_none() if self.files.is_remote else None
+        if newest is not None:
+            versions += range(max(versions, default=-1) + 1, newest + 1)
         last = -1
-        for version in self._versions():
+        for version in versions:
             found = self._read(version)
             if found is None:
                 continue  # cleaned up after it was listed
@@ -249,7 +243,13 @@ class DeltaLog:
         summary, actions = self._checkpoint(version, files=files)
         yield actions
         for later in range(summary + 1, version + 1):
-            yield self._actions_of(later)
+            found = self._read(later)
+            if found is None:
+                raise SourceError(
+                    f"{self._who}: the log of {self.table} does not reach back to version {later} any more",
+                    hint="read a newer version, or keep the log for longer (delta.logRetentionDuration).",
+                )
+            yield found[0]
 
     def _last_metadata(self, actions: Iterable[dict[str, Any]], version: int) -> Metadata | None:
         found, protocol = None, None
@@ -313,15 +313,6 @@ class DeltaLog:
             leaves = [_leaves(file.schema_arrow.field(name), name) for name in wanted]
             table = file.read(columns=[leaf for group in leaves for leaf in group])
         return [{name: value} for name in wanted for value in table.column(name).drop_null().to_pylist()]
-
-    def _actions_of(self, version: int) -> list[dict[str, Any]]:
-        found = self._read(version)
-        if found is None:
-            raise SourceError(
-                f"{self._who}: the log of {self.table} does not reach back to version {version} any more",
-                hint="read a newer version, or keep the log for longer (delta.logRetentionDuration).",
-            )
-        return found[0]
 
     def _check_protocol(self, protocol: dict[str, Any], version: int, *, variants: bool) -> None:
         reader = protocol.get("minReaderVersion") or 1

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from flinkish.common.errors import SourceChangedError, SourceError
+from flinkish.common.typeinfo import TypeInformation
 from flinkish.common.types import RowKind, make_row
 from flinkish.datastream.connectors._arrow import Convert, read_converter, reading_type, texts_of, widened
 from flinkish.datastream.connectors._sequences import SequentialReader
@@ -75,21 +76,56 @@ class DeltaSplit(SourceSplit):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ReadPlan:
-    """The settings of a DeltaSource for its readers."""
+class ReadOptions:
+    """The options of a DeltaSource, as given to its builder."""
 
-    table: str
+    path: str
+    bounded: bool
+    columns: tuple[str, ...] | None = None
+    row_type: TypeInformation | None = None
+    #: Conditions of `filter_partitions`.
+    partitions: tuple[tuple[str, str, Any], ...] = ()
+    version_as_of: int | None = None
+    #: Milliseconds since the epoch.
+    timestamp_as_of: int | None = None
+    starting_version: int | Literal["latest"] | None = None
+    starting_timestamp: int | None = None
+    #: The last version of a bounded source; None = the newest version.
+    ending_version: int | None = None
+    change_feed: bool = False
+    in_order: bool = False
+    ignore_deletes: bool = False
+    ignore_changes: bool = False
+    skip_change_commits: bool = False
+    #: Milliseconds between two searches for new versions.
+    interval: int = 5_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScanSettings:
+    """The options of a DeltaSource, with the versions and columns that the table had for them when the source was built."""
+
+    options: ReadOptions
     columns: tuple[DeltaColumn, ...]
     #: Whether columns are found in files by their ids (column mapping by id).
     by_id: bool
+    #: Id of the table in its log, and the version whose schema the source has.
+    table_id: str
+    schema_version: int
+    #: Begin with the table as of this version; -1 = the newest version, None = no snapshot.
+    snapshot_version: int | None
+    #: Without a snapshot, begin with the changes of this version; -1 = the next version to appear.
+    first_version: int | None
+    #: Returns for the partition values of a file whether to read it; None = read all files.
+    wanted: Callable[[dict[str, str | None]], bool] | None = None
 
 
 class DeltaReader(SequentialReader[Any, DeltaSplit]):
     """Reads files one after the other."""
 
-    def __init__(self, plan: ReadPlan, context: SourceReaderContext) -> None:
+    def __init__(self, settings: ScanSettings, context: SourceReaderContext) -> None:
         super().__init__()
-        self._plan = plan
+        self._settings = settings
         self._errors = RecordErrors(RecordErrorPolicy.fail(), context)
         self._current: _FileReader | None = None
         context.metric_group.gauge("pendingRecords", self._pending)
@@ -102,7 +138,7 @@ class DeltaReader(SequentialReader[Any, DeltaSplit]):
         output.select_split(split.split_id)
         reader = self._current
         if reader is None:
-            reader = self._current = _FileReader(self._plan, split, self._errors)
+            reader = self._current = _FileReader(self._settings, split, self._errors)
         left = max(1, output.credit)
         while left > 0 and (records := reader.read(min(left, _BATCH))):
             left -= len(records)
@@ -122,17 +158,17 @@ class DeltaReader(SequentialReader[Any, DeltaSplit]):
 class _FileReader:
     """Reads the rows of one split."""
 
-    def __init__(self, plan: ReadPlan, split: DeltaSplit, errors: RecordErrors) -> None:
-        self._plan = plan
+    def __init__(self, settings: ScanSettings, split: DeltaSplit, errors: RecordErrors) -> None:
+        self._settings = settings
         self._errors = errors
         self._split = split
-        self._files = files_of(plan.table)
+        self._files = files_of(settings.options.path)
         self._path = self._files.path(split.path)
         self._file = self._open()
         self._deleted = None if split.deleted is None else split.deleted.rows(self._files)
         self._only = None if split.only is None else split.only.rows(self._files)
         self._kind = {INSERTED: RowKind.INSERT, DELETED: RowKind.DELETE}.get(split.kind)
-        self._names = tuple(column.name for column in plan.columns)
+        self._names = tuple(column.name for column in settings.columns)
         self._find_columns()
         self._groups = list(self._own_groups())
         #: Position in the split behind the last row of `_records`.
@@ -176,7 +212,7 @@ class _FileReader:
         #: For each column: the function that returns its part of a batch, or None and a constant; how to convert its values.
         self._columns: list[tuple[Callable[[pa.RecordBatch], pa.Array] | None, Any, Convert | None]] = []
         self._wanted: list[str] = []
-        for column in self._plan.columns:
+        for column in self._settings.columns:
             part = column.field["type"]
             target, convert = reading_type(arrow_of(part), column.type_info), read_converter(column.type_info)
             what = f"column {column.name!r} of {self._path}"
@@ -186,11 +222,11 @@ class _FileReader:
                 [value] = widened(pa.array([value], arrow_of(part)), target).to_pylist()
                 self._columns.append((None, value if convert is None else convert(value), None))
                 continue
-            found = find_field(have, column.field, by_id=self._plan.by_id)
+            found = find_field(have, column.field, by_id=self._settings.by_id)
             if found is None:
                 self._columns.append((None, None, None))
                 continue
-            if not readable(have[found].type, part, by_id=self._plan.by_id):
+            if not readable(have[found].type, part, by_id=self._settings.by_id):
                 raise SourceChangedError(
                     f"DeltaSource: {what} is {have[found].type}, which cannot be read as {shown(part)}",
                     hint="the table was overwritten with another schema; start from a version after that.",
@@ -206,7 +242,7 @@ class _FileReader:
 
     def _array(self, name: str, rebuilt: Any, target: pa.DataType, batch: pa.RecordBatch) -> pa.Array:
         array = batch.column(name)
-        return widened(array if rebuilt is None else as_column(array, rebuilt, by_id=self._plan.by_id), target)
+        return widened(array if rebuilt is None else as_column(array, rebuilt, by_id=self._settings.by_id), target)
 
     def _own_groups(self) -> Iterator[tuple[int, int, int]]:
         """Yield the row groups of the split: number of the group, number of its first row in the file, number of rows."""
@@ -258,10 +294,11 @@ class _FileReader:
             if self._split.position >= before + rows:
                 before += rows
                 continue
+            start = before
             for batch in self._batches_of(group, rows):
                 skip = max(0, self._split.position - before)
                 if skip < batch.num_rows:
-                    number = first + before - self._rows_before(group)
+                    number = first + before - start
                     try:
                         records = self._records_of(batch, skip, number, before)
                     except (ValueError, OverflowError):
@@ -270,9 +307,6 @@ class _FileReader:
                         records = self._records_one_by_one(batch, skip, number, before)
                     yield records
                 before += batch.num_rows
-
-    def _rows_before(self, group: int) -> int:
-        return sum(rows for index, _, rows in self._groups if index < group)
 
     def _batches_of(self, group: int, rows: int) -> Iterator[pa.RecordBatch]:
         if self._wanted:

@@ -89,11 +89,10 @@ class DeltaSink(Sink[Any, DeltaCommittable]):
         compact_every: int | None = None,
         target_file_size: int = _TARGET_FILE_SIZE,
     ) -> None:
-        names_of("partition_by of DeltaSink", partition_by)
-        if field_names is not None:
-            names_of("field_names of DeltaSink", field_names)
-        names_of("upsert_keys of DeltaSink", upsert_keys)
-        if upsert_keys and overwrite:
+        partitions = names_of("partition_by of DeltaSink", partition_by)
+        self._field_names = None if field_names is None else names_of("field_names of DeltaSink", field_names)
+        keys = tuple(dict.fromkeys(names_of("upsert_keys of DeltaSink", upsert_keys)))
+        if keys and overwrite:
             raise InvalidArgumentError("DeltaSink takes either upsert_keys, which merges rows, or overwrite; got both")
         for name, number in (("compact_every", compact_every), ("target_file_size", target_file_size)):
             if number is not None:
@@ -118,12 +117,11 @@ class DeltaSink(Sink[Any, DeltaCommittable]):
                 hint=f"choose a folder without {characters!r} in its path.",
             )
         self._row_type = row_type
-        self._field_names = None if field_names is None else tuple(field_names)
         self._writes = DeltaWrites(
-            partition_by=tuple(partition_by),
+            partition_by=partitions,
             table_properties=dict(properties),
             overwrite=bool(overwrite),
-            keys=tuple(dict.fromkeys(upsert_keys)),
+            keys=keys,
             add_columns=bool(add_columns),
             compaction=None if compact_every is None else (compact_every, target_file_size),
             compression=compression,
@@ -201,18 +199,10 @@ class DeltaSink(Sink[Any, DeltaCommittable]):
                     f"of {len(names)} fields: {row_type!r}"
                 )
             names = self._field_names
+        by_position = self._field_names is not None
         layout = TableLayout(
-            names,
-            types,
-            self._writes.partition_by,
-            self._path,
-            by_position=self._field_names is not None,
-            by_deltalake=by_deltalake,
+            names, types, self._writes.partition_by, self._path, by_position=by_position, by_deltalake=by_deltalake
         )
-        self._check_keys(layout)
-        return layout
-
-    def _check_keys(self, layout: TableLayout) -> None:
         what = f"DeltaSink into {self._path}"
         for name in self._writes.keys:
             check(name in layout.names, f"{what}: {name!r} of upsert_keys is none of the columns {list(layout.names)}")
@@ -223,6 +213,7 @@ class DeltaSink(Sink[Any, DeltaCommittable]):
                 hint="merge by text, whole numbers, booleans, decimals, dates or timestamps.",
             )
         check(DELETED not in layout.names, f"{what}: the column name {DELETED!r} is taken by DeltaSink")
+        return layout
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,16 +21,10 @@ from flinkish.common.kinds import plain_type
 from flinkish.common.time import AmountOfTime, Instant, datetime_of, instant_of, milliseconds_of
 from flinkish.common.typeinfo import RowTypeInfo, TypeInformation, Types
 from flinkish.datastream.connectors.delta.columns import columns_of, partition_value, physical_name
-from flinkish.datastream.connectors.delta.enumerator import (
-    DeltaEnumerator,
-    DeltaEnumeratorState,
-    ReadOptions,
-    ScanSettings,
-    no_change_feed,
-)
+from flinkish.datastream.connectors.delta.enumerator import DeltaEnumerator, DeltaEnumeratorState, no_change_feed
 from flinkish.datastream.connectors.delta.files import files_of, is_plain, table_location
 from flinkish.datastream.connectors.delta.log import DeltaLog, Metadata
-from flinkish.datastream.connectors.delta.reader import DeltaReader, DeltaSplit, ReadPlan
+from flinkish.datastream.connectors.delta.reader import DeltaReader, DeltaSplit, ReadOptions, ScanSettings
 from flinkish.program.sources import Boundedness, Source, SourceReaderContext, SplitEnumeratorContext
 
 _OPERATORS: Final[dict[str, Callable[[Any, Any], bool]]] = {
@@ -103,7 +97,7 @@ class DeltaSource(Source[Any, DeltaSplit, DeltaEnumeratorState]):
 
     def check_restored(self, splits: Sequence[DeltaSplit], checkpoint: DeltaEnumeratorState | None, *, trusted: bool) -> None:
         """Raise ForeignCheckpointError for a split of a file that is not in the table's folder."""
-        table = self._settings.plan.table
+        table = self._settings.options.path
         files = files_of(table)
         for split in (*splits, *(() if checkpoint is None else checkpoint.returned)):
             if not is_plain(split.path) or (not trusted and files.leads_outside(split.path)):
@@ -113,10 +107,10 @@ class DeltaSource(Source[Any, DeltaSplit, DeltaEnumeratorState]):
                 )
 
     def create_reader(self, context: SourceReaderContext) -> DeltaReader:
-        return DeltaReader(self._settings.plan, context)
+        return DeltaReader(self._settings, context)
 
     def produced_type(self) -> TypeInformation:
-        columns = self._settings.plan.columns
+        columns = self._settings.columns
         return Types.ROW_NAMED([column.name for column in columns], [column.type_info for column in columns])
 
 
@@ -245,10 +239,12 @@ class DeltaSourceBuilder:
         schema_version = snapshot if options.bounded and snapshot is not None and snapshot >= 0 else newest
         metadata = log.metadata(schema_version)
         columns = columns_of(metadata, options.columns, options.row_type, options.path)
+        by_id = metadata.configuration.get("delta.columnMapping.mode") == "id"
         return DeltaSource(
             ScanSettings(
                 options=options,
-                plan=ReadPlan(table=options.path, columns=columns, by_id=metadata.mapping_mode == "id"),
+                columns=columns,
+                by_id=by_id,
                 table_id=metadata.id,
                 schema_version=schema_version,
                 snapshot_version=snapshot,
