@@ -31,20 +31,12 @@ class _CollectWriter(SinkWriter[Any, None]):
         self._watermark: int | None = None
         #: Approximate size of the values sent in this epoch.
         self._bytes = 0
-        convert = shortest_floats(context.input_type)
-        if convert is not None:
-            self._convert = convert
-            self.write = self._write_converted  # type: ignore[method-assign]
+        self._convert = shortest_floats(context.input_type)
 
     def write(self, value: Any, context: WriteContext) -> None:
         if context.watermark != self._watermark:
             self._send(context.watermark)
         self._values.append(value)
-
-    def _write_converted(self, value: Any, context: WriteContext) -> None:
-        if context.watermark != self._watermark:
-            self._send(context.watermark)
-        self._values.append(self._convert(value))
 
     def buffered_bytes(self) -> int:
         return self._bytes + (len(self._values) * rough_size(self._values[-1]) if self._values else 0)
@@ -56,6 +48,7 @@ class _CollectWriter(SinkWriter[Any, None]):
     def _send(self, next_watermark: int | None) -> None:
         if self._values:
             self._bytes = self.buffered_bytes()
-            self._context.emit_to_driver(COLLECT, self._values, self._watermark)
+            values = self._values if self._convert is None else list(map(self._convert, self._values))
+            self._context.emit_to_driver(COLLECT, values, self._watermark)
             self._values = []
         self._watermark = next_watermark

@@ -10,7 +10,6 @@ import json
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import chain
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from flinkish.common.errors import (
@@ -23,7 +22,7 @@ from flinkish.common.errors import (
 from flinkish.common.ids import random_id
 from flinkish.common.paths import hadoop_url
 from flinkish.common.typeinfo import RowTypeInfo, TypeInformation, Types
-from flinkish.common.types import RowColumns, make_row
+from flinkish.common.types import RowColumns
 from flinkish.datastream.connectors._spark_types import bare, row_type_of
 from flinkish.datastream.connectors.file_system.splits import FileEnumeratorState, FileSourceSplit
 from flinkish.datastream.connectors.record_errors import RecordErrorPolicy, RecordErrors
@@ -192,32 +191,30 @@ def decoder(rows: RowTypeInfo, *, as_tuples: bool, errors: RecordErrors | None =
                 hint="Python's dates reach from the year 1 to 9999; cast the column to another type, or filter such rows.",
             ) from error
 
-    def one_by_one(batch: pa.RecordBatch) -> Iterable[Any]:
-        assert errors is not None
+    def records(batch: pa.RecordBatch) -> Iterable[Any]:
+        columns = [column(*parts) for parts in zip(names, types, converters, batch.columns, strict=True)]
+        return zip(*columns, strict=True) if as_tuples else RowColumns(names, columns)
+
+    def one_by_one(batch: pa.RecordBatch, errors: RecordErrors) -> Iterable[Any]:
         for index in range(batch.num_rows):
             row = batch.slice(index, 1)
             try:
-                values = [column(*parts)[0] for parts in zip(names, types, converters, row.columns, strict=True)]
+                yield from records(row)
             except SourceError as error:
                 reason = str(error).partition("\nHint: ")[0]
                 yield errors.handle_row(names, texts_of(row.columns), path="from_data_frame", line=None, reason=reason)
-            else:
-                yield tuple(values) if as_tuples else make_row(names, values)
 
-    def records(batch: pa.RecordBatch) -> Iterable[Any]:
+    def records_or_errors(batch: pa.RecordBatch) -> Iterable[Any]:
         try:
-            columns = [column(*parts) for parts in zip(names, types, converters, batch.columns, strict=True)]
+            return records(batch)
         except SourceError:
             if errors is None:
                 raise
-            return one_by_one(batch)
-        if not names:
-            return [() if as_tuples else make_row((), [])] * batch.num_rows
-        return zip(*columns, strict=True) if as_tuples else RowColumns(names, columns)
+            return one_by_one(batch, errors)
 
     def decode(body: bytes) -> Iterable[Any]:
         with pa.ipc.open_stream(body) as reader:
-            runs = list(map(records, reader))
+            runs = list(map(records_or_errors, reader))
         # Of a single batch the columns reach the edge as they are.
         return runs[0] if len(runs) == 1 else chain.from_iterable(runs)
 
@@ -256,10 +253,6 @@ class BoundedDataFrameSource(_DataFrameSource, Source[Any, FileSourceSplit, Boun
 
     def create_enumerator(self, context: SplitEnumeratorContext[FileSourceSplit]) -> _Enumerator:
         folder = row_folder(context.configuration, getattr(context, "job_id", "")) / f"source-{random_id()}"
-        self._write(folder)
-        return _Enumerator(self, str(folder), self._files(str(folder)).create_enumerator(context))
-
-    def _write(self, folder: Path) -> None:
         try:
             with session_settings(self.frame.sparkSession, _EXACT):
                 self.frame.write.parquet(hadoop_url(folder))
@@ -268,6 +261,7 @@ class BoundedDataFrameSource(_DataFrameSource, Source[Any, FileSourceSplit, Boun
                 f"Spark could not compute the rows of the DataFrame into {folder}: {type(error).__name__}: "
                 f"{str(error).splitlines()[0] if str(error) else ''}"
             ) from error
+        return _Enumerator(self, str(folder), self._files(str(folder)).create_enumerator(context))
 
     def restore_enumerator(
         self, context: SplitEnumeratorContext[FileSourceSplit], checkpoint: BoundedDataFrameState

@@ -144,17 +144,15 @@ class _DataGeneratorReader(SequentialReader[Any, DataGeneratorSplit]):
             return super().poll_next(output)
         credit = max(1, output.credit)
         more = False
-        # Each split has its own allowance, so all splits are read. Those that were read now are read last the next time, so that
-        # the others get their records also if the credit is too small for all.
+        # Each split has its own allowance, so all splits are read.
         for split in tuple(self._splits.values()):
             split = self._refill(split, self._records_per_second)
             wanted = min(int(split.allowance // 1000), _left(split))
             due = min(wanted, credit)
             split = replace(split, allowance=split.allowance - due * 1000)
             self._update(split)
-            self._emit(split, due, output)
             if due > 0:
-                self._put_last(split)
+                self._emit(split, due, output)
             credit -= due
             more = more or due < wanted
         status = self._status()
@@ -164,22 +162,16 @@ class _DataGeneratorReader(SequentialReader[Any, DataGeneratorSplit]):
 
     def _read(self, split: DataGeneratorSplit, output: ReaderOutput[Any]) -> None:
         self._emit(split, max(1, output.credit), output)
-        # A split that never ends must not block the others forever.
-        self._put_last(split)
-
-    def _put_last(self, split: DataGeneratorSplit) -> None:
-        if split.split_id in self._splits:
-            self._update(self._splits.pop(split.split_id))
 
     def _emit(self, split: DataGeneratorSplit, limit: int, output: ReaderOutput[Any]) -> None:
-        if limit <= 0:
-            return
         output.select_split(split.split_id)
         stop = split.next_index + min(limit, _left(split)) * split.step
         output.collect_all(map(self._generate, range(split.next_index, stop, split.step)))
         if stop > split.end:
             self._finish(split, output)
         else:
+            # Put last, so that the others are read, too, if the credit is too small for all, or if this one never ends.
+            del self._splits[split.split_id]
             self._update(replace(split, next_index=stop))
 
     def _refill(self, split: DataGeneratorSplit, records_per_second: float) -> DataGeneratorSplit:

@@ -145,39 +145,27 @@ class DeltaLog:
         if found is None:
             return None
         actions, _ = found
-        infos = [action["commitInfo"] for action in actions if action.get("commitInfo") is not None]
         return Commit(
             version=version,
             added=self._files(actions, "add"),
             removed=self._files(actions, "remove"),
             changes=self._files(actions, "cdc"),
             metadata=self._last_metadata(actions, version),
-            operation=next((info["operation"] for info in infos if info.get("operation")), "unknown operation"),
+            operation=_info(actions).get("operation") or "unknown operation",
         )
 
     def info(self, version: int) -> dict[str, Any]:
         """Return the commitInfo of a version; empty if it has none or was cleaned up. Raises SourceError if it cannot be read."""
         actions, _ = self._read(version) or ([], 0)
-        return next((action["commitInfo"] for action in actions if action.get("commitInfo") is not None), {})
+        return _info(actions)
 
     def snapshot(self, version: int) -> tuple[Metadata, list[DataFile]]:
         """Return the files of a version, by their times and paths. Raises SourceError if it no longer exists or is unreadable."""
-        metadata, files = None, dict[tuple[str, str], DataFile]()
-        for actions in self._replay(version, files=True):
-            metadata = self._last_metadata(actions, version) or metadata
-            for file in self._files(actions, "remove"):
-                files.pop(_key(file), None)
-            for file in self._files(actions, "add"):
-                files[_key(file)] = file
-        ordered = sorted(files.values(), key=lambda file: (file.modification_time, file.path))
-        return self._found(metadata, version), ordered
+        return self._state(version, files=True)
 
     def metadata(self, version: int) -> Metadata:
         """Return schema and properties of a version; raises as `snapshot` does."""
-        metadata = None
-        for actions in self._replay(version, files=False):
-            metadata = self._last_metadata(actions, version) or metadata
-        return self._found(metadata, version)
+        return self._state(version, files=False)[0]
 
     def version_as_of(self, time: int) -> int:
         """Return the newest version committed at or before a time (ms); raises SourceError if there is none."""
@@ -235,6 +223,18 @@ class DeltaLog:
             last = max(last + 1, info.get("inCommitTimestamp") or written)
             yield version, last
 
+    def _state(self, version: int, *, files: bool) -> tuple[Metadata, list[DataFile]]:
+        metadata, found = None, dict[tuple[str, str], DataFile]()
+        for actions in self._replay(version, files=files):
+            metadata = self._last_metadata(actions, version) or metadata
+            for file in self._files(actions, "remove") if files else ():
+                found.pop(_key(file), None)
+            for file in self._files(actions, "add") if files else ():
+                found[_key(file)] = file
+        if metadata is None:
+            raise SourceError(f"{self._who}: the log of {self.table} has no schema up to version {version}; it is damaged")
+        return metadata, sorted(found.values(), key=lambda file: (file.modification_time, file.path))
+
     def _replay(self, version: int, *, files: bool) -> Iterator[list[dict[str, Any]]]:
         """Yield the actions that lead to a version: those of the log's last checkpoint, then those of each later version."""
         newest = self.newest()
@@ -267,11 +267,6 @@ class DeltaLog:
         if protocol is not None:
             self._check_protocol(protocol, version, variants=found is not None and has_variants(found.schema))
         return found
-
-    def _found(self, metadata: Metadata | None, version: int) -> Metadata:
-        if metadata is None:
-            raise SourceError(f"{self._who}: the log of {self.table} has no schema up to version {version}; it is damaged")
-        return metadata
 
     def _checkpoint(self, version: int, *, files: bool) -> tuple[int, list[dict[str, Any]]]:
         """Return version and actions of the log's newest checkpoint up to a version; -1 and no actions if there is none."""
@@ -366,6 +361,10 @@ def _entry(version: int) -> str:
 
 def _actions(content: bytes) -> list[dict[str, Any]]:
     return [json.loads(line) for line in content.splitlines() if line.strip()]
+
+
+def _info(actions: Iterable[dict[str, Any]]) -> dict[str, Any]:
+    return next((action["commitInfo"] for action in actions if action.get("commitInfo") is not None), {})
 
 
 def has_variants(part: Any) -> bool:
