@@ -122,7 +122,6 @@ PAGES: Final = (
         "datastream.connectors.kafka.source",
         "datastream.connectors.kafka.sink",
         "datastream.connectors.kafka.offsets",
-        "datastream.connectors.kafka.records",
         "datastream.connectors.kafka.serialization",
         "datastream.connectors.kafka.legacy",
     ),

@@ -45,10 +45,10 @@ def instance_of(what: str, value: object, kind: type[KindT], *, hint: str | None
     return value
 
 
-def text_of(what: str, value: object, *, empty: bool = False) -> str:
+def text_of(what: str, value: object, *, empty: bool = False, hint: str | None = None) -> str:
     """Return a str; raise InvalidArgumentError for other values, and for the empty str unless `empty`."""
     if not isinstance(value, str) or not (value or empty):
-        raise InvalidArgumentError(_message(what, "a str" if empty else "a non-empty str", value))
+        raise InvalidArgumentError(_message(what, "a str" if empty else "a non-empty str", value), hint=hint)
     return value
 
 

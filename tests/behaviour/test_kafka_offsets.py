@@ -14,7 +14,7 @@ from flinkish.datastream.connectors.kafka import (
     KafkaSourceBuilder,
     KafkaTopicPartition,
 )
-from flinkish.datastream.connectors.kafka.source_settings import KafkaEnumeratorState, KafkaPartitionSplit
+from flinkish.datastream.connectors.kafka.settings import KafkaEnumeratorState, KafkaPartitionSplit
 from tests.conftest import MakeEnvironment
 from tests.kit.kafka_broker import Broker
 from tests.kit.kafka_sources import LATEST, NO_WATERMARKS, committed, read, source_of, split_at

@@ -30,7 +30,7 @@ from flinkish.datastream.connectors.kafka import (
 from flinkish.datastream.connectors.kafka.client import GroupReader, is_passing
 from flinkish.datastream.connectors.kafka.committer import KafkaCommitter
 from flinkish.datastream.connectors.kafka.limits import TopicLimits, batch_bytes
-from flinkish.datastream.connectors.kafka.sink_settings import KafkaCommittable, KafkaSinkSettings, Message, digest_of
+from flinkish.datastream.connectors.kafka.settings import KafkaCommittable, KafkaSinkSettings, Message, digest_of
 from flinkish.datastream.connectors.kafka.staging import Staging
 from flinkish.program.refused_records import RefusedRecord, RefusedRecords
 from tests.conftest import MakeEnvironment
@@ -412,7 +412,8 @@ def test_a_transaction_that_was_left_open_is_aborted_and_written_again(kafka: Br
         pass
 
     def die(*_: Any) -> None:
-        dying._producer.flush()
+        assert dying._producer is not None
+        dying._producer.client.flush()
         dying._abort = lambda: None  # type: ignore[method-assign]
         raise Died
 

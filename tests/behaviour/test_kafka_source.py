@@ -21,7 +21,7 @@ from flinkish.datastream.connectors.kafka import (
     KafkaRecord,
     KafkaRecordDeserializationSchema,
     KafkaTopicPartition,
-    enumerator,
+    brokers,
 )
 from flinkish.datastream.connectors.record_errors import RecordErrorPolicy
 from flinkish.datastream.functions import ProcessFunction
@@ -345,7 +345,7 @@ def test_messages_that_are_gone_fail_the_job_unless_the_program_says_otherwise(
 def test_a_topic_that_is_not_there_or_goes_away_fails_the_job(
     kafka: Broker, make_env: MakeEnvironment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(enumerator, "_GONE_FOR", 300)
+    monkeypatch.setattr(brokers, "_GONE_FOR", 300)
     with pytest.raises(JobExecutionError, match=r"topic 'no-such-topic' at 127\.0\.0\.1:\d+ cannot be read"):
         read(make_env(1), source_of(kafka, "no-such-topic").set_bounded(LATEST))
     topic = kafka.create_topic(1)

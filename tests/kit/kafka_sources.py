@@ -9,7 +9,7 @@ from flinkish.common.serialization import SimpleStringSchema
 from flinkish.datastream import StreamExecutionEnvironment
 from flinkish.datastream.connectors.base import SourceReader
 from flinkish.datastream.connectors.kafka import KafkaOffsetsInitializer, KafkaSource, KafkaSourceBuilder
-from flinkish.datastream.connectors.kafka.source_settings import KafkaPartitionSplit
+from flinkish.datastream.connectors.kafka.settings import KafkaPartitionSplit
 from tests.kit.kafka_broker import Broker
 from tests.kit.results import collect
 from tests.unit.datastream.connectors.fakes import FakeReaderContext

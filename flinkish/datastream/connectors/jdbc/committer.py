@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import datetime
 import hashlib
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
 from flinkish.common.errors import ForeignCheckpointError, SinkChangedError, SinkError, TargetRefusedError
 from flinkish.datastream.connectors._lost_commits import lost_commits
-from flinkish.datastream.connectors.jdbc.database import Database, Session
-from flinkish.datastream.connectors.jdbc.options import JdbcExecutionOptions
-from flinkish.datastream.connectors.jdbc.statements import Statement
-from flinkish.datastream.connectors.jdbc.values import Rows, RowShape
+from flinkish.datastream.connectors.jdbc.statements import JdbcSinkSettings, Target
+from flinkish.datastream.connectors.jdbc.values import Rows
 from flinkish.program.refused_records import RefusedRecord
 from flinkish.program.sinks import END_OF_INPUT_CHECKPOINT, CommitRequest, Committer, RestoredCheckpoint, checkpoint_name
 
@@ -60,19 +57,11 @@ class JdbcCommitter(Committer[JdbcCommittable]):
     an earlier commit are lost.
     """
 
-    def __init__(
-        self, database: Database, statement: Statement, shape: RowShape, execution: JdbcExecutionOptions, checkpoint_table: str
-    ) -> None:
-        self._database = database
-        self._label = database.label
-        self._text = statement.text_for(database.paramstyle)
-        self._shape = shape
-        self._fields = shape.described
-        self._bind = shape.binder(database.dialect)
-        self._batch_size = execution.get_batch_size()
-        self._session = Session(database, execution.get_max_retries())
-        self._name = checkpoint_table
-        self._table = _checkpoint_table(checkpoint_table)
+    def __init__(self, settings: JdbcSinkSettings) -> None:
+        self._target = Target(settings)
+        self._label, self._session, self._shape = self._target.label, self._target.session, self._target.shape
+        self._name = settings.checkpoint_table or CHECKPOINT_TABLE
+        self._table = _checkpoint_table(self._name)
         self._exists = False
         self._last: tuple[str, int] | None = None
         self._origins: tuple[str, ...] = ()
@@ -126,17 +115,14 @@ class JdbcCommitter(Committer[JdbcCommittable]):
                 found = self._raise_id(connection, origin, checkpoint_id, digest)
                 if found is not None:
                     raise self._overtaken(checkpoint_id, found[0], "a job that was started from the same savepoint is running")
-            if not sift:
-                for request in requests:
-                    for batch in self._batches(request.committable):
-                        connection.exec_driver_sql(self._text, self._bind(batch))
-                return checkpoint_id
-            refused = [
-                self._refused(request, row, reason)
-                for request in requests
-                for batch in self._batches(request.committable)
-                for row, reason in self._database.sift(connection, batch, self._text, self._bind)
-            ]
+            refused: list[RefusedRecord] = []
+            for request in requests:
+                for batch in self._batches(request.committable):
+                    if not sift:
+                        self._target.write(connection, batch)
+                        continue
+                    for value, reason in self._target.sift(connection, batch):
+                        refused.append(RefusedRecord(reason=reason, subtask=request.subtask_index, value=value))
             if refused:
                 self.refused_records.put_aside(checkpoint_id, requests, refused)
             return checkpoint_id
@@ -164,37 +150,33 @@ class JdbcCommitter(Committer[JdbcCommittable]):
 
         Raises SinkChangedError if the id has gone back.
         """
+        import sqlalchemy
+
         table, stands = self._table, self._stands.get(application)
-        values = {"checkpoint_id": checkpoint_id, "digest": digest}
+        values = {"checkpoint_id": checkpoint_id, "digest": digest, "updated_at": sqlalchemy.func.current_timestamp()}
         if stands is not None and stands < checkpoint_id:
             unchanged = (table.c.application == application) & (table.c.checkpoint_id == stands)
-            if connection.execute(table.update().where(unchanged).values(updated_at=_now(), **values)).rowcount:
+            if connection.execute(table.update().where(unchanged).values(**values)).rowcount:
                 return None
         found = self._select(connection, application)
         if stands is not None and (found is None or found[0] < stands):
             raise self._lost(None if found is None else found[0], stands)
         if found is None:
             # This fails if another driver has just written the first id; the session then tries again.
-            connection.execute(table.insert().values(application=application, updated_at=_now(), **values))
+            connection.execute(table.insert().values(application=application, **values))
         return found
 
     def _lost(self, found: int | None, last: int) -> SinkChangedError:
         return lost_commits("JdbcSink", f"{self._label} (table {self._name})", last=last, found=found)
 
-    def _batches(self, committable: JdbcCommittable) -> Iterator[Rows]:
-        if committable.fields != self._fields:
+    def _batches(self, committable: JdbcCommittable) -> list[Rows]:
+        if committable.fields != self._shape.described:
             raise ForeignCheckpointError(
                 f"JdbcSink: the checkpoint holds rows of type {committable.fields}, which were not written yet; the sink now "
-                f"writes {self._fields}",
+                f"writes {self._shape.described}",
                 hint="start once with the former type_info and statement, or from a savepoint that stopped the job.",
             )
-        rows = self._shape.decode(zlib.decompress(committable.rows))
-        for begin in range(0, len(rows), self._batch_size):
-            yield rows[begin : begin + self._batch_size]
-
-    def _refused(self, request: CommitRequest[JdbcCommittable], row: Sequence[Any], reason: str) -> RefusedRecord:
-        value = dict(zip(self._shape.names, row, strict=True))
-        return RefusedRecord(reason=reason, subtask=request.subtask_index, value=value)
+        return self._target.batches(self._shape.decode(zlib.decompress(committable.rows)))
 
     def _check_same(self, found: tuple[int, int], application: str, checkpoint_id: int, digest: int) -> None:
         """Raise SinkError unless the id and digest found are those of exactly this checkpoint."""
@@ -221,8 +203,12 @@ class JdbcCommitter(Committer[JdbcCommittable]):
     def _look_up(self, application: str) -> int | None:
         """Return the id of an application; None if the table does not have it or does not exist."""
 
+        import sqlalchemy
+
         def select(connection: sqlalchemy.Connection) -> tuple[int, int] | None:
-            return self._select(connection, application) if self._has_table(connection) else None
+            if not self._exists:
+                self._exists = sqlalchemy.inspect(connection).has_table(self._table.name, schema=self._table.schema)
+            return self._select(connection, application) if self._exists else None
 
         found = self._session.run(select, f"read the table {self._name} of {self._label}")
         return None if found is None else found[0]
@@ -233,23 +219,11 @@ class JdbcCommitter(Committer[JdbcCommittable]):
         found = connection.execute(query.where(table.c.application == application)).first()
         return None if found is None else (int(found[0]), int(found[1]))
 
-    def _has_table(self, connection: sqlalchemy.Connection) -> bool:
-        import sqlalchemy
-
-        if not self._exists:
-            self._exists = sqlalchemy.inspect(connection).has_table(self._table.name, schema=self._table.schema)
-        return self._exists
-
     def _create_table(self) -> None:
         """Create the table of ids in its own transaction, because in some databases CREATE TABLE ends a transaction."""
-        import sqlalchemy
-
-        def create(connection: sqlalchemy.Connection) -> None:
-            if not self._has_table(connection):
-                connection.execute(sqlalchemy.schema.CreateTable(self._table))
-
         if not self._exists:
             # This fails if another driver creates it at the same moment; the second try then finds it.
+            create = partial(self._table.create, checkfirst=True)
             self._session.run(create, f"create the table {self._name} in {self._label}")
             self._exists = True
 
@@ -270,12 +244,6 @@ def _checkpoint_table(name: str) -> sqlalchemy.Table:
         sqlalchemy.Column("updated_at", sqlalchemy.DateTime, nullable=False),
         schema=schema or None,
     )
-
-
-def _now() -> sqlalchemy.ColumnElement[datetime.datetime]:
-    import sqlalchemy
-
-    return sqlalchemy.func.current_timestamp()
 
 
 def _application(lineage: str, sink_uid: str) -> str:

@@ -8,11 +8,10 @@ import os
 import re
 import sqlite3
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, TypeVar
-from urllib.parse import parse_qsl
 
 from flinkish.common.errors import (
     FlinkishError,
@@ -25,7 +24,6 @@ from flinkish.common.errors import (
 )
 from flinkish.common.requirements import need
 from flinkish.datastream.connectors.jdbc.options import JdbcConnectionOptions
-from flinkish.datastream.connectors.jdbc.values import Rows
 
 if TYPE_CHECKING:
     import sqlalchemy
@@ -54,13 +52,9 @@ _DRIVER_CLASSES: Final = {
 }
 #: Parameters of PostgreSQL's JDBC URLs that have the same meaning in libpq, with the names there.
 _POSTGRESQL_PARAMETERS: Final = {
-    "sslmode": "sslmode",
-    "sslrootcert": "sslrootcert",
-    "sslcert": "sslcert",
-    "sslkey": "sslkey",
+    **{name: name for name in ("sslmode", "sslrootcert", "sslcert", "sslkey", "options")},
     "ApplicationName": "application_name",
     "connectTimeout": "connect_timeout",
-    "options": "options",
 }
 #: SQLSTATEs of rows that a database refuses: data exceptions, violated constraints, views WITH CHECK OPTION, and errors that
 #: triggers raise in PL/pgSQL.
@@ -71,7 +65,6 @@ _CHECKS_OF_MYSQL: Final = (3819, 4025)
 _MISFITS_OF_MYSQL: Final = (1054, 1064, 1136, 1146, 1364)
 #: SQLSTATE of PostgreSQL; the only one of its class that says nothing about a statement and its tables.
 _NO_PRIVILEGE: Final = "42501"
-_SERVER: Final = re.compile(r"//(?P<host>\[[^\]]*\]|[^/:,@?]*)(?::(?P<port>\d+))?/(?P<database>[^?]*)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,11 +82,8 @@ class Database:
         """
         need("sqlalchemy", self.user, "jdbc")
         text = self.options.get_db_url()
-        url = self._translated(text) if text.startswith("jdbc:") else self._own(text)
-        if self.options.get_user_name() is not None:
-            url = url.set(username=self.options.get_user_name())
-        if self.options.get_password() is not None:
-            url = url.set(password=self.options.get_password())
+        url = self._translated(text) if text.startswith("jdbc:") else self._parsed(text)
+        url = url.set(username=self.options.get_user_name(), password=self.options.get_password())
         dialect = url.get_backend_name()
         self._check_driver_class(dialect)
         if dialect == "sqlite" and url.database in (None, "", ":memory:"):
@@ -164,29 +154,6 @@ class Database:
         original = getattr(error, "orig", None)
         return original.args[0] if original is not None and original.args and self.dialect in ("mysql", "mariadb") else None
 
-    def sift(
-        self, connection: sqlalchemy.Connection, rows: Rows, text: str, bind: Callable[[Rows], list[Sequence[Any]]]
-    ) -> list[tuple[Sequence[Any], str]]:
-        """Write rows in their order, and return those that the database refuses, each with the reason."""
-        if self.dialect == "postgresql":
-            # Otherwise deferred constraints would be checked when it is too late to leave out a row.
-            connection.exec_driver_sql("SET CONSTRAINTS ALL IMMEDIATE")
-
-        def sifted(rows: Rows) -> list[tuple[Sequence[Any], str]]:
-            try:
-                with connection.begin_nested():
-                    connection.exec_driver_sql(text, bind(rows))
-                return []
-            except Exception as error:
-                if not self.refuses(error):
-                    raise
-                if len(rows) == 1:
-                    return [(rows[0], f"{self.label}: {self.described(error)}")]
-            middle = len(rows) // 2
-            return [*sifted(rows[:middle]), *sifted(rows[middle:])]
-
-        return sifted(rows)
-
     def _engine(self) -> sqlalchemy.Engine:
         import sqlalchemy
 
@@ -195,10 +162,7 @@ class Database:
             # Rows are parameters and must not be in errors. There are few connections, which live long, so there is no pool.
             engine = sqlalchemy.create_engine(url, poolclass=sqlalchemy.NullPool, hide_parameters=True)
         except ImportError as error:
-            raise MissingPackageError(
-                f"{self.user}: the database driver {url.drivername} needs the package {error.name}, which is not installed",
-                hint="install it, or name another driver in the URL, such as postgresql+psycopg://.",
-            ) from error
+            raise self._missing(url, error) from error
         if url.get_backend_name() == "postgresql" and "timezone" not in str(url.query.get("options", "")).lower():
             sqlalchemy.event.listen(engine, "connect", _use_utc)
         return engine
@@ -209,7 +173,7 @@ class Database:
         found = [self.options.get_password(), url.password, *query.values()]
         return {str(secret) for secret in found if secret}
 
-    def _own(self, text: str) -> sqlalchemy.URL:
+    def _parsed(self, text: str) -> sqlalchemy.URL:
         """Parse a URL in SQLAlchemy's form."""
         import sqlalchemy
 
@@ -223,10 +187,7 @@ class Database:
                 hint="jdbc:postgresql://host/database or postgresql+psycopg://host/database, for example.",
             ) from None
         except ImportError as error:
-            raise MissingPackageError(
-                f"{self.user}: the URL's driver needs the package {error.name}, which is not installed",
-                hint="install it, or name another driver in the URL, such as postgresql+psycopg://.",
-            ) from None
+            raise self._missing(url, error) from None
         if is_async:
             raise InvalidProgramError(
                 f"{self.user}: {url.drivername} is a driver for asyncio, which sinks and sources cannot use",
@@ -234,56 +195,43 @@ class Database:
             )
         return url
 
+    def _missing(self, url: sqlalchemy.URL, error: ImportError) -> MissingPackageError:
+        return MissingPackageError(
+            f"{self.user}: the database driver {url.drivername} needs the package {error.name}, which is not installed",
+            hint="install it, or name another driver in the URL, such as postgresql+psycopg://.",
+        )
+
     def _translated(self, text: str) -> sqlalchemy.URL:
         """Translate a URL of JDBC."""
-        import sqlalchemy
-
         dialect, _, rest = text.removeprefix("jdbc:").partition(":")
         if dialect not in _DRIVERS:
             raise InvalidProgramError(
                 f"{self.user}: URLs of jdbc:{dialect}: cannot be translated, only those of {', '.join(sorted(_DRIVERS))}",
                 hint="give a URL of SQLAlchemy for the database, such as oracle+oracledb://host/?service_name=name.",
             )
-        drivername = f"{dialect}+{self._driver(dialect)}"
-        if dialect == "sqlite":
-            path, _, parameters = rest.partition("?")
-            self._refuse_parameters(dialect, [name for name, _ in parse_qsl(parameters, keep_blank_values=True)])
-            return sqlalchemy.URL.create(drivername, database=path)
-        address, _, parameters = rest.partition("?")
-        found = _SERVER.fullmatch(address)
-        host, port, database = None, None, address
-        if found is not None:
-            host, port, database = found["host"] or None, found["port"], found["database"]
-        elif "/" in address:
+        address = rest.partition("?")[0]
+        if address.startswith("//") and ("@" in address or "," in address):
             raise InvalidProgramError(
                 f"{self.user}: this jdbc:{dialect}: URL does not name one server as //host:port/database (it is not shown, as it "
                 "may hold a password)",
                 hint="user and password go to with_user_name() and with_password(); several hosts need a URL of SQLAlchemy.",
             )
-        query = dict(parse_qsl(parameters, keep_blank_values=True))
-        user, password = query.pop("user", None), query.pop("password", None)
+        place = rest if address.startswith("//") else f"///{rest}"
+        url = self._parsed(f"{dialect}+{self._driver(dialect)}:{place}")
+        query = dict(url.query)
+        url = url.set(username=query.pop("user", None), password=query.pop("password", None))  # type: ignore[arg-type]
         schema = query.pop("currentSchema", None) if dialect == "postgresql" else None
-        known = _POSTGRESQL_PARAMETERS if dialect == "postgresql" and drivername.endswith(("psycopg", "psycopg2")) else {}
-        self._refuse_parameters(dialect, [name for name in query if name not in known])
+        known = _POSTGRESQL_PARAMETERS if url.drivername.startswith("postgresql+psycopg") else {}
+        others = [name for name in query if name not in known]
+        if others:
+            raise InvalidProgramError(
+                f"{self.user}: parameters of the jdbc:{dialect}: URL have no translation: {', '.join(others)}",
+                hint="leave them out, or give a URL of SQLAlchemy with the parameters of the Python driver.",
+            )
         taken = {known[name]: value for name, value in query.items()}
         if schema is not None:
             taken["options"] = f"{taken.get('options', '')} -csearch_path={schema}".strip()
-        return sqlalchemy.URL.create(
-            drivername,
-            username=user,
-            password=password,
-            host=None if host is None else host.strip("[]"),
-            port=None if port is None else int(port),
-            database=database or None,
-            query=taken,
-        )
-
-    def _refuse_parameters(self, dialect: str, names: list[str]) -> None:
-        if names:
-            raise InvalidProgramError(
-                f"{self.user}: parameters of the jdbc:{dialect}: URL have no translation: {', '.join(names)}",
-                hint="leave them out, or give a URL of SQLAlchemy with the parameters of the Python driver.",
-            )
+        return url.set(query=taken)
 
     def _driver(self, dialect: str) -> str:
         for name, module, _ in _DRIVERS[dialect]:
@@ -311,9 +259,14 @@ class Database:
 def from_anywhere(options: JdbcConnectionOptions, user: str) -> JdbcConnectionOptions:
     """Return options for the same database in any process: a relative path of SQLite is below the working folder of this one.
 
-    Tasks may have another working folder, in which SQLite would silently make another database. Raises the errors of
-    `Database.url`.
+    Tasks may have another working folder, in which SQLite would silently make another database. Raises InvalidArgumentError for
+    other objects, and the errors of `Database.url`.
     """
+    if not isinstance(options, JdbcConnectionOptions):  # it is not shown, as it may hold a password
+        raise InvalidArgumentError(
+            f"{user} needs JdbcConnectionOptions; got {type(options).__name__}",
+            hint="JdbcConnectionOptions.JdbcConnectionOptionsBuilder().with_url(...).build().",
+        )
     url = Database(options, user).url()
     path = url.database
     if url.get_backend_name() != "sqlite" or path is None or path.startswith(("/", "file:")):
@@ -341,11 +294,8 @@ def _use_utc(connection: Any, record: object) -> None:
     connection.commit()
 
 
-#: For rows of which it is not known which ones the database refuses.
+#: For a transaction with rows that the database refuses, and for tables that lack what a statement names.
 _REFUSED_ROWS: Final = "change or filter such records before the sink, or the table so that it takes them."
-
-
-#: For tables that lack what a statement names.
 _MISFIT: Final = "compare the statement with the columns of the tables; change one of them, and start the job again."
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from flinkish.common.errors import InvalidArgumentError, InvalidProgramError
+from flinkish.common.arguments import check, int_of
+from flinkish.common.errors import InvalidArgumentError
 
 #: Flink's defaults: JdbcExecutionOptions.DEFAULT_SIZE, DEFAULT_INTERVAL_MILLIS, DEFAULT_MAX_RETRY_TIMES.
 _BATCH_SIZE: Final = 5000
@@ -66,18 +67,15 @@ class JdbcConnectionOptions:
 
         def build(self) -> JdbcConnectionOptions:
             """Return the options; raises InvalidProgramError without a URL."""
-            texts = self._texts
-            if "url" not in texts:
-                raise InvalidProgramError(
-                    "JdbcConnectionOptions need a URL", hint='with_url("jdbc:postgresql://host/database"), for example.'
-                )
-            return JdbcConnectionOptions(texts["url"], texts.get("driver_name"), texts.get("user_name"), texts.get("password"))
+            hint = 'with_url("jdbc:postgresql://host/database"), for example.'
+            check("_url" in self._texts, "JdbcConnectionOptions need a URL", hint=hint)
+            return JdbcConnectionOptions(**self._texts)
 
         def _with(self, name: str, text: str) -> JdbcConnectionOptions.JdbcConnectionOptionsBuilder:
             if not isinstance(text, str) or not text:
                 got = "something else" if name in ("url", "password") else repr(text)
                 raise InvalidArgumentError(f"with_{name} takes a text that is not empty; got {got}")
-            self._texts[name] = text
+            self._texts[f"_{name}"] = text
             return self
 
 
@@ -119,15 +117,15 @@ class JdbcExecutionOptions:
 
         def with_batch_size(self, size: int) -> JdbcExecutionOptions.Builder:
             """Set the number of rows in a batch, at least 1."""
-            return self._with(_batch_size=_count(size, "with_batch_size", 1))
+            return self._with(_batch_size=int_of("with_batch_size()", size, minimum=1))
 
         def with_batch_interval_ms(self, interval_ms: int) -> JdbcExecutionOptions.Builder:
             """Set the milliseconds after which an incomplete batch is sent; 0 = only at checkpoints and at the end."""
-            return self._with(_batch_interval_ms=_count(interval_ms, "with_batch_interval_ms", 0))
+            return self._with(_batch_interval_ms=int_of("with_batch_interval_ms()", interval_ms, minimum=0))
 
         def with_max_retries(self, max_retries: int) -> JdbcExecutionOptions.Builder:
             """Set the number of retries of a failed batch; retry n, counted from 1, comes after a pause of n - 1 seconds."""
-            return self._with(_max_retries=_count(max_retries, "with_max_retries", 0))
+            return self._with(_max_retries=int_of("with_max_retries()", max_retries, minimum=0))
 
         def build(self) -> JdbcExecutionOptions:
             """Return the options."""
@@ -136,11 +134,3 @@ class JdbcExecutionOptions:
         def _with(self, **changes: int) -> JdbcExecutionOptions.Builder:
             self._options = replace(self._options, **changes)
             return self
-
-
-def _count(value: int, method: str, least: int) -> int:
-    if not isinstance(value, int) or isinstance(value, bool):
-        raise InvalidArgumentError(f"{method} takes an int; got {value!r}")
-    if value < least:
-        raise InvalidProgramError(f"{method} takes a number from {least}; got {value}")
-    return value

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from flinkish.common import options
+from flinkish.common.arguments import instance_of
 from flinkish.common.configuration import Configuration
 from flinkish.common.errors import InvalidArgumentError, InvalidProgramError, SinkError, TargetRefusedError
 from flinkish.common.typeinfo import TypeInformation
 from flinkish.datastream.connectors._row_buffer import bytes_state
 from flinkish.datastream.connectors.jdbc.committer import CHECKPOINT_TABLE, JdbcCommittable, JdbcCommitter
-from flinkish.datastream.connectors.jdbc.database import Database, Session, from_anywhere
+from flinkish.datastream.connectors.jdbc.database import from_anywhere
 from flinkish.datastream.connectors.jdbc.options import JdbcConnectionOptions, JdbcExecutionOptions
-from flinkish.datastream.connectors.jdbc.statements import Statement, parse
-from flinkish.datastream.connectors.jdbc.values import RowShape
+from flinkish.datastream.connectors.jdbc.statements import JdbcSinkSettings, Target
+from flinkish.datastream.connectors.jdbc.values import Rows
 from flinkish.program.sinks import Committer, Sink, SinkWriter, SinkWriterContext, WriteContext
 
 if TYPE_CHECKING:
@@ -26,27 +26,6 @@ if TYPE_CHECKING:
 _MOST_WAITING_BYTES: Final = 64 << 20
 
 
-@dataclass(frozen=True, slots=True)
-class _Settings:
-    sql: str
-    type_info: TypeInformation
-    connection: JdbcConnectionOptions
-    execution: JdbcExecutionOptions
-    #: None: at least once.
-    checkpoint_table: str | None = None
-
-    @property
-    def database(self) -> Database:
-        return Database(self.connection, "JdbcSink")
-
-    @property
-    def shape(self) -> RowShape:
-        return RowShape(self.type_info, "JdbcSink")
-
-    def statement(self) -> Statement:
-        return parse(self.sql, self.database.dialect)
-
-
 class JdbcSink(Sink[Any, JdbcCommittable]):
     """Writes rows into a database by an SQL statement; made by `sink` and `exactly_once_sink`, for add_sink() or sink_to().
 
@@ -54,7 +33,7 @@ class JdbcSink(Sink[Any, JdbcCommittable]):
     dates, times, timestamps, points in time and bytes. Sessions with PostgreSQL have the time zone UTC, unless the URL sets one.
     """
 
-    def __init__(self, settings: _Settings) -> None:
+    def __init__(self, settings: JdbcSinkSettings) -> None:
         self._settings = settings
 
     def __repr__(self) -> str:
@@ -131,12 +110,7 @@ class JdbcSink(Sink[Any, JdbcCommittable]):
         return writer(self._settings, context)
 
     def create_committer(self, configuration: Configuration) -> Committer[JdbcCommittable] | None:
-        settings = self._settings
-        if settings.checkpoint_table is None:
-            return None
-        return JdbcCommitter(
-            settings.database, settings.statement(), settings.shape, settings.execution, settings.checkpoint_table
-        )
+        return None if self._settings.checkpoint_table is None else JdbcCommitter(self._settings)
 
     @property
     def committable_type(self) -> Any:
@@ -149,20 +123,11 @@ def _settings(
     connection: JdbcConnectionOptions,
     execution: JdbcExecutionOptions | None,
     checkpoint_table: str | None = None,
-) -> _Settings:
-    if not isinstance(connection, JdbcConnectionOptions):
-        raise InvalidArgumentError(
-            f"JdbcSink needs JdbcConnectionOptions; got {type(connection).__name__}",
-            hint="JdbcConnectionOptions.JdbcConnectionOptionsBuilder().with_url(...).build().",
-        )
-    if execution is None:
-        execution = JdbcExecutionOptions.defaults()
-    if not isinstance(execution, JdbcExecutionOptions):
-        raise InvalidArgumentError(
-            f"JdbcSink needs JdbcExecutionOptions; got {type(execution).__name__}",
-            hint="JdbcExecutionOptions.builder().with_batch_size(1000).build().",
-        )
-    settings = _Settings(sql, type_info, from_anywhere(connection, "JdbcSink"), execution, checkpoint_table)
+) -> JdbcSinkSettings:
+    execution = JdbcExecutionOptions.defaults() if execution is None else execution
+    hint = "JdbcExecutionOptions.builder().with_batch_size(1000).build()."
+    instance_of("jdbc_execution_options", execution, JdbcExecutionOptions, hint=hint)
+    settings = JdbcSinkSettings(sql, type_info, from_anywhere(connection, "JdbcSink"), execution, checkpoint_table)
     statement = settings.statement()
     statement.text_for(settings.database.paramstyle)
     fields = settings.shape.names
@@ -178,8 +143,7 @@ def _settings(
 class _RowWriter(SinkWriter[Any, JdbcCommittable]):
     """Converts records to plain rows (see values.py) and collects them."""
 
-    def __init__(self, settings: _Settings, context: SinkWriterContext) -> None:
-        self._settings = settings
+    def __init__(self, settings: JdbcSinkSettings, context: SinkWriterContext) -> None:
         self._context = context
         self._shape = settings.shape
         deletes = settings.sql.lstrip().upper().startswith("DELETE")
@@ -190,18 +154,13 @@ class _RowWriter(SinkWriter[Any, JdbcCommittable]):
 class _BatchWriter(_RowWriter):
     """Sends full batches; keeps an incomplete one in state from epoch to epoch."""
 
-    def __init__(self, settings: _Settings, context: SinkWriterContext) -> None:
+    def __init__(self, settings: JdbcSinkSettings, context: SinkWriterContext) -> None:
         super().__init__(settings, context)
-        execution = settings.execution
-        self._size = execution.get_batch_size()
-        self._interval = execution.get_batch_interval_ms()
+        self._target = Target(settings)
+        self._size = self._target.batch_size
+        self._interval = settings.execution.get_batch_interval_ms()
         # Without checkpoints and an interval, the last rows of a stream that never ends would wait for ever.
         self._each_epoch = not self._interval and not context.configuration.contains(options.CHECKPOINTING_INTERVAL)
-        self._database = database = settings.database
-        self._text = settings.statement().text_for(database.paramstyle)
-        self._bind = self._shape.binder(database.dialect)
-        self._label = database.label
-        self._session = Session(database, execution.get_max_retries())
         self._state = context.get_list_state(bytes_state("flinkish.jdbc-sink.rows"))
         for chunk in self._state.get():
             self._rows.extend(self._shape.decode(chunk))
@@ -235,42 +194,37 @@ class _BatchWriter(_RowWriter):
         self._send()
 
     def _send(self) -> None:
-        rows = self._rows
-        for begin in range(0, len(rows), self._size):
-            self._send_batch(rows[begin : begin + self._size])
+        for batch in self._target.batches(self._rows):
+            self._send_batch(batch)
         self._rows = []
         if self._kept:
             self._state.clear()
             self._kept = 0
 
-    def _send_batch(self, rows: Sequence[Sequence[Any]]) -> None:
-        def execute(connection: sqlalchemy.Connection) -> None:
-            connection.exec_driver_sql(self._text, self._bind(rows))
-
+    def _send_batch(self, rows: Rows) -> None:
         put_aside = 0
 
         def sift(connection: sqlalchemy.Connection) -> None:
             """Within the transaction: without dead letters, none of the rows is written."""
             nonlocal put_aside
-            refused = self._database.sift(connection, rows, self._text, self._bind)
-            for row, reason in refused[put_aside:]:
-                self._context.put_aside(dict(zip(self._shape.names, row, strict=True)), reason)
+            for row, reason in self._target.sift(connection, rows)[put_aside:]:
+                self._context.put_aside(row, reason)
                 put_aside += 1  # a transaction that is tried again refuses the same rows
 
-        what = f"write {len(rows)} rows to {self._label}"
+        session, what = self._target.session, f"write {len(rows)} rows to {self._target.label}"
         try:
-            self._session.run(execute, what)
+            session.run(lambda connection: self._target.write(connection, rows), what)
         except TargetRefusedError:
-            self._session.run(sift, what)
+            session.run(sift, what)
 
     def close(self) -> None:
-        self._session.close()
+        self._target.session.close()
 
 
 class _StagingWriter(_RowWriter):
     """Keeps rows in state until a checkpoint takes them, compressed."""
 
-    def __init__(self, settings: _Settings, context: SinkWriterContext) -> None:
+    def __init__(self, settings: JdbcSinkSettings, context: SinkWriterContext) -> None:
         super().__init__(settings, context)
         self._state = context.get_list_state(bytes_state("flinkish.jdbc-sink.staged"))
         self._chunks = list(self._state.get())

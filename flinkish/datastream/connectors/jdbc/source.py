@@ -5,8 +5,10 @@ from __future__ import annotations
 import datetime
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from itertools import takewhile
 from typing import TYPE_CHECKING, Any, Final
 
+from flinkish.common.arguments import int_of
 from flinkish.common.errors import InvalidArgumentError, InvalidProgramError, SourceChangedError, SourceError
 from flinkish.common.kinds import INTEGER_BITS, Kind, kind_of, plain_type
 from flinkish.common.time import Instant
@@ -15,8 +17,7 @@ from flinkish.common.types import Row
 from flinkish.datastream.connectors._sequences import FixedSplitsEnumerator, SequentialReader, cut_range
 from flinkish.datastream.connectors.jdbc.database import Database, from_anywhere
 from flinkish.datastream.connectors.jdbc.options import JdbcConnectionOptions
-from flinkish.datastream.connectors.jdbc.reading import rows_from
-from flinkish.datastream.connectors.jdbc.values import row_fields
+from flinkish.datastream.connectors.jdbc.values import row_fields, rows_from
 from flinkish.datastream.connectors.record_errors import RecordErrorPolicy, RecordErrors, json_of_row
 from flinkish.program.sources import (
     Boundedness,
@@ -25,7 +26,6 @@ from flinkish.program.sources import (
     SourceReader,
     SourceReaderContext,
     SourceSplit,
-    SplitEnumerator,
     SplitEnumeratorContext,
 )
 
@@ -61,7 +61,8 @@ class _Settings:
     table: str | None
     query: str | None
     type_info: RowTypeInfo
-    partition_column: str | None
+    #: The partition column, and the bounds of its ranges.
+    column: _Column | None
     lower_bound: int | None
     upper_bound: int | None
     num_partitions: int | None
@@ -113,13 +114,7 @@ class JdbcSource(Source[Row, JdbcSplit, tuple[JdbcSplit, ...]]):
         num_partitions: int | None = None,
         fetch_size: int = 1000,
     ) -> None:
-        if not isinstance(connection_options, JdbcConnectionOptions):
-            raise InvalidArgumentError(
-                f"JdbcSource needs JdbcConnectionOptions; got {type(connection_options).__name__}",
-                hint="JdbcConnectionOptions.JdbcConnectionOptionsBuilder().with_url(...).build().",
-            )
         database = Database(from_anywhere(connection_options, "JdbcSource"), "JdbcSource")
-        dialect = database.dialect
         if not isinstance(type_info, RowTypeInfo):
             raise InvalidProgramError(
                 f"JdbcSource needs a row type with the names of the columns; got {type_info!r}",
@@ -128,27 +123,22 @@ class JdbcSource(Source[Row, JdbcSplit, tuple[JdbcSplit, ...]]):
         names, types = row_fields(type_info, "JdbcSource")
         if (table is None) == (query is None) or not all(isinstance(each, str | None) for each in (table, query)):
             raise InvalidArgumentError("JdbcSource takes either a table or a query, as text")
-        for name, number in (("num_partitions", num_partitions), ("fetch_size", fetch_size)):
-            if number is not None and (not isinstance(number, int) or isinstance(number, bool) or number < 1):
-                raise InvalidArgumentError(f"{name} of JdbcSource must be an int from 1; got {number!r}")
-        bounds = (lower_bound, upper_bound)
-        if partition_column is None:
-            if bounds != (None, None) or num_partitions not in (None, 1):
-                raise InvalidArgumentError("JdbcSource: bounds and num_partitions need a partition_column")
-            numbers: list[int | None] = [None, None]
-        else:
+        int_of("num_partitions of JdbcSource", 1 if num_partitions is None else num_partitions, minimum=1)
+        int_of("fetch_size of JdbcSource", fetch_size, minimum=1)
+        column, lower, upper = None, None, None
+        if partition_column is not None:
             if partition_column not in names:
                 raise InvalidArgumentError(
                     f"partition_column {partition_column!r} of JdbcSource is not in type_info, which has {', '.join(names)}"
                 )
-            kind = _Column(partition_column, types[names.index(partition_column)], dialect)
-            numbers = [None if bound is None else kind.number(bound) for bound in bounds]
-            lower, upper = numbers
+            index = names.index(partition_column)
+            column = _Column(partition_column, index, types[index], database.dialect)
+            lower, upper = (None if bound is None else column.number(bound) for bound in (lower_bound, upper_bound))
             if lower is not None and upper is not None and lower > upper:
                 raise InvalidArgumentError(f"JdbcSource: lower_bound {lower_bound} is above upper_bound {upper_bound}")
-        self._settings = _Settings(
-            database, table, query, type_info, partition_column, numbers[0], numbers[1], num_partitions, fetch_size
-        )
+        elif (lower_bound, upper_bound) != (None, None) or num_partitions not in (None, 1):
+            raise InvalidArgumentError("JdbcSource: bounds and num_partitions need a partition_column")
+        self._settings = _Settings(database, table, query, type_info, column, lower, upper, num_partitions, fetch_size)
 
     def __repr__(self) -> str:
         return f"JdbcSource({self._settings.table or self._settings.query!r})"
@@ -165,12 +155,12 @@ class JdbcSource(Source[Row, JdbcSplit, tuple[JdbcSplit, ...]]):
     def enumerator_checkpoint_type(self) -> Any:
         return tuple[JdbcSplit, ...]
 
-    def create_enumerator(self, context: SplitEnumeratorContext[JdbcSplit]) -> SplitEnumerator[JdbcSplit, tuple[JdbcSplit, ...]]:
+    def create_enumerator(self, context: SplitEnumeratorContext[JdbcSplit]) -> FixedSplitsEnumerator[JdbcSplit]:
         return FixedSplitsEnumerator(context, self._splits(context.parallelism))
 
     def restore_enumerator(
         self, context: SplitEnumeratorContext[JdbcSplit], checkpoint: tuple[JdbcSplit, ...]
-    ) -> SplitEnumerator[JdbcSplit, tuple[JdbcSplit, ...]]:
+    ) -> FixedSplitsEnumerator[JdbcSplit]:
         return FixedSplitsEnumerator(context, checkpoint)
 
     def create_reader(self, context: SourceReaderContext) -> SourceReader[Row, JdbcSplit]:
@@ -181,7 +171,7 @@ class JdbcSource(Source[Row, JdbcSplit, tuple[JdbcSplit, ...]]):
 
     def _splits(self, parallelism: int) -> list[JdbcSplit]:
         settings = self._settings
-        if settings.partition_column is None:
+        if settings.column is None:
             return [JdbcSplit(split_id="0")]
         lower, upper = settings.lower_bound, settings.upper_bound
         if lower is None or upper is None:
@@ -202,14 +192,15 @@ class JdbcSource(Source[Row, JdbcSplit, tuple[JdbcSplit, ...]]):
 class _Column:
     """The partition column: converts its values to whole numbers, and back."""
 
-    def __init__(self, name: str, type_info: TypeInformation, dialect: str) -> None:
+    def __init__(self, name: str, index: int, type_info: TypeInformation, dialect: str) -> None:
         kind = kind_of(type_info)
         self._name = name
+        #: Its place in a row.
+        self.index = index
         self._is_date = kind is Kind.DATE
         self._zoned = kind is BasicType.INSTANT
         self._is_time = kind is Kind.TIMESTAMP or self._zoned
-        whole = kind in INTEGER_BITS
-        if not (whole or ((self._is_date or self._is_time) and dialect != "sqlite")):
+        if not (kind in INTEGER_BITS or ((self._is_date or self._is_time) and dialect != "sqlite")):
             allowed = "BYTE, SHORT, INT or LONG" if dialect == "sqlite" else "whole numbers, dates or timestamps"
             raise InvalidProgramError(
                 f"JdbcSource: the partition column {name!r} is of type {plain_type(type_info)!r}; here it must be of {allowed}"
@@ -268,24 +259,18 @@ class _Query:
             text = sqlalchemy.text(settings.query.rstrip().rstrip(";").replace(":", "\\:") + "\n")
             source = text.columns(*columns).subquery("records")
         self._columns = list(source.columns)
-        self._index = None if settings.partition_column is None else self.names.index(settings.partition_column)
-        self._partition = (
-            None if self._index is None else _Column(self.names[self._index], self.types[self._index], self._dialect)
-        )
+        self._partition = settings.column
 
     def extremes(self) -> tuple[int | None, int | None]:
         """Return the least and the greatest value of the partition column; None if it has no values."""
         import sqlalchemy
 
-        assert self._index is not None
         assert self._partition is not None
-        column = self._columns[self._index]
-        database = self._settings.database
+        column = self._columns[self._partition.index]
+        query = sqlalchemy.select(sqlalchemy.func.min(column), sqlalchemy.func.max(column))
         try:
-            with database.connect() as connection:
-                least, greatest = connection.execute(
-                    sqlalchemy.select(sqlalchemy.func.min(column), sqlalchemy.func.max(column))
-                ).one()
+            with self._settings.database.connect() as connection:
+                least, greatest = connection.execute(query).one()
         except sqlalchemy.exc.SQLAlchemyError as error:
             raise self.failed(error) from None
         if least is None:
@@ -294,9 +279,9 @@ class _Query:
 
     def number_in(self, row: Sequence[Any]) -> int | None:
         """Return the partition column's value in a row as a number; None without such a column."""
-        if self._index is None or self._partition is None or row[self._index] is None:
+        if self._partition is None or row[self._partition.index] is None:
             return None
-        return self._partition.number(row[self._index])
+        return self._partition.number(row[self._partition.index])
 
     def rest_of(self, split: JdbcSplit) -> sqlalchemy.Select[Any]:
         """Return the statement for the rows of a split, starting at its position.
@@ -306,12 +291,11 @@ class _Query:
         import sqlalchemy
 
         query = sqlalchemy.select(*self._columns).order_by(*self._order())
-        if self._index is None or self._partition is None:
+        if self._partition is None or split.nulls:
+            if self._partition is not None:
+                query = query.where(self._columns[self._partition.index].is_(None))
             return query.offset(split.rows) if split.rows else query
-        column = self._columns[self._index]
-        if split.nulls:
-            query = query.where(column.is_(None))
-            return query.offset(split.rows) if split.rows else query
+        column = self._columns[self._partition.index]
         begin = split.lower if split.last is None else split.last
         query = query.where(column.is_not(None) if begin is None else column >= self._partition.literal(begin))
         if split.upper is not None:
@@ -322,17 +306,14 @@ class _Query:
         """Return all columns, the partition column first, so that the order of the same rows is always the same."""
         import sqlalchemy
 
-        order = [column for i, column in enumerate(self._columns) if i == self._index]
-        for i, column in enumerate(self._columns):
-            if i == self._index:
-                continue
-            text = kind_of(self.types[i]) in (BasicType.STRING, BasicType.CHAR)
-            # In these databases, texts that differ only in case may be equal.
-            if text and self._dialect in ("mysql", "mariadb", "sqlite"):
-                order.append(sqlalchemy.cast(column, sqlalchemy.LargeBinary))  # type: ignore[arg-type]
-            else:
-                order.append(column)
-        return order
+        first = None if self._partition is None else self._partition.index
+        # In these databases, texts that differ only in case may be equal.
+        texts = (BasicType.STRING, BasicType.CHAR) if self._dialect in ("mysql", "mariadb", "sqlite") else ()
+        order = [
+            sqlalchemy.cast(column, sqlalchemy.LargeBinary) if kind_of(type_info) in texts else column
+            for column, type_info in zip(self._columns, self.types, strict=True)
+        ]
+        return order if first is None else [order.pop(first), *order]
 
     def failed(self, error: BaseException) -> SourceError:
         """Return the error for a failed read; SourceChangedError if the tables have no such columns (any more)."""
@@ -404,20 +385,14 @@ class _JdbcReader(SequentialReader[Row, JdbcSplit]):
 
     def _fetch(self, split: JdbcSplit, limit: int) -> tuple[Sequence[Any], bool]:
         """Return the next rows of a split, and whether it has ended."""
-        if self._result is not None:
-            rows = self._result.fetchmany(limit)
-            return rows, len(rows) < limit
-        self._result = self._open(split)
-        if split.last is None:
-            rows = self._result.fetchmany(limit)
-            return rows, len(rows) < limit
-        # The first rows were read before; some of them may have been deleted since.
-        limit += split.rows
-        rows = self._result.fetchmany(limit)
-        read = 0
-        while read < min(split.rows, len(rows)) and self._query.number_in(rows[read]) == split.last:
-            read += 1
-        return rows[read:], len(rows) < limit
+        read_before = 0
+        if self._result is None:
+            self._result = self._open(split)
+            read_before = 0 if split.last is None else split.rows
+        rows = self._result.fetchmany(limit + read_before)
+        # Some of the rows that were read before may have been deleted since.
+        again = sum(1 for _ in takewhile(lambda row: self._query.number_in(row) == split.last, rows[:read_before]))
+        return rows[again:], len(rows) < limit + read_before
 
     def _open(self, split: JdbcSplit) -> sqlalchemy.CursorResult[Any]:
         if self._connection is None:
@@ -430,11 +405,7 @@ class _JdbcReader(SequentialReader[Row, JdbcSplit]):
         number = self._query.number_in(fetched[-1]) if fetched else None
         if number is None:
             return replace(split, rows=split.rows + len(fetched))
-        same = 0
-        for row in reversed(fetched):
-            if self._query.number_in(row) != number:
-                break
-            same += 1
+        same = sum(1 for _ in takewhile(lambda row: self._query.number_in(row) == number, reversed(fetched)))
         if same == len(fetched) and split.last == number:
             same += split.rows
         return replace(split, last=number, rows=same)

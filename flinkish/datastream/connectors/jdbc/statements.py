@@ -1,12 +1,19 @@
-"""SQL statements with `?` as placeholders, as in JDBC."""
+"""The statement of a sink, with `?` as placeholders as in JDBC, and how it writes rows."""
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Any, Final
 
 from flinkish.common.errors import InvalidArgumentError, InvalidProgramError
+from flinkish.common.typeinfo import TypeInformation
+from flinkish.datastream.connectors.jdbc.database import Database, Session
+from flinkish.datastream.connectors.jdbc.options import JdbcConnectionOptions, JdbcExecutionOptions
+from flinkish.datastream.connectors.jdbc.values import Rows, RowShape
+
+if TYPE_CHECKING:
+    import sqlalchemy
 
 _QUOTED: Final = r"'(?:[^']|'')*'"
 #: String literals of MySQL have escapes with backslashes.
@@ -26,7 +33,6 @@ _STYLES: Final = {"qmark": "?", "format": "%s", "pyformat": "%s"}
 class Statement:
     """A statement, split at its placeholders."""
 
-    sql: str
     #: One part more than there are placeholders.
     _parts: tuple[str, ...]
 
@@ -62,12 +68,78 @@ def parse(sql: str, dialect: str) -> Statement:
     tokens = [_POSTGRESQL] if dialect == "postgresql" else []
     parts, begin = [""], 0
     for token in re.finditer("|".join([*tokens, quoted, _OTHERS, _PLACEHOLDER]), sql, re.DOTALL):
-        if token["operator"]:
-            parts[-1] += sql[begin : token.start()] + "?"
-            begin = token.end()
-        elif token["placeholder"]:
-            parts[-1] += sql[begin : token.start()]
-            parts.append("")
+        if token["operator"] or token["placeholder"]:
+            parts[-1] += sql[begin : token.start()] + ("?" if token["operator"] else "")
+            parts += [""] if token["placeholder"] else []
             begin = token.end()
     parts[-1] += sql[begin:]
-    return Statement(sql, tuple(parts))
+    return Statement(tuple(parts))
+
+
+@dataclass(frozen=True, slots=True)
+class JdbcSinkSettings:
+    """The settings of a sink; immutable."""
+
+    sql: str
+    type_info: TypeInformation
+    connection: JdbcConnectionOptions
+    execution: JdbcExecutionOptions
+    #: None: at least once.
+    checkpoint_table: str | None = None
+
+    @property
+    def database(self) -> Database:
+        """The database that the sink writes to."""
+        return Database(self.connection, "JdbcSink")
+
+    @property
+    def shape(self) -> RowShape:
+        """The fields of the sink's rows."""
+        return RowShape(self.type_info, "JdbcSink")
+
+    def statement(self) -> Statement:
+        """Return the statement; raises InvalidArgumentError if it is no text."""
+        return parse(self.sql, self.database.dialect)
+
+
+class Target:
+    """Writes plain rows (see values.py) by the statement of a sink, in transactions of a session."""
+
+    def __init__(self, settings: JdbcSinkSettings) -> None:
+        self._database = database = settings.database
+        self.label = database.label
+        self.shape = settings.shape
+        self.batch_size = settings.execution.get_batch_size()
+        self.session = Session(database, settings.execution.get_max_retries())
+        self._text = settings.statement().text_for(database.paramstyle)
+        self._dialect = database.dialect
+        self._bind = self.shape.binder(self._dialect)
+
+    def write(self, connection: sqlalchemy.Connection, rows: Rows) -> None:
+        """Write rows; raises the errors of SQLAlchemy and the driver."""
+        connection.exec_driver_sql(self._text, self._bind(rows))
+
+    def sift(self, connection: sqlalchemy.Connection, rows: Rows) -> list[tuple[dict[str, Any], str]]:
+        """Write rows in their order, and return those that the database refuses, each by field and with the reason."""
+        if self._dialect == "postgresql":
+            # Otherwise deferred constraints would be checked when it is too late to leave out a row.
+            connection.exec_driver_sql("SET CONSTRAINTS ALL IMMEDIATE")
+        return self._sifted(connection, rows)
+
+    def _sifted(self, connection: sqlalchemy.Connection, rows: Rows) -> list[tuple[dict[str, Any], str]]:
+        try:
+            with connection.begin_nested():
+                self.write(connection, rows)
+            return []
+        except Exception as error:
+            if not self._database.refuses(error):
+                raise
+            if len(rows) == 1:
+                row = dict(zip(self.shape.names, rows[0], strict=True))
+                return [(row, f"{self.label}: {self._database.described(error)}")]
+        middle = len(rows) // 2
+        return [*self._sifted(connection, rows[:middle]), *self._sifted(connection, rows[middle:])]
+
+    def batches(self, rows: Rows) -> list[Rows]:
+        """Cut rows into batches."""
+        return [rows[begin : begin + self.batch_size] for begin in range(0, len(rows), self.batch_size)]

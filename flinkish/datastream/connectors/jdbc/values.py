@@ -1,26 +1,35 @@
-"""Conversion of rows for a database.
+"""Conversion of records to rows of a database, and back.
 
-A record first becomes a plain row: a list of values of a few Python types that are the same for all databases, and that state and
-checkpoints can store by their declared types. Then each value is converted to the form that the database's driver needs.
+A sink's record first becomes a plain row: a list of values of a few Python types that are the same for all databases, and that
+state and checkpoints can store by their declared types. Then each value is converted to what the database's driver needs.
 """
 
 from __future__ import annotations
 
 import datetime
 import math
+import re
+import uuid
 from collections.abc import Callable, Sequence
-from decimal import Decimal
+from decimal import Decimal, InvalidOperation
 from types import GenericAlias
 from typing import Any, Final
 
 import msgspec
 
-from flinkish.common.conversion import converter
-from flinkish.common.errors import InvalidProgramError, RecordRefusedError, TypeMismatchError
+from flinkish.common.conversion import converter, lenient_converter
+from flinkish.common.errors import InvalidProgramError, RecordRefusedError, SourceError, TypeMismatchError
 from flinkish.common.kinds import Kind, fields_of, kind_of, plain_type, shape_of
-from flinkish.common.time import datetime_of, utc_time
-from flinkish.common.typeinfo import BasicType, LocalTimeTypeInfo, TimestampTypeInfo, TimeTypeInfo, TypeInformation
-from flinkish.common.types import Row, RowKind
+from flinkish.common.time import Instant, datetime_of, instant_of, utc_time
+from flinkish.common.typeinfo import (
+    BasicType,
+    DecimalTypeInfo,
+    LocalTimeTypeInfo,
+    TimestampTypeInfo,
+    TimeTypeInfo,
+    TypeInformation,
+)
+from flinkish.common.types import Row, RowKind, make_row
 from flinkish.program.refused_records import REFUSED_HINT
 
 Convert = Callable[[Any], Any]
@@ -59,11 +68,11 @@ def row_fields(type_info: Any, what: str) -> tuple[tuple[str, ...], tuple[TypeIn
             hint='Types.ROW_NAMED(["id", "name"], [Types.LONG(), Types.STRING()]), for example.',
         )
     for name, field in zip(*fields, strict=True):
-        plain_class(field, f"{what}: field {name!r}")
+        _plain_class(field, f"{what}: field {name!r}")
     return fields
 
 
-def with_microseconds(type_info: TypeInformation) -> TypeInformation:
+def _with_microseconds(type_info: TypeInformation) -> TypeInformation:
     """Return the type of the same values whose converter does not cut times to milliseconds: databases hold microseconds."""
     match type_info:
         case TimestampTypeInfo():
@@ -74,7 +83,7 @@ def with_microseconds(type_info: TypeInformation) -> TypeInformation:
             return type_info
 
 
-def plain_class(type_info: TypeInformation, what: str) -> type:
+def _plain_class(type_info: TypeInformation, what: str) -> type:
     """Return the Python type of the plain form of a field's values; raises InvalidProgramError if no column can hold them."""
     kind = kind_of(type_info)
     if kind not in _CLASSES:
@@ -93,7 +102,7 @@ class RowShape:
         #: The printed form of the type, by which stored rows are recognized.
         self.described = repr(type_info)
         self.names, self.types = row_fields(type_info, what)
-        row = GenericAlias(tuple, tuple([plain_class(field, what) | None for field in self.types]))
+        row = GenericAlias(tuple, tuple([_plain_class(field, what) | None for field in self.types]))
         self._encoder = msgspec.msgpack.Encoder()
         self._decoder: msgspec.msgpack.Decoder[list[tuple[Any, ...]]] = msgspec.msgpack.Decoder(GenericAlias(list, (row,)))
 
@@ -114,7 +123,7 @@ class RowShape:
         checked = shape_of(input_type)[1] == self.types
         converts = [
             _both(
-                _both(None if checked else converter(with_microseconds(field)), _PLAIN_CONVERTS.get(kind_of(field))),
+                _both(None if checked else converter(_with_microseconds(field)), _PLAIN_CONVERTS.get(kind_of(field))),
                 _holdable(field, dialect, f"{self._what}: field {name!r}"),
             )
             for name, field in zip(self.names, map(plain_type, self.types), strict=True)
@@ -190,7 +199,7 @@ def _holdable(type_info: TypeInformation, dialect: str, what: str) -> Convert | 
 
     It returns all other values. None if every value can be held, as far as that is known without the database.
     """
-    plain = plain_class(type_info, what)
+    plain = _plain_class(type_info, what)
     mysql = dialect in ("mysql", "mariadb")
 
     def refused(why: str) -> RecordRefusedError:
@@ -234,7 +243,7 @@ def _holdable(type_info: TypeInformation, dialect: str, what: str) -> Convert | 
 def _bound(type_info: TypeInformation, dialect: str, what: str) -> Convert | None:
     """Return the function that converts a field's plain values for the driver; None if they stay the same."""
     if dialect == "sqlite":
-        plain = plain_class(type_info, what)
+        plain = _plain_class(type_info, what)
         if kind_of(type_info) is BasicType.BIG_INT:
             return int
         if plain is float:
@@ -254,4 +263,108 @@ _SQLITE: Final[dict[type, Convert]] = {
     datetime.date: datetime.date.isoformat,
     datetime.time: lambda value: value.isoformat("microseconds"),
     datetime.datetime: lambda value: utc_time(value).isoformat(" ", "microseconds"),
+}
+
+
+# -- reading -----------------------------------------------------------------------------------------------------------------
+
+_ERRORS: Final = (TypeMismatchError, ValueError, TypeError, OverflowError, InvalidOperation)
+
+
+def rows_from(
+    names: tuple[str, ...], types: tuple[TypeInformation, ...], what: str
+) -> Callable[[Sequence[Sequence[Any]]], list[Row]]:
+    """Return the function that converts a database's rows to records.
+
+    It raises SourceError, which names the column and the value, if a value does not have its declared type.
+    """
+    needed = [(i, convert) for i, field in enumerate(types) if (convert := _field(plain_type(field))) is not None]
+
+    def make(rows: Sequence[Sequence[Any]]) -> list[Row]:
+        made = [list(row) for row in rows]
+        for i, convert in needed:
+            for row in made:
+                value = row[i]
+                if value is not None:
+                    try:
+                        row[i] = convert(value)
+                    except _ERRORS as error:
+                        raise SourceError(
+                            f"JdbcSource: {what}: column {names[i]!r} is declared {types[i]!r} and holds {value!r} of type "
+                            f"{type(value).__name__}: {error}",
+                            hint="declare the type that the database has, or cast the column in a query.",
+                        ) from error
+        return [make_row(names, row, RowKind.INSERT) for row in made]
+
+    return make
+
+
+def _field(type_info: TypeInformation) -> Convert | None:
+    """Return the function that converts a driver's values of a column to the declared type; None if they stay the same."""
+    convert = _both(_FROM_DRIVER.get(kind_of(type_info)), lenient_converter(_with_microseconds(type_info)))
+    if isinstance(type_info, DecimalTypeInfo):
+        return _both(convert, lambda value: _exactly(type_info, value))
+    return convert
+
+
+def _instant(value: Any) -> Instant:
+    moment = _timestamp(value)
+    if not isinstance(moment, datetime.datetime):
+        raise TypeError("no timestamp")
+    return instant_of(moment)
+
+
+def _big_integer(value: Any) -> Any:
+    # A column of type TEXT, which SQLite needs for more than 64 bits, has numbers as text.
+    return int(value) if isinstance(value, str) and re.fullmatch(r"-?[0-9]+", value) else value
+
+
+def _text(value: Any) -> Any:
+    return str(value) if isinstance(value, uuid.UUID) else value
+
+
+def _float(value: Any) -> Any:
+    if isinstance(value, Decimal) and value.is_finite() and math.isinf(value):
+        raise OverflowError("too large for a float")
+    return value
+
+
+def _exactly(type_info: DecimalTypeInfo, number: Decimal) -> Decimal:
+    try:
+        if type_info.rounded(number) == number:
+            return number
+    except InvalidOperation:
+        pass  # too many digits
+    raise ValueError(f"a {type_info} cannot hold it")
+
+
+def _date(value: Any) -> Any:
+    if isinstance(value, datetime.datetime):
+        raise TypeError("a timestamp, not a date")
+    return datetime.date.fromisoformat(value) if isinstance(value, str) else value
+
+
+def _time(value: Any) -> Any:
+    if isinstance(value, datetime.timedelta):  # MySQL
+        if not datetime.timedelta(0) <= value < datetime.timedelta(days=1):
+            raise ValueError("not a time of day")
+        return (datetime.datetime.min + value).time()
+    return datetime.time.fromisoformat(value) if isinstance(value, str) else value
+
+
+def _timestamp(value: Any) -> Any:
+    return datetime.datetime.fromisoformat(value) if isinstance(value, str) else value
+
+
+#: What the converters for elements of collections do not take: texts of SQLite, and Python types that drivers choose.
+_FROM_DRIVER: Final[dict[BasicType | Kind, Convert]] = {
+    BasicType.STRING: _text,
+    BasicType.CHAR: _text,
+    BasicType.FLOAT: _float,
+    BasicType.DOUBLE: _float,
+    BasicType.BIG_INT: _big_integer,
+    BasicType.INSTANT: _instant,
+    Kind.DATE: _date,
+    Kind.TIME: _time,
+    Kind.TIMESTAMP: _timestamp,
 }

@@ -10,8 +10,9 @@ from flinkish.datastream.connectors.kafka.legacy import (
     Semantic,
 )
 from flinkish.datastream.connectors.kafka.offsets import KafkaOffsetResetStrategy, KafkaOffsetsInitializer, KafkaTopicPartition
-from flinkish.datastream.connectors.kafka.records import KafkaRecord, KafkaRecordDeserializationSchema
 from flinkish.datastream.connectors.kafka.serialization import (
+    KafkaRecord,
+    KafkaRecordDeserializationSchema,
     KafkaRecordSerializationSchema,
     KafkaRecordSerializationSchemaBuilder,
     KafkaTopicSelector,

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import logging
 import re
-import sys
 from collections.abc import Iterable, Mapping
-from concurrent.futures import Future
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from flinkish.common.errors import ConfigurationError, FlinkishError, MissingPackageError
+from flinkish.common.errors import ConfigurationError, FlinkishError
+from flinkish.common.packages import need
 from flinkish.program.refused_records import REFUSED_HINT
 
 if TYPE_CHECKING:
@@ -20,8 +18,6 @@ log = logging.getLogger("flinkish.kafka.client")
 
 #: A partition: its topic and its number.
 Partition = tuple[str, int]
-
-_REQUIREMENT: Final = "confluent-kafka>=2.6"
 
 #: Codes of librdkafka for conditions that pass by themselves, such as a broker that restarts.
 _PASSING: Final = frozenset(
@@ -64,47 +60,39 @@ _REFUSED_ACCESS: Final = frozenset(
         "TRANSACTIONAL_ID_AUTHORIZATION_FAILED",
     }
 )
-#: The id that brokers without topic ids return: 16 zero bytes, in Base64.
-_NO_ID: Final = "A" * 22
 #: INVALID_RECORD: without a key, for a compacted topic; INVALID_TIMESTAMP: too far from the brokers' time.
 _REFUSED_MESSAGE: Final = frozenset({"MSG_SIZE_TOO_LARGE", "RECORD_LIST_TOO_LARGE", "INVALID_RECORD", "INVALID_TIMESTAMP"})
 _GONE: Final = frozenset({"UNKNOWN_TOPIC_OR_PART", "_UNKNOWN_TOPIC", "_UNKNOWN_PARTITION"})
+_HINTS: Final = (
+    (_REFUSED_ACCESS, "check security.protocol, sasl.* and ssl.* of the client, and what the broker allows this user."),
+    (_GONE, "was the topic deleted, or is its name misspelt? A job does not create topics."),
+    (_REFUSED_MESSAGE, REFUSED_HINT),
+    (_PASSING | {"_MSG_TIMED_OUT"}, "is bootstrap.servers right, and are the brokers running and reached from this machine?"),
+)
 
 
 class _Log:
     """Takes the log lines of librdkafka, which otherwise go to stderr: several each second while no broker answers.
 
-    Whatever matters in them is also reported as an error.
+    Whatever matters in them is also reported as an error, except for properties without an effect.
     """
+
+    _UNUSED: Final = re.compile(r"property (\S+) is a (producer|consumer) property and will be ignored")
+
+    def __init__(self) -> None:
+        #: Properties that librdkafka accepts without an effect, as they are for another kind of client.
+        self.unused: list[str] = []
 
     def log(self, level: int, *arguments: Any) -> None:
         log.debug(*arguments)
-
-
-class _UnusedProperties(_Log):
-    """Also collects which properties librdkafka accepts without an effect, as they are for another kind of client."""
-
-    _LINE: Final = re.compile(r"property (\S+) is a (producer|consumer) property and will be ignored")
-
-    def __init__(self) -> None:
-        self.found: list[str] = []
-
-    def log(self, level: int, *arguments: Any) -> None:
-        super().log(level, *arguments)
-        self.found += [f"{match[1]} (of a {match[2]})" for match in map(self._LINE.search, map(str, arguments)) if match]
+        self.unused += [f"{match[1]} (of a {match[2]})" for match in map(self._UNUSED.search, map(str, arguments)) if match]
 
 
 def library() -> Any:
     """Return the module confluent_kafka; raises MissingPackageError if it is not installed."""
-    try:
-        import confluent_kafka
-        import confluent_kafka.admin
-    except ImportError as error:
-        raise MissingPackageError(
-            f"the Kafka connector needs a package that {sys.executable} does not have: {_REQUIREMENT}",
-            hint=f"pip install 'flinkish[kafka]', or '{_REQUIREMENT}', for the Python of the driver and of all executors.",
-        ) from error
-    return confluent_kafka
+    kafka = need("confluent_kafka", "the Kafka connector", "kafka")
+    need("confluent_kafka.admin", "the Kafka connector", "kafka")
+    return kafka
 
 
 def is_passing(error: confluent_kafka.KafkaError) -> bool:
@@ -131,54 +119,41 @@ def described(kind: type[FlinkishError], what: str, error: Any) -> FlinkishError
     """Return an error of type `kind` for one of librdkafka: a KafkaError, or an exception that contains one."""
     inner = error.args[0] if isinstance(error, BaseException) and error.args else error
     name = inner.name() if hasattr(inner, "name") else ""
-    hint = None
-    if name in _REFUSED_ACCESS:
-        hint = "check security.protocol, sasl.* and ssl.* of the client, and what the broker allows this user."
-    elif name in _GONE:
-        hint = "was the topic deleted, or is its name misspelt? A job does not create topics."
-    elif name in _REFUSED_MESSAGE:
-        hint = REFUSED_HINT
-    elif name in _PASSING or name == "_MSG_TIMED_OUT":
-        hint = "is bootstrap.servers right, and are the brokers running and reached from this machine?"
+    hint = next((hint for names, hint in _HINTS if name in names), None)
     return kind(f"{what}: {text_of(inner) if hasattr(inner, 'name') else inner}", hint=hint)
 
 
-def make_consumer(configuration: Mapping[str, Any], who: str) -> Any:
-    """Make a consumer; raises ConfigurationError for a property that librdkafka refuses."""
-    return _make(library().Consumer, configuration, who)
+def make(kind: str, configuration: Mapping[str, Any], who: str, logger: _Log | None = None) -> Any:
+    """Make a Consumer, Producer or AdminClient; raises ConfigurationError for a property that librdkafka refuses."""
+    kafka = library()
+    try:
+        return getattr(kafka.admin if kind == "AdminClient" else kafka, kind)(dict(configuration), logger=logger or _Log())
+    except (kafka.KafkaException, ValueError, TypeError) as error:
+        inner = error.args[0] if error.args else error
+        text = inner.str() if hasattr(inner, "str") else str(inner)
+        raise ConfigurationError(
+            f"{who}: librdkafka does not accept the given properties: {text}",
+            hint="names and values are those of librdkafka; most of Java's are the same.",
+        ) from None
 
 
-def make_producer(configuration: Mapping[str, Any], who: str) -> Any:
-    """Make a producer; raises ConfigurationError for a property that librdkafka refuses."""
-    return _make(library().Producer, configuration, who)
+def check(kind: str, configuration: Mapping[str, Any], who: str) -> None:
+    """Raise ConfigurationError for a property that librdkafka refuses; log those that have no effect on this kind of client."""
+    lines = _Log()
+    make(kind, configuration, who, lines).poll(0)  # log lines are events
+    if lines.unused:
+        log.warning("%s: these properties have no effect on it: %s.", who, ", ".join(lines.unused))
 
 
-def check_consumer(configuration: Mapping[str, Any], who: str) -> None:
-    """Raise ConfigurationError for a property that librdkafka refuses; log those that have no effect on a consumer."""
-    unused = _UnusedProperties()
-    _make(library().Consumer, configuration, who, unused).close()
-    _report(unused.found, who)
+class Watched:
+    """A client that is told why the brokers refuse it: its requests only time out, and the reason comes as an event.
 
+    It ends with its last reference, and so do its open requests.
+    """
 
-def check_producer(configuration: Mapping[str, Any], who: str) -> None:
-    """Raise ConfigurationError for a property that librdkafka refuses; log those that have no effect on a producer."""
-    unused = _UnusedProperties()
-    _make(library().Producer, configuration, who, unused).poll(0)  # a producer has log lines in its queue of events
-    _report(unused.found, who)
-
-
-def _report(found: list[str], who: str) -> None:
-    """Log properties without an effect."""
-    if found:
-        log.warning("%s: these properties have no effect on it: %s.", who, ", ".join(found))
-
-
-class _Watched:
-    """A client that is told why the brokers refuse it: its requests only time out, and the reason comes as an event."""
-
-    def __init__(self, kind: Any, configuration: Mapping[str, Any], who: str) -> None:
+    def __init__(self, kind: str, configuration: Mapping[str, Any], who: str) -> None:
         self._refusal: Any = None
-        self.client = _make(kind, {**configuration, "error_cb": self._complain}, who)
+        self.client = make(kind, {**configuration, "error_cb": self._complain}, who)
 
     def _complain(self, error: confluent_kafka.KafkaError) -> None:
         if error.name() in _REFUSED_ACCESS:
@@ -190,14 +165,7 @@ class _Watched:
         return self._refusal
 
 
-class Admin(_Watched):
-    """An administration client. It ends with its last reference, and so do its open requests."""
-
-    def __init__(self, configuration: Mapping[str, Any], who: str) -> None:
-        super().__init__(library().admin.AdminClient, configuration, who)
-
-
-class GroupReader(_Watched):
+class GroupReader(Watched):
     """Reads the offsets that a group has committed for the first partitions of topics. Close its client.
 
     It is a consumer, because librdkafka 2.16 ends the process if an administration client asks a broker that has just ceased to
@@ -208,7 +176,7 @@ class GroupReader(_Watched):
         """`waits`: whether it waits for an open transaction that commits offsets of the group; it never sees those offsets."""
         isolation = "read_committed" if waits else "read_uncommitted"
         own = {"group.id": group, "isolation.level": isolation, "enable.auto.commit": False}
-        super().__init__(library().Consumer, {**configuration, **own}, who)
+        super().__init__("Consumer", {**configuration, **own}, who)
 
     def committed(self, timeout: float, topics: Iterable[str] | None = None) -> list[confluent_kafka.TopicPartition]:
         """Return the committed offsets with their metadata, for the given topics or for all that the brokers list.
@@ -224,56 +192,3 @@ class GroupReader(_Watched):
             if each.error is not None:
                 raise kafka.KafkaException(each.error)
         return [each for each in found if each.offset >= 0]
-
-
-def _make(kind: Any, configuration: Mapping[str, Any], who: str, logger: _Log | None = None) -> Any:
-    kafka = library()
-    try:
-        return kind(dict(configuration), logger=logger or _Log())
-    except (kafka.KafkaException, ValueError, TypeError) as error:
-        inner = error.args[0] if error.args else error
-        text = inner.str() if hasattr(inner, "str") else str(inner)
-        raise ConfigurationError(
-            f"{who}: librdkafka does not accept the given properties: {text}",
-            hint="names and values are those of librdkafka; most of Java's are the same.",
-        ) from None
-
-
-def topic_ids(admin: Any, topics: Iterable[str], *, timeout: float) -> dict[str, str]:
-    """Return the ids of topics; brokers before 2.8 have none. `timeout` is in seconds. Raises KafkaException."""
-    kafka = library()
-    futures: dict[str, Future[Any]] = admin.describe_topics(kafka.TopicCollection(list(topics)), request_timeout=timeout)
-    found = {topic: str(future.result(timeout + 1).topic_id) for topic, future in futures.items()}
-    return {topic: topic_id for topic, topic_id in found.items() if topic_id != _NO_ID}
-
-
-@dataclass(frozen=True, slots=True)
-class Ends:
-    """The ends of partitions, and the errors of those whose end the brokers did not give."""
-
-    offsets: dict[Partition, int]
-    errors: dict[Partition, Any]
-
-
-def list_offsets(admin: Any, partitions: Iterable[Partition], spec: Any, *, committed: bool, timeout: float) -> Ends:
-    """Return the offsets of partitions by a spec (confluent_kafka.admin.OffsetSpec); `committed`: at most the last stable offset.
-
-    An offset is -1 if the spec is a time and no message is that late. `timeout` is in seconds.
-    """
-    kafka = library()
-    wanted = {kafka.TopicPartition(topic, number): spec for topic, number in partitions}
-    if not wanted:
-        return Ends({}, {})
-    isolation = kafka.IsolationLevel.READ_COMMITTED if committed else kafka.IsolationLevel.READ_UNCOMMITTED
-    futures: dict[Any, Future[Any]] = admin.list_offsets(wanted, isolation_level=isolation, request_timeout=timeout)
-    ends = Ends({}, {})
-    for partition, future in futures.items():
-        try:
-            offset = future.result(timeout + 1).offset
-            if offset < -1:  # a broker that is starting answers -1001, without an error
-                ends.errors[partition.topic, partition.partition] = kafka.KafkaError(kafka.KafkaError.LEADER_NOT_AVAILABLE)
-            else:
-                ends.offsets[partition.topic, partition.partition] = offset
-        except kafka.KafkaException as error:
-            ends.errors[partition.topic, partition.partition] = error.args[0]
-    return ends

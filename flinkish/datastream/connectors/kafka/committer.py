@@ -11,9 +11,9 @@ from __future__ import annotations
 
 import hashlib
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from itertools import chain
 from pathlib import PurePath
 from typing import Any, Final
 
@@ -21,23 +21,18 @@ import msgspec
 
 from flinkish.common.clock import Clock
 from flinkish.common.configuration import Configuration
-from flinkish.common.errors import ForeignCheckpointError, RecordRefusedError, SinkError, TargetRefusedError
+from flinkish.common.errors import FlinkishError, ForeignCheckpointError, SinkError, TargetRefusedError
 from flinkish.common.files.schemes import root_of
 from flinkish.datastream.connectors._lost_commits import lost_commits
 from flinkish.datastream.connectors.kafka import client
 from flinkish.datastream.connectors.kafka.limits import ask_retention
-from flinkish.datastream.connectors.kafka.sink_settings import (
-    WHO,
-    KafkaCommittable,
-    KafkaSinkSettings,
-    Message,
-    StagedFile,
-    digest_of,
-)
+from flinkish.datastream.connectors.kafka.settings import SINK, KafkaCommittable, KafkaSinkSettings, Message, digest_of
 from flinkish.datastream.connectors.kafka.staging import Staging, read, remove_staged, staging_root
-from flinkish.datastream.connectors.kafka.writers import produce
+from flinkish.datastream.connectors.kafka.writers import Outbox
 from flinkish.program.refused_records import RefusedRecord
 from flinkish.program.sinks import END_OF_INPUT_CHECKPOINT, CommitRequest, Committer, RestoredCheckpoint, checkpoint_name
+
+Requests = Sequence[CommitRequest[KafkaCommittable]]
 
 _log = logging.getLogger("flinkish.kafka")
 
@@ -101,8 +96,7 @@ class KafkaCommitter(Committer[KafkaCommittable]):
         self._configuration = configuration
         self._clock = clock
         self._kafka = client.library()
-        self._producer: Any = None
-        self._error: Any = None
+        self._producer: Outbox | None = None
         #: A larger batch is refused, even if each of its messages would be taken.
         self._batch_size = settings.batch_size
         self._origins: tuple[str, ...] = ()
@@ -145,7 +139,7 @@ class KafkaCommitter(Committer[KafkaCommittable]):
         ours = self._marker(self._settings.application(checkpoint.job_lineage, checkpoint.sink_uid))
         if found is not None and found.marker.checkpoint > checkpoint.checkpoint_id and (checkpoint.own or ours is None):
             raise ForeignCheckpointError(
-                f"{WHO}: Kafka is ahead of checkpoint {checkpoint.checkpoint_id}, which the job starts from: the messages of "
+                f"{SINK}: Kafka is ahead of checkpoint {checkpoint.checkpoint_id}, which the job starts from: the messages of "
                 f"{checkpoint_name(found.marker.checkpoint)} are written already, so those in between would be written a second "
                 "time",
                 hint="start from the newest checkpoint, or, to write them a second time on purpose, give the sink another uid "
@@ -153,19 +147,20 @@ class KafkaCommitter(Committer[KafkaCommittable]):
             )
         self._check_last()
 
-    def commit(self, checkpoint_id: int, requests: Sequence[CommitRequest[KafkaCommittable]]) -> None:
+    def commit(self, checkpoint_id: int, requests: Requests) -> None:
         if not requests:
             self._refresh()
             return
         lineage, self._uid = requests[0].lineage, requests[0].sink_uid
-        application = self._settings.application(lineage, self._uid)
-        digest = _digest(requests)
+        application, digest = self._settings.application(lineage, self._uid), _digest(requests)
         self._send_no_more_than(requests)
         self._begin()
-        found = self._marker(application)
+        found, topic = self._marker(application), ""
         marker = self._noted(requests, lineage) if found is None else found.marker
-        if self._restored and (marker is None or marker.checkpoint < checkpoint_id):
-            beside = self._beside(requests, application)
+        if marker is None or marker.checkpoint < checkpoint_id:
+            topic = next(message[0] for _, message in _messages(requests))
+            # A broker that has just started does not list all topics.
+            beside = self._ask(application, [topic]) if self._restored else None
             if beside is not None:
                 found, marker = beside, beside.marker
         if marker is not None and marker.checkpoint >= checkpoint_id:
@@ -175,7 +170,6 @@ class KafkaCommitter(Committer[KafkaCommittable]):
         else:
             if marker is None and self._restored:
                 self._check_age(checkpoint_id, requests)
-            topic = next((message[0] for message in _messages(requests)), "")
             marker = _Marker(checkpoint=checkpoint_id, digest=digest)
             try:
                 self._write(marker, requests, topic, application)
@@ -189,9 +183,10 @@ class KafkaCommitter(Committer[KafkaCommittable]):
 
     def _of_this_target(self, state: _CommitterState) -> _Commit | None:
         """Return the last commit of a state, unless the sink has a new target or prefix since, where nothing can be missed."""
-        same = (state.servers, state.prefix) == (self._settings.servers, self._settings.prefix)
-        same = same and state.last is not None and self._settings.serializer._topic in (None, state.last.topic)
-        return state.last if same else None
+        settings, last = self._settings, state.last
+        same = (state.servers, state.prefix) == (settings.servers, settings.prefix)
+        topic = settings.serializer.topic
+        return last if same and last is not None and (not isinstance(topic, str) or topic == last.topic) else None
 
     def _check_last(self, *, writing: bool = False) -> None:
         """Raise SinkChangedError if the brokers do not know the last commit, although they cannot have forgotten it.
@@ -206,7 +201,7 @@ class KafkaCommitter(Committer[KafkaCommittable]):
             self._last = replace(found, time=last.time)  # at a restore, the checkpoint itself may be written
         elif found is not None or not self._may_have_forgotten(last.time):
             raise lost_commits(
-                WHO,
+                SINK,
                 f"topic {last.topic!r} at {self._settings.servers}",
                 last=last.marker.checkpoint,
                 found=None if found is None else found.marker.checkpoint,
@@ -226,14 +221,6 @@ class KafkaCommitter(Committer[KafkaCommittable]):
             self._markers[application] = self._ask(application)
         return self._markers[application]
 
-    def _beside(self, requests: Sequence[CommitRequest[KafkaCommittable]], application: str) -> _Commit | None:
-        """Return the marker on the topic that the marker of these messages is written to.
-
-        `_ask` without topics depends on the list of topics of a broker, which lacks some while the broker starts.
-        """
-        topic = next((message[0] for message in _messages(requests)), None)
-        return None if topic is None else self._ask(application, [topic])
-
     def _ask(self, application: str, topics: Sequence[str] | None = None, *, waits: bool = True) -> _Commit | None:
         reader = self._reader(application, waits=waits)
         deadline = self._clock.monotonic() + _TIMEOUT * 1000
@@ -244,22 +231,21 @@ class KafkaCommitter(Committer[KafkaCommittable]):
             except self._kafka.KafkaException as error:
                 refused = reader.refusal()
                 if refused is not None or not client.is_passing(error.args[0]) or self._clock.monotonic() > deadline:
-                    what = f"{WHO}: the offsets of the group {application!r}, which say what was written, cannot be read"
+                    what = f"{SINK}: the offsets of the group {application!r}, which say what was written, cannot be read"
                     raise client.described(SinkError, what, refused or error) from None
-        commits = [
+        return _newest(
             _Commit(application=application, topic=each.topic, marker=msgspec.json.decode(each.metadata, type=_Marker))
             for each in found
             if each.metadata
-        ]
-        return max(commits, key=lambda commit: commit.marker.checkpoint, default=None)
+        )
 
     def _reader(self, application: str, *, waits: bool) -> client.GroupReader:
         key = application, waits
         if key not in self._readers:
-            self._readers[key] = client.GroupReader(self._settings.admin("committer"), application, WHO, waits=waits)
+            self._readers[key] = client.GroupReader(self._settings.admin("committer"), application, SINK, waits=waits)
         return self._readers[key]
 
-    def _noted(self, requests: Sequence[CommitRequest[KafkaCommittable]], lineage: str) -> _Marker | None:
+    def _noted(self, requests: Requests, lineage: str) -> _Marker | None:
         """Return the marker that is stored with the checkpoints, for the case that the brokers have forgotten theirs."""
         if not self._restored:
             return None
@@ -274,23 +260,23 @@ class KafkaCommitter(Committer[KafkaCommittable]):
             # Without a restore, the next one decides: it knows whether this attempt is only a late one.
             kind = ForeignCheckpointError if self._restored else SinkError
             raise kind(
-                f"{WHO} cannot write {checkpoint_name(checkpoint_id)}: {checkpoint_name(marker.checkpoint)} is written already",
+                f"{SINK} cannot write {checkpoint_name(checkpoint_id)}: {checkpoint_name(marker.checkpoint)} is written already",
                 hint="another driver process runs the same job, or a copy of its checkpoint folder; stop all but one.",
             )
         # At the end of the input of a job without checkpoints, the marker may come from an earlier attempt of this job.
         if checkpoint_id != END_OF_INPUT_CHECKPOINT and marker.digest not in ("", digest):
             raise ForeignCheckpointError(
-                f"{WHO} cannot write {checkpoint_name(checkpoint_id)}: another job has written other messages under the same id",
+                f"{SINK} cannot write {checkpoint_name(checkpoint_id)}: another job has written other messages under the same id",
                 hint="it continues from a copy of this job's checkpoint folder; let one of them start from a savepoint instead.",
             )
 
-    def _check_age(self, checkpoint_id: int, requests: Sequence[CommitRequest[KafkaCommittable]]) -> None:
+    def _check_age(self, checkpoint_id: int, requests: Requests) -> None:
         """Raise ForeignCheckpointError if the brokers may have forgotten that these messages were written."""
         prepared = _prepared(requests)
         if self._may_have_forgotten(prepared):
             age = self._clock.wall_time() - prepared
             raise ForeignCheckpointError(
-                f"{WHO}: it is not known whether the messages of {checkpoint_name(checkpoint_id)} were written: they were "
+                f"{SINK}: it is not known whether the messages of {checkpoint_name(checkpoint_id)} were written: they were "
                 f"prepared {age // 3_600_000} hours ago, and the brokers do not remember a commit (offsets.retention.minutes)",
                 hint="look at the topic. If they are there, start with another uid for the sink and "
                 "execution.state-recovery.ignore-unclaimed-state.",
@@ -298,37 +284,26 @@ class KafkaCommitter(Committer[KafkaCommittable]):
 
     # -- writing -------------------------------------------------------------------------------------------------------------
 
-    def _send_no_more_than(self, requests: Sequence[CommitRequest[KafkaCommittable]]) -> None:
+    def _send_no_more_than(self, requests: Requests) -> None:
         """Discard a producer whose batches are larger than the topics of these messages take."""
         limits = [limit for request in requests if (limit := request.committable.batch_bytes) is not None]
         limit = min(limits, default=self._batch_size)
         if limit < self._batch_size:
             self._batch_size, self._producer = limit, None
 
-    def _begin(self, *, alone: bool = False) -> None:
-        """Make the producer; from then on, committers of earlier attempts cannot write.
+    def _begin(self, refused: dict[int, str] | None = None) -> Outbox:
+        """Make the producer, unless there is one; from then on, committers of earlier attempts cannot write.
 
-        `alone`: it sends each message in a batch of its own, because brokers take or refuse whole batches.
+        `refused` takes the messages that it refuses; see Outbox.
         """
-        if self._producer is not None:
-            return
-        name = self._settings.transactional_id(self._uid)
-        configuration = self._settings.transactional("committer", name)
-        configuration |= {"on_delivery": self._report, "delivery.report.only.error": True}
-        configuration["batch.size"] = str(self._batch_size)
-        if alone:
-            configuration["batch.num.messages"] = "1"
-        producer = client.make_producer(configuration, WHO)
-        self._retrying("its transactions cannot be used", lambda: producer.init_transactions(_RETRY))
-        self._producer = producer
+        if self._producer is None:
+            name = self._settings.transactional_id(self._uid)
+            producer = Outbox(self._settings.transactional("committer", name), self._batch_size, refused)
+            self._retrying("its transactions cannot be used", lambda: producer.client.init_transactions(_RETRY))
+            self._producer = producer
+        return self._producer
 
-    def _report(self, error: Any, message: Any) -> None:
-        if error is not None and self._error is None and error.name() not in ("_PURGE_QUEUE", "_PURGE_INFLIGHT"):
-            self._error = (error, message.topic())
-
-    def _write_without_refused(
-        self, marker: _Marker, requests: Sequence[CommitRequest[KafkaCommittable]], topic: str, application: str
-    ) -> None:
+    def _write_without_refused(self, marker: _Marker, requests: Requests, topic: str, application: str) -> None:
         """Put the messages aside that the brokers refuse, and write the others.
 
         A refusal ends its transaction, so there is one transaction for each few refused messages, until one succeeds.
@@ -336,23 +311,18 @@ class KafkaCommitter(Committer[KafkaCommittable]):
         refused: dict[int, str] = {}
         while True:
             known = len(refused)
-            self._begin(alone=True)
             try:
-                self._write(marker, requests, topic, application, refused)
+                return self._write(marker, requests, topic, application, refused)
             except TargetRefusedError:
-                if len(refused) > known:
-                    continue
-                raise
+                if len(refused) == known:
+                    raise
             finally:
                 self._producer = None  # the next commit sends batches again
-            return
 
-    def _put_aside(
-        self, checkpoint_id: int, requests: Sequence[CommitRequest[KafkaCommittable]], refused: dict[int, str]
-    ) -> None:
+    def _put_aside(self, checkpoint_id: int, requests: Requests, refused: dict[int, str]) -> None:
         records = [
             RefusedRecord(
-                reason=refused[index],
+                reason=refused[number],
                 subtask=request.subtask_index,
                 raw=value,
                 topic=topic,
@@ -360,68 +330,51 @@ class KafkaCommitter(Committer[KafkaCommittable]):
                 headers=None if headers is None else tuple(headers),
                 timestamp=time if time >= 0 else None,
             )
-            for index, (request, (topic, _, key, value, time, headers)) in enumerate(_messages_of(requests))
-            if index in refused
+            for number, (request, (topic, _, key, value, time, headers)) in enumerate(_messages(requests))
+            if number in refused
         ]
         self.refused_records.put_aside(checkpoint_id, requests, records)
 
-    def _note_refusal(self, refused: dict[int, str], index: int, error: Any, message: Any) -> None:
-        if error is not None and client.is_refusal(error):
-            refused[index] = client.text_of(error)
-        self._report(error, message)
-
     def _write(
-        self,
-        marker: _Marker,
-        requests: Sequence[CommitRequest[KafkaCommittable]],
-        topic: str,
-        application: str,
-        refused: dict[int, str] | None = None,
+        self, marker: _Marker, requests: Requests, topic: str, application: str, refused: dict[int, str] | None = None
     ) -> None:
-        """Write messages and the marker, which `topic` carries; without a topic there is nothing to write.
+        """Write messages, and the marker on a topic, in one transaction.
 
-        `refused`: the messages to put aside, by their number, with the reason; refusals of others are noted there. None: the
-        messages travel in batches, in which a refusal says nothing about single messages.
+        `refused`: the messages to put aside, by their number, with the reason.
         """
-        producer, kafka, self._error = self._producer, self._kafka, None
+        kafka, outbox = self._kafka, self._begin(refused)
+        producer = outbox.client
         # A job that was started from another job's savepoint also moves that job's marker: a second start from the savepoint
         # then finds a marker that is ahead of it.
         origins = () if application in self._origins else self._origins
         try:
             producer.begin_transaction()
-            for index, (_, message) in enumerate(_messages_of(requests)):
-                if refused is None:
-                    produce(producer, message, kafka)
-                elif index not in refused:
-                    try:
-                        produce(producer, message, kafka, partial(self._note_refusal, refused, index))
-                    except RecordRefusedError as error:
-                        refused[index] = str(error)
-                if index % _LOOK_EVERY == 0:
+            for number, (_, message) in enumerate(_messages(requests)):
+                if refused is None or number not in refused:
+                    outbox.send(message, number)
+                if number % _LOOK_EVERY == 0:
                     producer.poll(0)
-                    if self._error is not None:
+                    if outbox.failure is not None:
                         break
-            while self._error is None and producer.flush(_FLUSH_RETRY):
+            while outbox.failure is None and producer.flush(_FLUSH_RETRY):
                 pass
-            if self._error is None and refused:
+            if outbox.failure is not None:
+                raise kafka.KafkaException(outbox.failure)
+            if refused:
                 self._put_aside(marker.checkpoint, requests, refused)
-            if self._error is None and topic:
-                for name in (application, *origins):
-                    self._send_marker(name, topic, marker)
-                # Not earlier: if the topic was deleted while the client waited to send all this, it is in a new one.
-                self._check_last(writing=True)
-                what = "the transaction was not committed"
-                self._retrying(what, lambda: producer.commit_transaction(_COMMIT_RETRY), writing=True)
+            for name in (application, *origins):
+                self._send_marker(name, topic, marker)
+            # Not earlier: if the topic was deleted while the client waited to send all this, it is in a new one.
+            self._check_last(writing=True)
+            what = "the transaction was not committed"
+            self._retrying(what, lambda: producer.commit_transaction(_COMMIT_RETRY), writing=True)
         except BaseException as error:
+            # If a message was not written, that is the reason why the transaction failed.
+            failure = outbox.failure
             self._abort()
             if isinstance(error, kafka.KafkaException):
-                # If a message was not written, that is the reason why the transaction failed.
-                cause = error if self._error is None else self._error[0]
-                raise self._described(marker.checkpoint, cause) from None
+                raise self._described(marker.checkpoint, error.args[0] if failure is None else failure) from None
             raise
-        if self._error is not None:
-            self._abort()
-            raise self._described(marker.checkpoint, self._error[0])
         self._last = _Commit(application=application, topic=topic, marker=marker, time=self._clock.wall_time())
         for name in (application, *origins):
             self._markers[name] = replace(self._last, application=name)
@@ -430,9 +383,10 @@ class KafkaCommitter(Committer[KafkaCommittable]):
         group = self._reader(application, waits=False).client.consumer_group_metadata()
         offset = self._kafka.TopicPartition(topic, 0, 0, msgspec.json.encode(marker).decode())
         what = "what was written cannot be noted"
-        self._retrying(what, lambda: self._producer.send_offsets_to_transaction([offset], group, _RETRY), writing=True)
+        producer = self._begin().client
+        self._retrying(what, lambda: producer.send_offsets_to_transaction([offset], group, _RETRY), writing=True)
 
-    def _retrying(self, what: str, call: Any, *, writing: bool = False) -> None:
+    def _retrying(self, what: str, call: Callable[[], object], *, writing: bool = False) -> None:
         """Repeat a call while its errors are temporary, for at most a minute; with `writing`, the caller handles other errors."""
         kafka = self._kafka
         now = self._clock.monotonic()
@@ -447,40 +401,38 @@ class KafkaCommitter(Committer[KafkaCommittable]):
                     # The job waits in the meantime, so the log says why.
                     if now >= remind:
                         remind = now + _REMIND
-                        _log.warning("%s: %s; it is tried again: %s", WHO, what, client.text_of(inner))
+                        _log.warning("%s: %s; it is tried again: %s", SINK, what, client.text_of(inner))
                     continue
                 if writing:
                     raise
-                raise client.described(SinkError, f"{WHO}: {what}", error) from None
+                raise client.described(SinkError, f"{SINK}: {what}", error) from None
 
     def _abort(self) -> None:
         """Abort the transaction and discard the producer; if that fails, the next producer aborts it.
 
         A producer that met a refused message sometimes sends nothing in its next transaction (librdkafka 2.16).
         """
-        producer, self._producer = self._producer, None
+        outbox, self._producer = self._producer, None
         self._markers.clear()
         try:
-            producer.abort_transaction(_ABORT)
+            if outbox is not None:
+                outbox.client.abort_transaction(_ABORT)
         except self._kafka.KafkaException as error:
             _log.debug("The transaction was not aborted: %s", client.text_of(error.args[0]))
 
-    def _described(self, checkpoint_id: int, error: Any) -> SinkError:
-        inner = error.args[0] if isinstance(error, BaseException) else error
-        what = f"{WHO}: the messages of {checkpoint_name(checkpoint_id)} were not written"
-        if inner.name() in ("_FENCED", "PRODUCER_FENCED", "INVALID_PRODUCER_EPOCH"):
+    def _described(self, checkpoint_id: int, error: Any) -> FlinkishError:
+        what = f"{SINK}: the messages of {checkpoint_name(checkpoint_id)} were not written"
+        if error.name() in ("_FENCED", "PRODUCER_FENCED", "INVALID_PRODUCER_EPOCH"):
             return SinkError(
-                f"{what}: another producer uses the transactional id, {client.text_of(inner)}",
+                f"{what}: another producer uses the transactional id, {client.text_of(error)}",
                 hint="a newer attempt of this job is running, or another job has the same set_transactional_id_prefix(): each "
                 "job needs one of its own. It also happens to a transaction that takes longer than transaction.timeout.ms.",
             )
-        described = client.described(TargetRefusedError if client.is_refusal(inner) else SinkError, what, inner)
-        assert isinstance(described, SinkError)
-        return described
+        return client.described(TargetRefusedError if client.is_refusal(error) else SinkError, what, error)
 
     # -- afterwards ----------------------------------------------------------------------------------------------------------
 
-    def _clean(self, checkpoint_id: int, requests: Sequence[CommitRequest[KafkaCommittable]], lineage: str) -> None:
+    def _clean(self, checkpoint_id: int, requests: Requests, lineage: str) -> None:
         """Store the commit with the checkpoints as well, and remove staged files that are no longer needed.
 
         Files of another job, from whose savepoint this one was started, stay: that job, or others like this one, may need them.
@@ -488,7 +440,9 @@ class KafkaCommitter(Committer[KafkaCommittable]):
         for root in _roots(requests):
             Staging(root, digest_of(lineage, self._uid)).note_committed(checkpoint_id, self._settings.servers)
         if lineage != self._origin:
-            remove_staged((root, file.path) for root, file in _files(requests))
+            remove_staged(
+                (root_of(request.committable.root or ""), file.path) for request in requests for file in request.committable.files
+            )
             if not self._restored:
                 # A savepoint may name the leftovers. Kafka is ahead of it now, so nothing can start from it.
                 remove_staged(self._leftovers)
@@ -498,20 +452,9 @@ class KafkaCommitter(Committer[KafkaCommittable]):
     def _refresh(self) -> None:
         """Commit the marker of an idle sink again."""
         self._restored = False
-        now = self._clock.wall_time()
-        if self._last is None or now - self._last.time < _REFRESH:
-            return
-        self._check_last()
         last = self._last
-        self._begin()
-        try:
-            self._producer.begin_transaction()
-            self._send_marker(last.application, last.topic, last.marker)
-            self._producer.commit_transaction(_RETRY)
-        except self._kafka.KafkaException as error:
-            self._abort()
-            raise self._described(last.marker.checkpoint, error) from None
-        self._last = replace(last, time=now)
+        if last is not None and self._clock.wall_time() - last.time >= _REFRESH:
+            self._write(last.marker, (), last.topic, last.application)
 
     def close(self) -> None:
         self._producer = None
@@ -520,41 +463,29 @@ class KafkaCommitter(Committer[KafkaCommittable]):
             reader.client.close()
 
 
-def _messages(requests: Sequence[CommitRequest[KafkaCommittable]]) -> Iterator[Message]:
-    return (message for _, message in _messages_of(requests))
+def _newest(commits: Iterable[_Commit | None]) -> _Commit | None:
+    return max((commit for commit in commits if commit is not None), key=lambda commit: commit.marker.checkpoint, default=None)
 
 
-def _messages_of(
-    requests: Sequence[CommitRequest[KafkaCommittable]],
-) -> Iterator[tuple[CommitRequest[KafkaCommittable], Message]]:
+def _messages(requests: Requests) -> Iterator[tuple[CommitRequest[KafkaCommittable], Message]]:
     decoder = msgspec.msgpack.Decoder(list[Message])
     for request in requests:
         committable = request.committable
-        for file in committable.files:
-            assert committable.root is not None
-            for chunk in read(root_of(committable.root), file):
-                yield from ((request, message) for message in decoder.decode(chunk))
-        for chunk in committable.chunks:
+        staged = (read(root_of(committable.root or ""), file) for file in committable.files)
+        for chunk in chain.from_iterable(chain(staged, [committable.chunks])):
             yield from ((request, message) for message in decoder.decode(chunk))
 
 
-def _prepared(requests: Sequence[CommitRequest[KafkaCommittable]]) -> int:
+def _prepared(requests: Requests) -> int:
     """Return when the first of these messages were prepared, in milliseconds since 1970; none was written earlier."""
     return min(request.committable.prepared for request in requests)
 
 
-def _files(requests: Sequence[CommitRequest[KafkaCommittable]]) -> Iterator[tuple[PurePath, StagedFile]]:
-    for request in requests:
-        for file in request.committable.files:
-            assert request.committable.root is not None
-            yield root_of(request.committable.root), file
-
-
-def _roots(requests: Sequence[CommitRequest[KafkaCommittable]]) -> list[PurePath]:
+def _roots(requests: Requests) -> list[PurePath]:
     return [root_of(root) for root in {request.committable.root for request in requests} if root is not None]
 
 
-def _digest(requests: Sequence[CommitRequest[KafkaCommittable]]) -> str:
+def _digest(requests: Requests) -> str:
     """Return a digest of the messages: of the random names of staged files, and of the content of the other messages."""
     digest = hashlib.sha256()
     for request in requests:

@@ -6,16 +6,16 @@ import warnings
 from collections.abc import Sequence
 from dataclasses import replace
 from enum import Enum
+from typing import Any
 
 from flinkish.common.arguments import instance_of
-from flinkish.common.errors import InvalidArgumentError
 from flinkish.common.serialization import DeserializationSchema, SerializationSchema
 from flinkish.common.typeinfo import TypeInformation
-from flinkish.datastream.connectors.kafka.offsets import KafkaOffsetResetStrategy, KafkaOffsetsInitializer, rule_of
+from flinkish.datastream.connectors.kafka.offsets import KafkaOffsetResetStrategy, KafkaOffsetsInitializer
 from flinkish.datastream.connectors.kafka.serialization import KafkaRecordSerializationSchema
+from flinkish.datastream.connectors.kafka.settings import KafkaEnumeratorState, KafkaPartitionSplit
 from flinkish.datastream.connectors.kafka.sink import KafkaSink
 from flinkish.datastream.connectors.kafka.source import KafkaSource
-from flinkish.datastream.connectors.kafka.source_settings import KafkaEnumeratorState, KafkaPartitionSplit
 from flinkish.program.sinks import DeliveryGuarantee
 
 
@@ -26,23 +26,25 @@ class FlinkKafkaConsumerBase(KafkaSource):
 
     def set_commit_offsets_on_checkpoints(self, commit_on_checkpoints: bool) -> FlinkKafkaConsumerBase:
         """Set whether offsets are committed to the consumer group when a checkpoint completes."""
-        return self._with_property("commit.offsets.on.checkpoint", "true" if commit_on_checkpoints else "false")
+        own = {"commit.offsets.on.checkpoint": "true" if commit_on_checkpoints else "false"}
+        return self._with(properties={**self._settings.properties, **own})
 
     def set_start_from_earliest(self) -> FlinkKafkaConsumerBase:
         """Start at the earliest message."""
-        return self._starting(KafkaOffsetsInitializer.earliest())
+        return self._with(start=KafkaOffsetsInitializer.earliest())
 
     def set_start_from_latest(self) -> FlinkKafkaConsumerBase:
         """Start after the latest message at the job's start."""
-        return self._starting(KafkaOffsetsInitializer.latest())
+        return self._with(start=KafkaOffsetsInitializer.latest())
 
     def set_start_from_timestamp(self, startup_offsets_timestamp: int) -> FlinkKafkaConsumerBase:
         """Start at the first message with at least this timestamp (milliseconds since 1970); at the end if there is none."""
-        return self._starting(KafkaOffsetsInitializer.timestamp(startup_offsets_timestamp))
+        return self._with(start=KafkaOffsetsInitializer.timestamp(startup_offsets_timestamp))
 
     def set_start_from_group_offsets(self) -> FlinkKafkaConsumerBase:
         """Start at the group's committed offsets (the default); auto.offset.reset (latest) decides for partitions without one."""
-        return self._starting(_group_offsets(self._settings.reset))
+        strategy = "EARLIEST" if self._settings.reset == "earliest" else "LATEST"
+        return self._with(start=KafkaOffsetsInitializer.committed_offsets(KafkaOffsetResetStrategy[strategy]))
 
     def disable_filter_restored_partitions_with_subscribed_topics(self) -> FlinkKafkaConsumerBase:
         """Continue to read all partitions of a checkpoint, including those of topics that are no longer subscribed.
@@ -62,12 +64,8 @@ class FlinkKafkaConsumerBase(KafkaSource):
         if self._filters_restored:
             super().check_restored(splits, checkpoint, trusted=trusted)
 
-    def _starting(self, initializer: KafkaOffsetsInitializer) -> FlinkKafkaConsumerBase:
-        self._settings = replace(self._settings, start=rule_of(initializer, ""))
-        return self
-
-    def _with_property(self, key: str, value: str) -> FlinkKafkaConsumerBase:
-        self._settings = replace(self._settings, properties={**self._settings.properties, key: value})
+    def _with(self, **settings: Any) -> FlinkKafkaConsumerBase:
+        self._settings = replace(self._settings, **settings)
         return self
 
 
@@ -78,23 +76,13 @@ class FlinkKafkaConsumer(FlinkKafkaConsumerBase):
         self, topics: str | list[str], deserialization_schema: DeserializationSchema, properties: dict[str, str]
     ) -> None:
         warnings.warn("Deprecated in 1.16. Use KafkaSource instead.", DeprecationWarning, stacklevel=2)
-        if not isinstance(topics, (str, list)):
-            raise InvalidArgumentError(f"FlinkKafkaConsumer takes a topic or a list of topics; got {topics!r}")
-        builder = KafkaSource.builder().set_topics(*([topics] if isinstance(topics, str) else topics))
+        builder = KafkaSource.builder().set_topics(*(topics if isinstance(topics, list) else [topics]))
         builder.set_properties(properties).set_value_only_deserializer(deserialization_schema)
         super().__init__(builder.build()._settings)
         if self._settings.group is not None:
             self.set_start_from_group_offsets()
-        else:
-            self._starting(KafkaOffsetsInitializer.earliest() if self._settings.reset == "earliest" else _LATEST)
-
-
-_LATEST = KafkaOffsetsInitializer.latest()
-
-
-def _group_offsets(reset: str | None) -> KafkaOffsetsInitializer:
-    strategy = KafkaOffsetResetStrategy.EARLIEST if reset == "earliest" else KafkaOffsetResetStrategy.LATEST
-    return KafkaOffsetsInitializer.committed_offsets(strategy)
+        elif self._settings.reset != "earliest":
+            self.set_start_from_latest()
 
 
 class Semantic(Enum):
@@ -113,19 +101,20 @@ class FlinkKafkaProducerBase(KafkaSink):
 
     def set_log_failures_only(self, log_failures_only: bool) -> FlinkKafkaProducerBase:
         """Set whether messages that cannot be written are only logged, and lost; no effect with EXACTLY_ONCE."""
-        self._settings = replace(self._settings, log_failures_only=bool(log_failures_only))
-        return self
+        return self._with(log_failures_only=bool(log_failures_only))
 
     def set_flush_on_checkpoint(self, flush_on_checkpoint: bool) -> FlinkKafkaProducerBase:
         """Set whether checkpoints wait until the brokers have all messages: True = AT_LEAST_ONCE, False = NONE."""
-        if self._settings.guarantee is not DeliveryGuarantee.EXACTLY_ONCE:
-            guarantee = DeliveryGuarantee.AT_LEAST_ONCE if flush_on_checkpoint else DeliveryGuarantee.NONE
-            self._settings = replace(self._settings, guarantee=guarantee)
-        return self
+        if self._settings.guarantee is DeliveryGuarantee.EXACTLY_ONCE:
+            return self
+        return self._with(guarantee=DeliveryGuarantee.AT_LEAST_ONCE if flush_on_checkpoint else DeliveryGuarantee.NONE)
 
     def set_write_timestamp_to_kafka(self, write_timestamp_to_kafka: bool) -> FlinkKafkaProducerBase:
         """Set whether messages get the event time of their records; by default, they get the time of the client."""
-        self._settings = replace(self._settings, write_timestamp=bool(write_timestamp_to_kafka))
+        return self._with(write_timestamp=bool(write_timestamp_to_kafka))
+
+    def _with(self, **settings: Any) -> FlinkKafkaProducerBase:
+        self._settings = replace(self._settings, **settings)
         return self
 
 
@@ -144,14 +133,11 @@ class FlinkKafkaProducer(FlinkKafkaProducerBase):
         kafka_producer_pool_size: int = 5,
         semantic: Semantic = Semantic.AT_LEAST_ONCE,
     ) -> None:
-        instance_of("semantic", semantic, Semantic)
-        if not isinstance(producer_config, dict):
-            raise InvalidArgumentError(f"producer_config must be a dict; got a {type(producer_config).__name__}")
         schema = KafkaRecordSerializationSchema.builder().set_topic(topic).set_value_serialization_schema(serialization_schema)
         builder = KafkaSink.builder().set_record_serializer(schema.build())
-        for key, value in producer_config.items():
+        for key, value in instance_of("producer_config", producer_config, dict).items():
             builder.set_property(key, value)
-        builder.set_delivery_guarantee(DeliveryGuarantee[semantic.name])
+        builder.set_delivery_guarantee(DeliveryGuarantee[instance_of("semantic", semantic, Semantic).name])
         builder.set_transactional_id_prefix(producer_config.get("client.id.prefix", f"flinkish-{topic}"))
         super().__init__(replace(builder.build()._settings, write_timestamp=False))
 

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from flinkish.common.errors import RecordRefusedError
 from flinkish.datastream.connectors.kafka import client
-from flinkish.datastream.connectors.kafka.sink_settings import WHO, KafkaSinkSettings, Message
+from flinkish.datastream.connectors.kafka.settings import SINK, KafkaSinkSettings, Message
 from flinkish.program.refused_records import REFUSED_HINT
 
 _log = logging.getLogger("flinkish.kafka")
@@ -38,7 +38,7 @@ class TopicLimits:
         topic, _, key, value, _, headers = message
         if self.compacted and key is None:
             raise RecordRefusedError(
-                f"{WHO}: a message for topic {topic!r} has no key, but the topic is compacted (cleanup.policy)",
+                f"{SINK}: a message for topic {topic!r} has no key, but the topic is compacted (cleanup.policy)",
                 hint=f"set_key_serialization_schema() of the record serializer gives keys; or {REFUSED_HINT}",
             )
         limit = self.message_bytes
@@ -47,23 +47,21 @@ class TopicLimits:
         size = batch_bytes(message)
         if size > limit:
             raise RecordRefusedError(
-                f"{WHO}: a message for topic {topic!r} takes {size} bytes; the topic takes {limit} (max.message.bytes)",
+                f"{SINK}: a message for topic {topic!r} takes {size} bytes; the topic takes {limit} (max.message.bytes)",
                 hint=f"set max.message.bytes of the topic, or message.max.bytes of the brokers; or {REFUSED_HINT}",
             )
 
 
 def ask(settings: KafkaSinkSettings, topic: str) -> TopicLimits:
     """Ask the brokers for the limits of a topic; nothing is checked beforehand if they do not tell."""
-    admin = client.Admin(settings.admin("limits"), WHO)
     kafka = client.library()
     try:
-        found = _describe(admin, kafka.admin.ConfigResource(kafka.admin.ConfigResource.Type.TOPIC, topic))
+        found = _describe(client.make("AdminClient", settings.admin("limits"), SINK), "TOPIC", topic)
     except (kafka.KafkaException, TimeoutError) as error:
         text = client.text_of(error.args[0]) if isinstance(error, kafka.KafkaException) else "no answer"
-        _log.warning("%s: the limits of topic %r are not known, so messages are not checked against them: %s", WHO, topic, text)
+        _log.warning("%s: the limits of topic %r are not known, so messages are not checked against them: %s", SINK, topic, text)
         return TopicLimits()
-    size = str(found.get("max.message.bytes", ""))
-    limit = int(size) if size.isdigit() else None
+    limit = _number(found, "max.message.bytes")
     by_topic = found.get("compression.type", "producer")
     # The brokers compare the size of the batch as they store it.
     compressed = settings.compresses if by_topic == "producer" else by_topic != "uncompressed"
@@ -72,21 +70,26 @@ def ask(settings: KafkaSinkSettings, topic: str) -> TopicLimits:
 
 def ask_retention(settings: KafkaSinkSettings) -> int | None:
     """Ask the brokers for how many milliseconds they keep the offsets of an idle group; None if they do not tell."""
-    admin = client.Admin(settings.admin("limits"), WHO)
-    kafka = client.library()
+    admin = client.make("AdminClient", settings.admin("limits"), SINK)
     try:
-        broker = next(iter(admin.client.list_topics("", timeout=_TIMEOUT).brokers))
-        found = _describe(admin, kafka.admin.ConfigResource(kafka.admin.ConfigResource.Type.BROKER, str(broker)))
-    except (kafka.KafkaException, TimeoutError, StopIteration):
+        broker = next(iter(admin.list_topics("", timeout=_TIMEOUT).brokers))
+        minutes = _number(_describe(admin, "BROKER", str(broker)), "offsets.retention.minutes")
+    except (client.library().KafkaException, TimeoutError, StopIteration):
         return None
-    minutes = str(found.get("offsets.retention.minutes", ""))
-    return int(minutes) * 60_000 if minutes.isdigit() else None
+    return None if minutes is None else minutes * 60_000
 
 
-def _describe(admin: client.Admin, resource: Any) -> dict[str, Any]:
+def _describe(admin: Any, kind: str, name: str) -> dict[str, Any]:
     """Return the settings of a topic or broker. Raises KafkaException or TimeoutError."""
-    (future,) = admin.client.describe_configs([resource], request_timeout=_TIMEOUT).values()
+    kafka = client.library()
+    resource = kafka.admin.ConfigResource(kafka.admin.ConfigResource.Type[kind], name)
+    (future,) = admin.describe_configs([resource], request_timeout=_TIMEOUT).values()
     return {name: entry.value for name, entry in future.result(_TIMEOUT + 1).items()}
+
+
+def _number(found: dict[str, Any], name: str) -> int | None:
+    value = str(found.get(name, ""))
+    return int(value) if value.isdigit() else None
 
 
 def batch_bytes(message: Message) -> int:

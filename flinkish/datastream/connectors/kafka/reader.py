@@ -9,14 +9,15 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 from flinkish.common.clock import Clock
 from flinkish.common.errors import SourceError
 from flinkish.datastream.connectors.kafka import client
 from flinkish.datastream.connectors.kafka.client import Partition
-from flinkish.datastream.connectors.kafka.records import KafkaRecord, ValueOnly
-from flinkish.datastream.connectors.kafka.source_settings import WHO, KafkaPartitionSplit, KafkaSourceSettings
+from flinkish.datastream.connectors.kafka.serialization import KafkaRecord, ValueOnly
+from flinkish.datastream.connectors.kafka.settings import SOURCE, KafkaPartitionSplit, KafkaSourceSettings
 from flinkish.datastream.connectors.record_errors import Message, RecordErrors
 from flinkish.program.sources import InputStatus, ReaderOutput, SourceReader, SourceReaderContext
 
@@ -112,19 +113,16 @@ class KafkaReader(SourceReader[Any, KafkaPartitionSplit]):
         self._begin_fetching()
 
     def _connect(self) -> None:
-        self._consumer = client.make_consumer(self._settings.consumer(f"{self._context.subtask_index}"), WHO)
+        self._consumer = client.make("Consumer", self._settings.consumer(str(self._context.subtask_index)), SOURCE)
 
     def _begin_fetching(self) -> None:
         """Let the client fetch all partitions from their positions; it drops messages that it has fetched already."""
-        partition = self._kafka.TopicPartition
-        self._consumer.assign(
-            [
-                partition(*pair, each.fetched, leader_epoch=-1 if each.fetched_epoch is None else each.fetched_epoch)
-                for pair, each in self._progress.items()
-            ]
-        )
-        for each in self._progress.values():
+        assigned = []
+        for pair, each in self._progress.items():
+            epoch = -1 if each.fetched_epoch is None else each.fetched_epoch
+            assigned.append(self._kafka.TopicPartition(*pair, each.fetched, leader_epoch=epoch))
             each.paused = False
+        self._consumer.assign(assigned)
 
     def _register(self, progress: _Progress) -> None:
         group = self._context.metric_group.add_group("KafkaSourceReader")
@@ -195,15 +193,12 @@ class KafkaReader(SourceReader[Any, KafkaPartitionSplit]):
                     return
                 self._fetch(progress)
                 continue
-            if messages[0].offset() >= end:
-                progress.pass_gap(end)
-                return
             most -= self._emit_waiting(progress, most, output)
 
     def _emit_waiting(self, progress: _Progress, most: int, output: ReaderOutput[Any]) -> int:
         """Emit messages that were fetched already; return how many were taken."""
         messages, end = progress.messages, progress.end
-        take, collect, deserialize, whole = (messages.popleft, output.collect, self._deserialize, self._whole)
+        take, collect, deserialize, whole = messages.popleft, output.collect, self._deserialize, self._whole
         taken, last = 0, None
         for _ in range(min(most, len(messages))):
             message = take()
@@ -255,7 +250,7 @@ class KafkaReader(SourceReader[Any, KafkaPartitionSplit]):
                 self._take(self._consumer.consume(_CHUNK, 0))
             elif self._clock.monotonic() > deadline:
                 raise SourceError(
-                    f"{WHO}: {progress.split.split_id}: offsets {fetched} to {end - 1} did not come within "
+                    f"{SOURCE}: {progress.split.split_id}: offsets {fetched} to {end - 1} did not come within "
                     f"{self._settings.timeout} ms",
                     hint="are the brokers running and reached from this machine? default.api.timeout.ms sets the time.",
                 )
@@ -282,14 +277,14 @@ class KafkaReader(SourceReader[Any, KafkaPartitionSplit]):
     def _judge(self, message: Any, error: Any) -> None:
         progress = self._progress.get((message.topic(), message.partition()))
         code = error.code()
-        if code == self._eof:
-            if progress is not None:
-                progress.fetched = max(progress.fetched, message.offset())
-        elif code in self._lost:
-            if progress is not None:
-                self._lose(progress, error)
+        if progress is None and (code == self._eof or code in self._lost):
+            return
+        if progress is not None and code == self._eof:
+            progress.fetched = max(progress.fetched, message.offset())
+        elif progress is not None and code in self._lost:
+            self._lose(progress, error)
         elif client.is_gone(error) or not client.is_passing(error):
-            where = WHO if progress is None else f"{WHO}: {progress.split.split_id} at offset {progress.fetched}"
+            where = SOURCE if progress is None else f"{SOURCE}: {progress.split.split_id} at offset {progress.fetched}"
             raise client.described(SourceError, where, error)
         else:
             client.log.debug("A passing error: %s", client.text_of(error))
@@ -302,10 +297,15 @@ class KafkaReader(SourceReader[Any, KafkaPartitionSplit]):
                 self._kafka.TopicPartition(*split.pair), timeout=self._settings.timeout / 1000
             )
         except self._kafka.KafkaException as failure:
-            raise client.described(SourceError, f"{WHO}: {split.split_id} at offset {wanted}", failure) from None
+            raise client.described(SourceError, f"{SOURCE}: {split.split_id} at offset {wanted}", failure) from None
         if low <= wanted <= high:
             if progress.doubted == wanted:
-                raise cut_off(split.split_id, wanted, client.text_of(error))
+                raise SourceError(
+                    f"{SOURCE}: {split.split_id}: the messages before offset {wanted}, which is to be read next, are not those "
+                    f"that were read ({client.text_of(error)})",
+                    hint="its log was cut off and has grown again (unclean leader election, or a broker that lost data). Start "
+                    "the source under another uid, so that it starts again from its starting offsets.",
+                )
             # Either the broker was briefly out of date, or the log was cut off and has grown again. A client compares leader
             # epochs only when it learns a partition's leader, so a new client finds out.
             progress.doubted = wanted
@@ -314,33 +314,17 @@ class KafkaReader(SourceReader[Any, KafkaPartitionSplit]):
             self._begin_fetching()
             return
         reset = self._settings.reset
-        if reset is None or wanted > high:
+        if reset == "none" or wanted > high:
             raise lost_messages(split.split_id, wanted, low, high, client.text_of(error))
         progress.fetched = progress.end if reset == "latest" else min(low, progress.end)
-        client.log.warning(
-            "%s: %s: offsets %d to %d are gone and were left out (auto.offset.reset=%s).",
-            WHO,
-            split.split_id,
-            wanted,
-            progress.fetched - 1,
-            reset,
-        )
+        text = "%s: %s: offsets %d to %d are gone and were left out (auto.offset.reset=%s)."
+        client.log.warning(text, SOURCE, split.split_id, wanted, progress.fetched - 1, reset)
         self._begin_fetching()
 
     def snapshot_state(self) -> Sequence[KafkaPartitionSplit]:
         # Each epoch begins with the first split, so that a kept reader and a restored one read in the same order.
         self._turns = None
-        return [
-            KafkaPartitionSplit(
-                split_id=each.split.split_id,
-                topic=each.split.topic,
-                partition=each.split.partition,
-                offset=each.offset,
-                stop=each.split.stop,
-                leader_epoch=each.leader_epoch,
-            )
-            for each in self._progress.values()
-        ]
+        return [replace(each.split, offset=each.offset, leader_epoch=each.leader_epoch) for each in self._progress.values()]
 
     def close(self) -> None:
         if self._consumer is not None:
@@ -353,24 +337,15 @@ def lost_messages(split: str, wanted: int, low: int, high: int, reason: str | No
     detail = "" if reason is None else f" ({reason})"
     if wanted < low:
         return SourceError(
-            f"{WHO}: {split}: offsets {wanted} to {low - 1} are to be read next, but are gone: the first one there is "
+            f"{SOURCE}: {split}: offsets {wanted} to {low - 1} are to be read next, but are gone: the first one there is "
             f"{low}{detail}",
             hint="retention deleted them before they were read. To go on without them, set the property auto.offset.reset to "
             "earliest or latest, or start the source under another uid.",
         )
     return SourceError(
-        f"{WHO}: {split}: offset {wanted} is to be read next, but the partition ends at {high}{detail}",
+        f"{SOURCE}: {split}: offset {wanted} is to be read next, but the partition ends at {high}{detail}",
         hint="was the topic deleted and created again, or its log cut off (unclean leader election)? Start the source under "
         "another uid, so that it starts again from its starting offsets.",
-    )
-
-
-def cut_off(split: str, wanted: int, reason: str) -> SourceError:
-    """Return the error for a partition whose messages before `wanted` are not the ones that were read."""
-    return SourceError(
-        f"{WHO}: {split}: the messages before offset {wanted}, which is to be read next, are not those that were read ({reason})",
-        hint="its log was cut off and has grown again (unclean leader election, or a broker that lost data). Start the source "
-        "under another uid, so that it starts again from its starting offsets.",
     )
 
 

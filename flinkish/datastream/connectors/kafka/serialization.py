@@ -1,19 +1,81 @@
-"""Conversion of records to messages: topic, partition, key, value, headers."""
+"""Conversion of messages to records, and of records to messages: topic, partition, key, value, headers."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from typing import Any
 
-from flinkish.common.arguments import instance_of
-from flinkish.common.errors import InvalidArgumentError, InvalidProgramError
-from flinkish.common.serialization import SerializationSchema
+import msgspec
+
+from flinkish.common.arguments import check, instance_of, text_of
+from flinkish.common.errors import InvalidArgumentError, UnsupportedError
+from flinkish.common.serialization import DeserializationSchema, SerializationSchema
+from flinkish.common.typeinfo import TypeInformation
 
 #: Chooses a partition: (record, key, value, topic, number of partitions) -> number of one, from 0. Flink's FlinkKafkaPartitioner.
 Partitioner = Callable[[Any, bytes | None, bytes | None, str, int], int]
 #: Makes the headers of a record's message.
 HeaderProvider = Callable[[Any], Iterable[tuple[str, bytes | None]]]
+
+
+class KafkaRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """A message as in Java's ConsumerRecord: `value` is None for a tombstone, `timestamp` is in milliseconds."""
+
+    topic: str
+    partition: int
+    offset: int
+    key: bytes | None
+    value: bytes | None
+    timestamp: int | None
+    headers: tuple[tuple[str, bytes | None], ...]
+
+
+class KafkaRecordDeserializationSchema(DeserializationSchema):
+    """Converts whole messages to records; subclass it and implement `deserialize`. (In PyFlink it wraps a Java object.)
+
+    >>> class KeyAndValue(KafkaRecordDeserializationSchema):
+    ...     def deserialize(self, message):
+    ...         return message.key.decode(), message.value.decode(), message.offset
+    """
+
+    @staticmethod
+    def value_only(deserialization_schema: DeserializationSchema) -> KafkaRecordDeserializationSchema:
+        """Return a schema that reads only the values of messages."""
+        if isinstance(deserialization_schema, KafkaRecordDeserializationSchema):
+            raise InvalidArgumentError(
+                "value_only() takes a schema of values; got a KafkaRecordDeserializationSchema",
+                hint="give that to set_deserializer().",
+            )
+        instance_of("value_only()", deserialization_schema, DeserializationSchema)
+        if type(deserialization_schema).is_end_of_stream is not DeserializationSchema.is_end_of_stream:
+            raise UnsupportedError(
+                f"{type(deserialization_schema).__name__}.is_end_of_stream() would end a KafkaSource, which it cannot",
+                hint="use set_bounded() or set_unbounded() with the offsets at which to stop.",
+            )
+        return ValueOnly(deserialization_schema)
+
+    @abstractmethod
+    def deserialize(self, message: Any) -> Any:
+        """Return the record for a KafkaRecord, or None for no record; raises ValueError if the message is malformed."""
+        raise NotImplementedError(f"{type(self).__name__} must implement deserialize(message)")
+
+
+class ValueOnly(KafkaRecordDeserializationSchema):
+    """Reads only the values of messages. Readers call the schema of the values directly."""
+
+    def __init__(self, schema: DeserializationSchema) -> None:
+        self.schema = schema
+
+    def open(self) -> None:
+        self.schema.open()
+
+    def deserialize(self, message: Any) -> Any:
+        return self.schema.deserialize(message.value)
+
+    def get_produced_type(self) -> TypeInformation:
+        return self.schema.get_produced_type()
 
 
 class KafkaTopicSelector(ABC):
@@ -24,6 +86,7 @@ class KafkaTopicSelector(ABC):
         """Return the topic of a record."""
 
 
+@dataclass(frozen=True, kw_only=True)
 class KafkaRecordSerializationSchema(SerializationSchema):
     """Converts records to messages; create one with `builder()`.
 
@@ -36,27 +99,12 @@ class KafkaRecordSerializationSchema(SerializationSchema):
     ... )
     """
 
-    def __init__(
-        self,
-        value_schema: SerializationSchema,
-        topic_selector: KafkaTopicSelector | None = None,
-        *,
-        topic: str | None = None,
-        key_schema: SerializationSchema | None = None,
-        partitioner: Partitioner | None = None,
-        header_provider: HeaderProvider | None = None,
-    ) -> None:
-        if not isinstance(value_schema, SerializationSchema):
-            raise InvalidArgumentError(
-                f"a KafkaRecordSerializationSchema is made by its builder; got {value_schema!r}",
-                hint="KafkaRecordSerializationSchema.builder()...build().",
-            )
-        self._topic = topic
-        self._topic_selector = topic_selector
-        self._value_schema = value_schema
-        self._key_schema = key_schema
-        self._partitioner = partitioner
-        self._header_provider = header_provider
+    #: A topic, or a function from a record to its topic.
+    topic: str | Callable[[Any], str]
+    value_schema: SerializationSchema
+    key_schema: SerializationSchema | None = None
+    partitioner: Partitioner | None = None
+    header_provider: HeaderProvider | None = None
 
     @staticmethod
     def builder() -> KafkaRecordSerializationSchemaBuilder:
@@ -64,57 +112,45 @@ class KafkaRecordSerializationSchema(SerializationSchema):
         return KafkaRecordSerializationSchemaBuilder()
 
     def open(self) -> None:
-        self._value_schema.open()
-        if self._key_schema is not None:
-            self._key_schema.open()
+        self.value_schema.open()
+        if self.key_schema is not None:
+            self.key_schema.open()
 
     def serialize(self, element: Any) -> bytes:
         """Return the value of a record's message."""
-        return self._value_schema.serialize(element)
+        return self.value_schema.serialize(element)
 
 
 class KafkaRecordSerializationSchemaBuilder:
     """Sets up a KafkaRecordSerializationSchema; PyFlink's methods."""
 
     def __init__(self) -> None:
-        self._topic: str | None = None
-        self._topic_selector: KafkaTopicSelector | None = None
-        self._key_schema: SerializationSchema | None = None
-        self._value_schema: SerializationSchema | None = None
-        self._partitioner: Partitioner | None = None
-        self._header_provider: HeaderProvider | None = None
+        #: By the names of the fields of a KafkaRecordSerializationSchema.
+        self._fields: dict[str, Any] = {}
 
     def set_topic(self, topic: str) -> KafkaRecordSerializationSchemaBuilder:
         """Write all records to one topic, which must exist."""
-        if not isinstance(topic, str) or not topic:
-            raise InvalidArgumentError(f"set_topic() takes the name of a topic; got {topic!r}")
-        self._topic, self._topic_selector = topic, None
-        return self
+        return self._set(topic=text_of("set_topic()", topic))
 
     def set_topic_selector(
         self, topic_selector: Callable[[Any], str] | KafkaTopicSelector
     ) -> KafkaRecordSerializationSchemaBuilder:
         """Choose the topic of each record by a function or a KafkaTopicSelector."""
-        if not isinstance(topic_selector, KafkaTopicSelector):
-            if not callable(topic_selector):
-                raise InvalidArgumentError(f"topic_selector must be a KafkaTopicSelector or a function; got {topic_selector!r}")
-            topic_selector = _FunctionSelector(topic_selector)
-        self._topic, self._topic_selector = None, topic_selector
-        return self
+        if isinstance(topic_selector, KafkaTopicSelector):
+            topic_selector = topic_selector.apply
+        return self._set(topic=_function("set_topic_selector()", topic_selector))
 
     def set_key_serialization_schema(
         self, key_serialization_schema: SerializationSchema
     ) -> KafkaRecordSerializationSchemaBuilder:
         """Set the schema of the keys; without it, messages have no keys."""
-        self._key_schema = _schema(key_serialization_schema, "set_key_serialization_schema()")
-        return self
+        return self._set(key_schema=_schema("set_key_serialization_schema()", key_serialization_schema))
 
     def set_value_serialization_schema(
         self, value_serialization_schema: SerializationSchema
     ) -> KafkaRecordSerializationSchemaBuilder:
         """Set the schema of the values."""
-        self._value_schema = _schema(value_serialization_schema, "set_value_serialization_schema()")
-        return self
+        return self._set(value_schema=_schema("set_value_serialization_schema()", value_serialization_schema))
 
     def set_partitioner(self, partitioner: Partitioner) -> KafkaRecordSerializationSchemaBuilder:
         """Choose the partition of each message: (record, key, value, topic, number of partitions) -> partition, from 0.
@@ -122,45 +158,31 @@ class KafkaRecordSerializationSchemaBuilder:
         Without it, the hash of a message's key determines the partition, as in Java's clients; a message without a key may go to
         any partition. In Flink's Java API, not in PyFlink.
         """
-        if not callable(partitioner):
-            raise InvalidArgumentError(f"set_partitioner() takes a function; got {partitioner!r}")
-        self._partitioner = partitioner
-        return self
+        return self._set(partitioner=_function("set_partitioner()", partitioner))
 
     def set_header_provider(self, header_provider: HeaderProvider) -> KafkaRecordSerializationSchemaBuilder:
         """Set the function that returns headers: record -> [(name, bytes), ...]. In Flink's Java API, not in PyFlink."""
-        if not callable(header_provider):
-            raise InvalidArgumentError(f"set_header_provider() takes a function; got {header_provider!r}")
-        self._header_provider = header_provider
-        return self
+        return self._set(header_provider=_function("set_header_provider()", header_provider))
 
     def build(self) -> KafkaRecordSerializationSchema:
         """Return the schema; raises InvalidProgramError if the topic or the value schema is missing."""
-        if self._value_schema is None:
-            raise InvalidProgramError(
-                "a KafkaRecordSerializationSchema needs a schema of values", hint="call set_value_serialization_schema()."
-            )
-        if self._topic is None and self._topic_selector is None:
-            raise InvalidProgramError(
-                "a KafkaRecordSerializationSchema needs a topic", hint="call set_topic() or set_topic_selector()."
-            )
-        return KafkaRecordSerializationSchema(
-            self._value_schema,
-            self._topic_selector,
-            topic=self._topic,
-            key_schema=self._key_schema,
-            partitioner=self._partitioner,
-            header_provider=self._header_provider,
-        )
+        for name, what, hint in (
+            ("value_schema", "a schema of values", "call set_value_serialization_schema()."),
+            ("topic", "a topic", "call set_topic() or set_topic_selector()."),
+        ):
+            check(name in self._fields, f"a KafkaRecordSerializationSchema needs {what}", hint=hint)
+        return KafkaRecordSerializationSchema(**self._fields)
+
+    def _set(self, **field: Any) -> KafkaRecordSerializationSchemaBuilder:
+        self._fields |= field
+        return self
 
 
-class _FunctionSelector(KafkaTopicSelector):
-    def __init__(self, function: Callable[[Any], str]) -> None:
-        self._function = function
-
-    def apply(self, data: Any) -> str:
-        return self._function(data)
-
-
-def _schema(schema: Any, method: str) -> SerializationSchema:
+def _schema(method: str, schema: Any) -> SerializationSchema:
     return instance_of(method, schema, SerializationSchema, hint="such as SimpleStringSchema().")
+
+
+def _function(method: str, function: Any) -> Any:
+    if not callable(function):
+        raise InvalidArgumentError(f"{method} needs a function; got {function!r}")
+    return function

@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any
 
-from flinkish.common.arguments import instance_of
+from flinkish.common.arguments import check, instance_of, text_of
 from flinkish.common.clock import SystemClock
 from flinkish.common.configuration import Configuration
-from flinkish.common.errors import InvalidArgumentError, InvalidProgramError
 from flinkish.common.ids import random_id
 from flinkish.common.typeinfo import TypeInformation
 from flinkish.datastream.connectors.kafka import client, properties
 from flinkish.datastream.connectors.kafka.committer import KafkaCommitter
 from flinkish.datastream.connectors.kafka.serialization import KafkaRecordSerializationSchema
-from flinkish.datastream.connectors.kafka.sink_settings import WHO, KafkaCommittable, KafkaSinkSettings
+from flinkish.datastream.connectors.kafka.settings import SINK, KafkaCommittable, KafkaSinkSettings
 from flinkish.datastream.connectors.kafka.writers import DirectWriter, StagingWriter
 from flinkish.program.sinks import Committer, DeliveryGuarantee, Sink, SinkWriter, SinkWriterContext
-
-#: Flink's limit, in bytes.
-_LONGEST_PREFIX: Final = 64_000
 
 
 class KafkaSink(Sink[Any, KafkaCommittable]):
@@ -48,9 +44,7 @@ class KafkaSink(Sink[Any, KafkaCommittable]):
     """
 
     def __init__(self, settings: KafkaSinkSettings) -> None:
-        if not isinstance(settings, KafkaSinkSettings):
-            raise InvalidArgumentError("a KafkaSink is made by a builder", hint="KafkaSink.builder()...build().")
-        self._settings = settings
+        self._settings = instance_of("KafkaSink()", settings, KafkaSinkSettings, hint="KafkaSink.builder()...build().")
 
     @staticmethod
     def builder() -> KafkaSinkBuilder:
@@ -79,12 +73,11 @@ class KafkaSink(Sink[Any, KafkaCommittable]):
 
     def validate(self, input_type: TypeInformation) -> None:
         """Raise MissingPackageError without confluent-kafka, ConfigurationError for a property that cannot be used."""
-        client.library()
         _ = self._settings.largest
         # Making a client checks its properties, without a request to a broker.
-        client.check_producer(self._settings.producer("check"), WHO)
+        client.check("Producer", self._settings.producer("check"), SINK)
         if self._exactly_once:
-            client.make_producer(self._settings.transactional("check", self._settings.prefix), WHO)
+            client.make("Producer", self._settings.transactional("check", self._settings.prefix), SINK)
 
     def __repr__(self) -> str:
         return f"KafkaSink({self._settings.guarantee.value}, {properties.shown(self._settings.properties)})"
@@ -95,9 +88,8 @@ class KafkaSinkBuilder:
 
     def __init__(self) -> None:
         self._properties: dict[str, str] = {}
-        self._guarantee = DeliveryGuarantee.NONE
-        self._prefix: str | None = None
-        self._serializer: KafkaRecordSerializationSchema | None = None
+        #: The other settings, by the names of the fields of KafkaSinkSettings.
+        self._settings: dict[str, Any] = {}
 
     def set_bootstrap_servers(self, bootstrap_servers: str) -> KafkaSinkBuilder:
         """Set the brokers to connect to first: host:port, several separated by commas."""
@@ -105,65 +97,45 @@ class KafkaSinkBuilder:
 
     def set_delivery_guarantee(self, delivery_guarantee: DeliveryGuarantee) -> KafkaSinkBuilder:
         """Set the delivery guarantee; the default is NONE."""
-        instance_of(
-            "set_delivery_guarantee()",
-            delivery_guarantee,
-            DeliveryGuarantee,
-            hint="DeliveryGuarantee.EXACTLY_ONCE, AT_LEAST_ONCE or NONE.",
-        )
-        self._guarantee = delivery_guarantee
-        return self
+        hint = "DeliveryGuarantee.EXACTLY_ONCE, AT_LEAST_ONCE or NONE."
+        return self._set(guarantee=instance_of("set_delivery_guarantee()", delivery_guarantee, DeliveryGuarantee, hint=hint))
 
     def set_transactional_id_prefix(self, transactional_id_prefix: str) -> KafkaSinkBuilder:
         """Set the prefix of the transactional id, and of the group that records checkpoints; required for EXACTLY_ONCE.
 
         No other job on the same brokers may use it, and it must not change as long as the job lives.
         """
-        if not isinstance(transactional_id_prefix, str) or not transactional_id_prefix:
-            raise InvalidArgumentError(f"set_transactional_id_prefix() takes text; got {transactional_id_prefix!r}")
-        if len(transactional_id_prefix.encode()) > _LONGEST_PREFIX:
-            raise InvalidArgumentError(f"a transactional id prefix has at most {_LONGEST_PREFIX} bytes")
-        self._prefix = transactional_id_prefix
-        return self
+        return self._set(prefix=text_of("set_transactional_id_prefix()", transactional_id_prefix))
 
     def set_record_serializer(self, record_serializer: KafkaRecordSerializationSchema) -> KafkaSinkBuilder:
         """Set the serializer that makes messages of records."""
-        instance_of(
-            "set_record_serializer()",
-            record_serializer,
-            KafkaRecordSerializationSchema,
-            hint="KafkaRecordSerializationSchema.builder().set_topic(...).set_value_serialization_schema(...).build().",
-        )
-        self._serializer = record_serializer
-        return self
+        hint = "KafkaRecordSerializationSchema.builder().set_topic(...).set_value_serialization_schema(...).build()."
+        instance_of("set_record_serializer()", record_serializer, KafkaRecordSerializationSchema, hint=hint)
+        return self._set(serializer=record_serializer)
 
     def set_property(self, key: str, value: str) -> KafkaSinkBuilder:
         """Set a property of the producer: librdkafka's name, or Java's where it has one."""
-        name, text = properties.checked(key, value, "set_property()")
-        self._properties[name] = text
+        self._properties |= properties.checked(key, value)
         return self
 
     def build(self) -> KafkaSink:
         """Return the sink; raises InvalidProgramError if a required setting is missing."""
-        if not self._properties.get("bootstrap.servers"):
-            raise InvalidProgramError("KafkaSink needs brokers", hint="call set_bootstrap_servers('host:9092').")
-        if self._serializer is None:
-            raise InvalidProgramError("KafkaSink needs a record serializer", hint="call set_record_serializer().")
-        if self._guarantee is DeliveryGuarantee.EXACTLY_ONCE and self._prefix is None:
-            raise InvalidProgramError(
+        properties.need_brokers("KafkaSink", self._properties)
+        check("serializer" in self._settings, "KafkaSink needs a record serializer", hint="call set_record_serializer().")
+        if self._settings.get("guarantee") is DeliveryGuarantee.EXACTLY_ONCE:
+            check(
+                "prefix" in self._settings,
                 "KafkaSink needs a transactional id prefix for EXACTLY_ONCE",
                 hint="call set_transactional_id_prefix() with a name that no other job has.",
             )
-        idempotence = self._properties.get("enable.idempotence", "true")
-        if self._guarantee is DeliveryGuarantee.EXACTLY_ONCE and idempotence.lower() in ("false", "f", "0"):
-            raise InvalidProgramError(
+            idempotence = self._properties.get("enable.idempotence", "true")
+            check(
+                idempotence.lower() not in ("false", "f", "0"),
                 f"KafkaSink: enable.idempotence = {idempotence!r}: transactions need an idempotent producer",
                 hint="leave it out, or choose DeliveryGuarantee.AT_LEAST_ONCE.",
             )
-        settings = KafkaSinkSettings(
-            serializer=self._serializer,
-            guarantee=self._guarantee,
-            prefix=self._prefix or "kafka-sink",
-            properties=dict(self._properties),
-        )
-        return KafkaSink(settings)
+        return KafkaSink(KafkaSinkSettings(properties=dict(self._properties), **self._settings))
+
+    def _set(self, **setting: Any) -> KafkaSinkBuilder:
+        self._settings |= setting
+        return self

@@ -6,37 +6,24 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from flinkish.common.arguments import instance_of
+from flinkish.common.arguments import check, instance_of
 from flinkish.common.clock import SystemClock
-from flinkish.common.errors import ForeignCheckpointError, InvalidArgumentError, InvalidProgramError
+from flinkish.common.errors import ForeignCheckpointError, InvalidArgumentError
 from flinkish.common.serialization import DeserializationSchema
 from flinkish.common.typeinfo import TypeInformation
 from flinkish.datastream.connectors.kafka import client, properties
 from flinkish.datastream.connectors.kafka.enumerator import KafkaEnumerator
-from flinkish.datastream.connectors.kafka.offsets import (
-    KafkaOffsetsInitializer,
-    KafkaTopicPartition,
-    OffsetKind,
-    OffsetRule,
-    rule_of,
-)
+from flinkish.datastream.connectors.kafka.offsets import KafkaOffsetsInitializer, KafkaTopicPartition, OffsetKind
 from flinkish.datastream.connectors.kafka.reader import KafkaReader
-from flinkish.datastream.connectors.kafka.records import KafkaRecordDeserializationSchema
-from flinkish.datastream.connectors.kafka.source_settings import (
-    WHO,
+from flinkish.datastream.connectors.kafka.serialization import KafkaRecordDeserializationSchema
+from flinkish.datastream.connectors.kafka.settings import (
+    SOURCE,
     KafkaEnumeratorState,
     KafkaPartitionSplit,
     KafkaSourceSettings,
 )
 from flinkish.datastream.connectors.record_errors import RecordErrorPolicy, RecordErrors
-from flinkish.program.sources import (
-    Boundedness,
-    Source,
-    SourceReader,
-    SourceReaderContext,
-    SplitEnumerator,
-    SplitEnumeratorContext,
-)
+from flinkish.program.sources import Boundedness, Source, SourceReader, SourceReaderContext, SplitEnumeratorContext
 
 
 class KafkaSource(Source[Any, KafkaPartitionSplit, KafkaEnumeratorState]):
@@ -65,9 +52,7 @@ class KafkaSource(Source[Any, KafkaPartitionSplit, KafkaEnumeratorState]):
     """
 
     def __init__(self, settings: KafkaSourceSettings) -> None:
-        if not isinstance(settings, KafkaSourceSettings):
-            raise InvalidArgumentError("a KafkaSource is made by a builder", hint="KafkaSource.builder()...build().")
-        self._settings = settings
+        self._settings = instance_of("KafkaSource()", settings, KafkaSourceSettings, hint="KafkaSource.builder()...build().")
 
     @staticmethod
     def builder() -> KafkaSourceBuilder:
@@ -86,14 +71,12 @@ class KafkaSource(Source[Any, KafkaPartitionSplit, KafkaEnumeratorState]):
     def enumerator_checkpoint_type(self) -> Any:
         return KafkaEnumeratorState
 
-    def create_enumerator(
-        self, context: SplitEnumeratorContext[KafkaPartitionSplit]
-    ) -> SplitEnumerator[KafkaPartitionSplit, KafkaEnumeratorState]:
-        return KafkaEnumerator(context, self._settings, None, SystemClock())
+    def create_enumerator(self, context: SplitEnumeratorContext[KafkaPartitionSplit]) -> KafkaEnumerator:
+        return self.restore_enumerator(context, KafkaEnumeratorState())
 
     def restore_enumerator(
         self, context: SplitEnumeratorContext[KafkaPartitionSplit], checkpoint: KafkaEnumeratorState
-    ) -> SplitEnumerator[KafkaPartitionSplit, KafkaEnumeratorState]:
+    ) -> KafkaEnumerator:
         return KafkaEnumerator(context, self._settings, checkpoint, SystemClock())
 
     def check_restored(
@@ -116,9 +99,8 @@ class KafkaSource(Source[Any, KafkaPartitionSplit, KafkaEnumeratorState]):
 
     def validate(self) -> None:
         """Raise MissingPackageError without confluent-kafka, ConfigurationError for a property that cannot be used."""
-        client.library()
         # Making a client checks its properties, without a request to a broker.
-        client.check_consumer(self._settings.consumer("check"), WHO)
+        client.check("Consumer", self._settings.consumer("check"), SOURCE)
 
     def __repr__(self) -> str:
         shown = properties.shown(self._settings.properties)
@@ -130,15 +112,10 @@ class KafkaSourceBuilder:
 
     def __init__(self) -> None:
         self._properties: dict[str, str] = {}
-        self._topics: tuple[str, ...] = ()
-        self._pattern: str | None = None
-        self._partitions: tuple[tuple[str, int], ...] = ()
+        #: The other settings, by the names of the fields of KafkaSourceSettings.
+        self._settings: dict[str, Any] = {}
+        #: The method that chose what to read.
         self._chosen_by: str | None = None
-        self._start = rule_of(KafkaOffsetsInitializer.earliest(), "")
-        self._stop: OffsetRule | None = None
-        self._bounded = False
-        self._deserializer: KafkaRecordDeserializationSchema | None = None
-        self._record_errors = RecordErrorPolicy.fail()
 
     def set_bootstrap_servers(self, bootstrap_servers: str) -> KafkaSourceBuilder:
         """Set the brokers to connect to first: host:port, several separated by commas."""
@@ -152,9 +129,7 @@ class KafkaSourceBuilder:
         """Read topics by name; all of them must exist."""
         if not topics or not all(isinstance(topic, str) and topic for topic in topics):
             raise InvalidArgumentError(f"set_topics() takes names of topics; got {topics!r}", hint="set_topics('a', 'b').")
-        self._choose("set_topics")
-        self._topics = tuple(dict.fromkeys(topics))
-        return self
+        return self._choose("set_topics()", topics=tuple(dict.fromkeys(topics)))
 
     def set_topic_pattern(self, topic_pattern: str) -> KafkaSourceBuilder:
         """Read all topics whose whole names match a regular expression (Python's), including those that are created later.
@@ -165,53 +140,36 @@ class KafkaSourceBuilder:
             re.compile(topic_pattern)
         except (re.error, TypeError) as error:
             raise InvalidArgumentError(f"set_topic_pattern(): {topic_pattern!r} is no regular expression: {error}") from None
-        self._choose("set_topic_pattern")
-        self._pattern = topic_pattern
-        return self
+        return self._choose("set_topic_pattern()", pattern=topic_pattern)
 
     def set_partitions(self, partitions: set[KafkaTopicPartition]) -> KafkaSourceBuilder:
         """Read these partitions only."""
         if not partitions or not all(isinstance(partition, KafkaTopicPartition) for partition in partitions):
             raise InvalidArgumentError(f"set_partitions() takes a set of KafkaTopicPartition; got {partitions!r}")
-        self._choose("set_partitions")
-        self._partitions = tuple(sorted(partition._pair() for partition in partitions))
-        return self
-
-    def _choose(self, method: str) -> None:
-        if self._chosen_by is not None:
-            raise InvalidProgramError(f"{method}() of KafkaSourceBuilder: {self._chosen_by}() was called before; use one of them")
-        self._chosen_by = method
+        pairs = tuple((partition.topic, partition.partition) for partition in sorted(partitions))
+        return self._choose("set_partitions()", partitions=pairs)
 
     def set_starting_offsets(self, starting_offsets_initializer: KafkaOffsetsInitializer) -> KafkaSourceBuilder:
         """Set the offsets to start from when there is no checkpoint; the default is earliest()."""
-        self._start = rule_of(starting_offsets_initializer, "set_starting_offsets()")
-        return self
+        return self._set(start=_offsets("set_starting_offsets()", starting_offsets_initializer))
 
     def set_unbounded(self, stopping_offsets_initializer: KafkaOffsetsInitializer) -> KafkaSourceBuilder:
         """Stop before these offsets; the source still counts as unbounded, so the program runs in streaming mode."""
-        self._stop, self._bounded = rule_of(stopping_offsets_initializer, "set_unbounded()"), False
-        return self
+        return self._set(stop=_offsets("set_unbounded()", stopping_offsets_initializer), bounded=False)
 
     def set_bounded(self, stopping_offsets_initializer: KafkaOffsetsInitializer) -> KafkaSourceBuilder:
         """Stop before these offsets; new partitions are not searched for, and the program may run in batch mode."""
-        self._stop, self._bounded = rule_of(stopping_offsets_initializer, "set_bounded()"), True
-        return self
+        return self._set(stop=_offsets("set_bounded()", stopping_offsets_initializer), bounded=True)
 
     def set_value_only_deserializer(self, deserialization_schema: DeserializationSchema) -> KafkaSourceBuilder:
         """Convert only the values of messages to records; a message without a value (a tombstone) is a record error."""
-        self._deserializer = KafkaRecordDeserializationSchema.value_only(deserialization_schema)
-        return self
+        return self.set_deserializer(KafkaRecordDeserializationSchema.value_only(deserialization_schema))
 
     def set_deserializer(self, record_deserializer: KafkaRecordDeserializationSchema) -> KafkaSourceBuilder:
         """Convert whole messages to records: key, value, headers, time, offset. In Flink's Java API, not in PyFlink."""
-        instance_of(
-            "set_deserializer()",
-            record_deserializer,
-            KafkaRecordDeserializationSchema,
-            hint="a schema of values goes to set_value_only_deserializer().",
-        )
-        self._deserializer = record_deserializer
-        return self
+        hint = "a schema of values goes to set_value_only_deserializer()."
+        instance_of("set_deserializer()", record_deserializer, KafkaRecordDeserializationSchema, hint=hint)
+        return self._set(deserializer=record_deserializer)
 
     def set_client_id_prefix(self, prefix: str) -> KafkaSourceBuilder:
         """Set the prefix of the client ids, which brokers show."""
@@ -219,9 +177,8 @@ class KafkaSourceBuilder:
 
     def on_record_error(self, policy: RecordErrorPolicy) -> KafkaSourceBuilder:
         """Set what happens to messages that cannot be decoded; the default is to fail. Not in Flink."""
-        instance_of("on_record_error", policy, RecordErrorPolicy, hint="RecordErrorPolicy.skip().")
-        self._record_errors = policy
-        return self
+        instance_of("on_record_error()", policy, RecordErrorPolicy, hint="RecordErrorPolicy.skip().")
+        return self._set(record_errors=policy)
 
     def set_property(self, key: str, value: str) -> KafkaSourceBuilder:
         """Set a property of the client (librdkafka's name, or Java's where it has one) or of the source.
@@ -231,43 +188,39 @@ class KafkaSourceBuilder:
         default.api.timeout.ms (60000), and auto.offset.reset: where to continue if messages to read next are gone (none, the
         default, fails).
         """
-        name, text = properties.checked(key, value, "set_property()")
-        self._properties[name] = text
+        self._properties |= properties.checked(key, value)
         return self
 
     def set_properties(self, props: dict[str, str]) -> KafkaSourceBuilder:
         """Set several properties; see `set_property`."""
-        if not isinstance(props, dict):
-            raise InvalidArgumentError(f"set_properties() takes a dict; got a {type(props).__name__}")
-        for key, value in props.items():
+        for key, value in instance_of("set_properties()", props, dict).items():
             self.set_property(key, value)
         return self
 
     def build(self) -> KafkaSource:
         """Return the source; raises InvalidProgramError if a required setting is missing."""
-        if not self._properties.get("bootstrap.servers"):
-            raise InvalidProgramError("KafkaSource needs brokers", hint="call set_bootstrap_servers('host:9092').")
-        if self._chosen_by is None:
-            raise InvalidProgramError(
-                "KafkaSource needs topics", hint="call set_topics(), set_topic_pattern() or set_partitions()."
-            )
-        if self._deserializer is None:
-            raise InvalidProgramError(
-                "KafkaSource needs a deserializer", hint="call set_value_only_deserializer(SimpleStringSchema())."
-            )
-        for rule in (self._start, self._stop):
-            if rule is not None and rule.kind is OffsetKind.COMMITTED and not self._properties.get("group.id"):
-                raise InvalidProgramError("committed_offsets() needs a consumer group", hint="call set_group_id().")
-        settings = KafkaSourceSettings(
-            topics=self._topics,
-            pattern=self._pattern,
-            partitions=self._partitions,
-            start=self._start,
-            stop=self._stop,
-            bounded=self._bounded,
-            deserializer=self._deserializer,
-            record_errors=self._record_errors,
-            properties=dict(self._properties),
-        )
-        settings.check()
+        properties.need_brokers("KafkaSource", self._properties)
+        choice = "call set_topics(), set_topic_pattern() or set_partitions()."
+        check(self._chosen_by is not None, "KafkaSource needs topics", hint=choice)
+        schema = "call set_value_only_deserializer(SimpleStringSchema())."
+        check("deserializer" in self._settings, "KafkaSource needs a deserializer", hint=schema)
+        settings = KafkaSourceSettings(properties=dict(self._properties), **self._settings)
+        for rule in (settings.start, settings.stop):
+            asks = rule is not None and rule.kind is OffsetKind.COMMITTED
+            check(not asks or bool(settings.group), "committed_offsets() needs a consumer group", hint="call set_group_id().")
         return KafkaSource(settings)
+
+    def _choose(self, method: str, **settings: Any) -> KafkaSourceBuilder:
+        other = self._chosen_by
+        check(other is None, f"{method} of KafkaSourceBuilder: {other} was called before; use one of them")
+        self._chosen_by = method
+        return self._set(**settings)
+
+    def _set(self, **settings: Any) -> KafkaSourceBuilder:
+        self._settings |= settings
+        return self
+
+
+def _offsets(method: str, initializer: KafkaOffsetsInitializer) -> KafkaOffsetsInitializer:
+    hint = "for example KafkaOffsetsInitializer.earliest()."
+    return instance_of(method, initializer, KafkaOffsetsInitializer, hint=hint)

@@ -6,7 +6,7 @@ import hashlib
 import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import PurePath
 from typing import Final
 
@@ -17,7 +17,7 @@ from flinkish.common.files.checkpoint_files import CheckpointFiles
 from flinkish.common.files.schemes import files_at, is_reference, root_of
 from flinkish.common.ids import IdSource
 from flinkish.common.paths import location
-from flinkish.datastream.connectors.kafka.sink_settings import WHO, StagedFile
+from flinkish.datastream.connectors.kafka.settings import SINK, StagedFile
 
 _MAGIC: Final = b"flinkish kafka 1\n"
 _LENGTH: Final = 4
@@ -46,9 +46,7 @@ class Staging:
         """Write runs of messages to a new file and make it durable."""
         path = f"{self._folder}/{subtask}-{ids()}.messages"
         digest, size = hashlib.sha256(), 0
-        try:
-            self._files.make_root(sync=True)
-            self._files.make_folders(self._folder)
+        with self._writing():
             with self._files.create(path) as file:
                 for part in self._parts(chunks):
                     file.write(part)
@@ -57,9 +55,17 @@ class Staging:
                 file.sync()
             for folder in (self._folder, "kafka", ""):
                 self._files.sync(folder)
-        except OSError as error:
-            raise SinkError(f"{WHO} cannot write {self._root}/{path}: {error.strerror or error}") from error
         return StagedFile(path=path, size=size, sha256=digest.hexdigest())
+
+    @contextmanager
+    def _writing(self) -> Iterator[None]:
+        """Make the folder before a file is written; raises SinkError if that fails."""
+        try:
+            self._files.make_root(sync=True)
+            self._files.make_folders(self._folder)
+            yield
+        except OSError as error:
+            raise SinkError(f"{SINK} cannot write to {self._root}/{self._folder}: {error.strerror or error}") from error
 
     def _parts(self, chunks: Sequence[bytes]) -> Iterator[bytes]:
         yield _MAGIC
@@ -69,12 +75,8 @@ class Staging:
 
     def note_committed(self, checkpoint_id: int, servers: str) -> None:
         """Store which checkpoint was written last to these brokers, which forget their marker after a week."""
-        try:
-            self._files.make_root(sync=True)
-            self._files.make_folders(self._folder)
+        with self._writing():
             self._files.replace(self._note(servers), str(checkpoint_id).encode(), sync=True)
-        except OSError as error:
-            raise SinkError(f"{WHO} cannot write {self._root}/{self._folder}: {error.strerror or error}") from error
 
     def noted(self, servers: str) -> int | None:
         """Return the checkpoint id that `note_committed` stored for these brokers; None = none."""
@@ -99,21 +101,21 @@ def read(root: PurePath, file: StagedFile) -> list[bytes]:
     """Return the runs of messages in a file; raises ForeignCheckpointError if it is missing or was changed."""
     if _PATH.fullmatch(file.path) is None:
         raise ForeignCheckpointError(
-            f"{WHO}: the checkpoint names {file.path[:200]!r}, which is no file of messages",
+            f"{SINK}: the checkpoint names {file.path[:200]!r}, which is no file of messages",
             hint="the checkpoint was tampered with.",
         )
     try:
         data = files_at(root).read(file.path, limit=file.size + 1)
     except FileNotFoundError as error:
         raise ForeignCheckpointError(
-            f"{WHO}: {root}/{file.path} is gone, whose messages were not written to Kafka yet",
+            f"{SINK}: {root}/{file.path} is gone, whose messages were not written to Kafka yet",
             hint="the folder of the job's checkpoints also holds messages that wait for their checkpoint: leave it as it is.",
         ) from error
     except OSError as error:
-        raise SinkError(f"{WHO}: {root}/{file.path} cannot be read: {error.strerror or error}") from error
+        raise SinkError(f"{SINK}: {root}/{file.path} cannot be read: {error.strerror or error}") from error
     if len(data) != file.size or hashlib.sha256(data).hexdigest() != file.sha256:
         raise ForeignCheckpointError(
-            f"{WHO}: {root}/{file.path} is not what was written: {len(data)} bytes, {file.size} expected",
+            f"{SINK}: {root}/{file.path} is not what was written: {len(data)} bytes, {file.size} expected",
             hint="the file was damaged or changed; start from another checkpoint.",
         )
     chunks, at = [], len(_MAGIC)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache, partial
 from typing import Any, Final
 
 import msgspec
@@ -15,9 +15,8 @@ from flinkish.common.ids import IdSource
 from flinkish.datastream.connectors._row_buffer import RowBuffer, bytes_state
 from flinkish.datastream.connectors.kafka import client
 from flinkish.datastream.connectors.kafka.limits import TopicLimits, ask
-from flinkish.datastream.connectors.kafka.serialization import KafkaRecordSerializationSchema
-from flinkish.datastream.connectors.kafka.sink_settings import (
-    WHO,
+from flinkish.datastream.connectors.kafka.settings import (
+    SINK,
     KafkaCommittable,
     KafkaSinkSettings,
     Message,
@@ -43,55 +42,113 @@ _INLINE_BYTES: Final = 64 * 1024
 _OVERHEAD: Final = 512
 
 
-class _Topics:
-    """Numbers of partitions by topic."""
+class Outbox:
+    """A producer that remembers the first error with which a message was not written."""
 
-    def __init__(self, producer: Callable[[], Any], servers: str) -> None:
-        self._producer = producer
-        self._servers = servers
-        self._partitions: dict[str, int] = {}
+    def __init__(self, configuration: Mapping[str, Any], batch_size: int, refused: dict[int, str] | None = None) -> None:
+        """`batch_size` is in bytes. With `refused`, each message has a batch of its own, as brokers refuse whole batches.
 
-    def partitions(self, topic: str) -> int:
-        """Return a topic's number of partitions, as at the first call; raises SinkError if the topic cannot be written to."""
-        known = self._partitions.get(topic)
-        if known is None:
-            kafka = client.library()
-            what = f"{WHO}: topic {topic!r} cannot be written to at {self._servers}"
+        Messages that they refuse, or the client, are noted in `refused` by their number, with the reason.
+        """
+        own = {"batch.size": str(batch_size), "on_delivery": self._report, "delivery.report.only.error": True}
+        if refused is not None:
+            own["batch.num.messages"] = "1"
+        self.client = client.make("Producer", {**configuration, **own}, SINK)
+        self.batch_size = batch_size
+        self._refused = refused
+        self._kafka = client.library()
+        self.forget()
+
+    def forget(self) -> None:
+        """Forget the errors so far."""
+        #: The first error of any message, and of one that is not noted in `refused`, with its topic.
+        self.failure: Any = None
+        self.error: tuple[Any, str] | None = None
+        #: Number of messages that were not written, and are not noted in `refused`.
+        self.failed = 0
+
+    def send(self, message: Message, number: int = 0) -> None:
+        """Give a message to the client, waiting for room in its queue; raises SinkError if the client does not take it.
+
+        It is RecordRefusedError if the client would never take it.
+        """
+        topic, partition, key, value, time, headers = message
+        more: dict[str, Any] = {}
+        if partition >= 0:
+            more["partition"] = partition
+        if time >= 0:
+            more["timestamp"] = max(1, time)  # 0 would be the time of writing
+        if headers:
+            more["headers"] = headers
+        if self._refused is not None:
+            more["on_delivery"] = partial(self._note, self._refused, number)
+        while True:
             try:
-                found = self._producer().list_topics(topic, timeout=_TOPIC_TIMEOUT).topics[topic]
-            except kafka.KafkaException as error:
-                raise client.described(SinkError, what, error) from None
-            if found.error is not None:
-                raise client.described(SinkError, what, found.error)
-            known = self._partitions[topic] = len(found.partitions)
-        return known
+                self.client.produce(topic, value, key, **more)
+                return
+            except BufferError:
+                self.client.poll(_ROOM)
+            except self._kafka.KafkaException as error:
+                refusal = client.is_refusal(error.args[0])
+                if refusal and self._refused is not None:
+                    self._refused[number] = _reason(error.args[0], topic)
+                    return
+                kind = RecordRefusedError if refusal else SinkError
+                raise client.described(kind, f"{SINK}: a message for topic {topic!r} was not taken", error) from None
+
+    def _report(self, error: Any, message: Any) -> None:
+        if error is not None and error.name() not in ("_PURGE_QUEUE", "_PURGE_INFLIGHT"):
+            self.failed += 1
+            self.failure = self.failure or error
+            self.error = self.error or (error, message.topic())
+
+    def _note(self, refused: dict[int, str], number: int, error: Any, message: Any) -> None:
+        if error is not None and client.is_refusal(error):
+            refused[number] = _reason(error, message.topic())
+            self.failure = self.failure or error
+        else:
+            self._report(error, message)
+
+
+def _reason(error: Any, topic: str) -> str:
+    return f"{SINK}: topic {topic!r}: {client.text_of(error)}"
 
 
 def message_function(
-    settings: KafkaSinkSettings, topics: _Topics, note_limits: Callable[[TopicLimits], None] = lambda limits: None
+    settings: KafkaSinkSettings, producer: Callable[[], Any], note_limits: Callable[[TopicLimits], None]
 ) -> Callable[[Any, int | None], Message]:
     """Return a function that converts a record and its timestamp to a message.
 
-    `note_limits` is called with the limits of each new topic. The function raises RecordRefusedError for a message beyond them.
+    `producer` returns a client that can be asked about topics. `note_limits` is called with the limits of each new topic. The
+    function raises RecordRefusedError for a message beyond them, and SinkError for a topic that cannot be written to.
     """
-    schema: KafkaRecordSerializationSchema = settings.serializer
+    schema = settings.serializer
     schema.open()
-    fixed, selector = schema._topic, schema._topic_selector
-    serialize = schema._value_schema.serialize
-    serialize_key = None if schema._key_schema is None else schema._key_schema.serialize
-    partitioner, headers_of = schema._partitioner, schema._header_provider
-    with_time, partitions = settings.write_timestamp, topics.partitions
-    limits: dict[str, TopicLimits] = {}
+    select: Callable[[Any], str] | None = None if isinstance(schema.topic, str) else schema.topic
+    fixed = schema.topic
+    serialize = schema.value_schema.serialize
+    serialize_key = None if schema.key_schema is None else schema.key_schema.serialize
+    partitioner, headers_of, with_time = schema.partitioner, schema.header_provider, settings.write_timestamp
+    limits: dict[Any, TopicLimits] = {}
+
+    @cache
+    def partitions(topic: str) -> int:
+        """Return a topic's number of partitions, as at the first call."""
+        kafka, what = client.library(), f"{SINK}: topic {topic!r} cannot be written to at {settings.servers}"
+        try:
+            found = producer().list_topics(topic, timeout=_TOPIC_TIMEOUT).topics[topic]
+        except kafka.KafkaException as error:
+            raise client.described(SinkError, what, error) from None
+        if found.error is not None:
+            raise client.described(SinkError, what, found.error)
+        return len(found.partitions)
 
     def message_of(record: Any, timestamp: int | None) -> Message:
-        topic = fixed
-        if topic is None:
-            assert selector is not None
-            topic = selector.apply(record)
+        topic: Any = fixed if select is None else select(record)
         limit = limits.get(topic)
         if limit is None:
             if not isinstance(topic, str) or not topic:
-                raise TypeMismatchError(f"{WHO}: the topic selector must return the name of a topic; got {topic!r}")
+                raise TypeMismatchError(f"{SINK}: the topic selector must return the name of a topic; got {topic!r}")
             partitions(topic)
             limit = limits[topic] = TopicLimits() if settings.log_failures_only else ask(settings, topic)
             note_limits(limit)
@@ -103,7 +160,7 @@ def message_function(
             partition = partitioner(record, key, value, topic, there)
             if not isinstance(partition, int) or not 0 <= partition < there:
                 raise SinkError(
-                    f"{WHO}: the partitioner chose {partition!r} for {topic!r}, which has partitions 0 to {there - 1}"
+                    f"{SINK}: the partitioner chose {partition!r} for {topic!r}, which has partitions 0 to {there - 1}"
                 )
         headers = None if headers_of is None else _checked_headers(headers_of(record), topic)
         time = timestamp if with_time and timestamp is not None and timestamp >= 0 else -1
@@ -124,36 +181,10 @@ def _checked_headers(headers: Any, topic: str) -> list[tuple[str, bytes | None]]
             result.append((name, value.encode() if isinstance(value, str) else value))
     except (TypeError, ValueError):
         raise TypeMismatchError(
-            f"{WHO}: the header provider must return pairs of a name and bytes for a message for {topic!r}; got {headers!r}",
+            f"{SINK}: the header provider must return pairs of a name and bytes for a message for {topic!r}; got {headers!r}",
             hint='for example [("source", b"sensor")], or [] for none.',
         ) from None
     return result
-
-
-def produce(producer: Any, message: Message, kafka: Any, on_delivery: Callable[[Any, Any], None] | None = None) -> None:
-    """Give a message to a producer, waiting for room in its queue; raises SinkError if the producer does not take it.
-
-    It is RecordRefusedError if the producer would never take it. `on_delivery` replaces the producer's own callback.
-    """
-    topic, partition, key, value, time, headers = message
-    more: dict[str, Any] = {}
-    if partition >= 0:
-        more["partition"] = partition
-    if time >= 0:
-        more["timestamp"] = max(1, time)  # 0 would be the time of writing
-    if headers:
-        more["headers"] = headers
-    if on_delivery is not None:
-        more["on_delivery"] = on_delivery
-    while True:
-        try:
-            producer.produce(topic, value, key, **more)
-            return
-        except BufferError:
-            producer.poll(_ROOM)
-        except kafka.KafkaException as error:
-            kind = RecordRefusedError if client.is_refusal(error.args[0]) else SinkError
-            raise client.described(kind, f"{WHO}: a message for topic {topic!r} was not taken", error) from None
 
 
 class DirectWriter(SinkWriter[Any, KafkaCommittable]):
@@ -164,16 +195,10 @@ class DirectWriter(SinkWriter[Any, KafkaCommittable]):
 
     def __init__(self, settings: KafkaSinkSettings, context: SinkWriterContext) -> None:
         self._settings = settings
-        self._kafka = client.library()
-        self._error: Any = None
-        self._failed = 0
-        configuration = settings.producer(str(context.subtask_index))
-        configuration |= {"on_delivery": self._report, "delivery.report.only.error": True}
-        self._configuration = configuration
-        self._batch_size = settings.batch_size
-        self._producer = client.make_producer(configuration, WHO)
-        self._message = message_function(settings, _Topics(lambda: self._producer, settings.servers), self._keep_within)
         self._context = context
+        self._configuration = settings.producer(str(context.subtask_index))
+        self._outbox = Outbox(self._configuration, settings.batch_size)
+        self._message = message_function(settings, lambda: self._outbox.client, self._keep_within)
         self._keeps = context.configuration.contains(options.DEAD_LETTERS_DIR)
         self._waits = self._keeps or settings.guarantee is not DeliveryGuarantee.NONE
         self._count = 0
@@ -182,20 +207,13 @@ class DirectWriter(SinkWriter[Any, KafkaCommittable]):
 
     def _keep_within(self, limits: TopicLimits) -> None:
         """Send no larger batches than a topic takes; a batch is refused even if each of its messages would be taken."""
-        if limits.batch_bytes is not None and limits.batch_bytes < self._batch_size:
-            self._batch_size = limits.batch_bytes
-            self._producer.flush()
-            self._producer = client.make_producer({**self._configuration, "batch.size": str(self._batch_size)}, WHO)
-
-    def _report(self, error: Any, message: Any) -> None:
-        if error is not None:
-            self._failed += 1
-            if self._error is None or client.is_refusal(self._error[0]):
-                self._error = error, message.topic()
+        if limits.batch_bytes is not None and limits.batch_bytes < self._outbox.batch_size:
+            self._settle(wait=True)
+            self._outbox = Outbox(self._configuration, limits.batch_bytes)
 
     def write(self, value: Any, context: WriteContext) -> None:
-        message = self._message(value, context.timestamp)  # may replace the producer
-        produce(self._producer, message, self._kafka)
+        message = self._message(value, context.timestamp)  # may replace the outbox
+        self._outbox.send(message)
         if self._keeps:
             self._sent.append((value, message))
             if len(self._sent) >= _MOST_SENT:
@@ -203,9 +221,9 @@ class DirectWriter(SinkWriter[Any, KafkaCommittable]):
         self._count += 1
         if self._count >= _LOOK_EVERY:
             self._count = 0
-            self._producer.poll(0)
+            self._outbox.client.poll(0)
             if not self._keeps:
-                self._check()
+                self._check(self._outbox)
 
     def end_epoch(self) -> None:
         self._settle()
@@ -215,13 +233,15 @@ class DirectWriter(SinkWriter[Any, KafkaCommittable]):
 
     def _settle(self, *, wait: bool = False) -> None:
         """Have the brokers answer to all messages, unless the sink does not wait for them."""
+        outbox = self._outbox
         if not self._waits and not wait:
-            self._producer.poll(0)
+            outbox.client.poll(0)
         else:
-            self._producer.flush()
-        if self._error is not None and self._keeps and client.is_refusal(self._error[0]):
+            outbox.client.flush()
+        if self._keeps and outbox.failure is not None and client.is_refusal(outbox.failure):
             self._send_alone()
-        self._check()
+        else:
+            self._check(outbox)
         self._sent.clear()
 
     def _send_alone(self) -> None:
@@ -230,49 +250,41 @@ class DirectWriter(SinkWriter[Any, KafkaCommittable]):
         They refuse whole batches. All messages are sent again, because otherwise those of a refused batch would come after later
         ones.
         """
-        self._error, self._failed = None, 0
-        alone = {**self._configuration, "batch.size": str(self._batch_size), "batch.num.messages": "1"}
-        producer = client.make_producer(alone, WHO)
         refused: dict[int, str] = {}
+        alone = Outbox(self._configuration, self._outbox.batch_size, refused)
+        for number, (_, message) in enumerate(self._sent):
+            alone.send(message, number)
+        alone.client.flush()
+        for number, reason in refused.items():
+            self._context.put_aside(self._sent[number][0], reason)
+        self._check(alone)
+        self._outbox.forget()
 
-        def report(index: int, error: Any, message: Any) -> None:
-            if error is not None and client.is_refusal(error):
-                refused[index] = f"{WHO}: topic {message.topic()!r}: {client.text_of(error)}"
-            else:
-                self._report(error, message)
-
-        for index, (_, message) in enumerate(self._sent):
-            produce(producer, message, self._kafka, partial(report, index))
-        producer.flush()
-        for index, reason in refused.items():
-            self._context.put_aside(self._sent[index][0], reason)
-
-    def _check(self) -> None:
-        if self._error is None:
+    def _check(self, outbox: Outbox) -> None:
+        """Raise SinkError, or log it, if messages were not written."""
+        if outbox.error is None:
             return
-        (error, topic), self._error = self._error, None
-        failed, self._failed = self._failed, 0
-        if self._settings.log_failures_only:
-            _log.error("%s: %d messages were lost, one for topic %r: %s", WHO, failed, topic, client.text_of(error))
-            return
-        kind = TargetRefusedError if client.is_refusal(error) else SinkError
-        raise client.described(kind, f"{WHO}: {failed} messages were not written, one for topic {topic!r}", error)
+        (error, topic), failed = outbox.error, outbox.failed
+        if not self._settings.log_failures_only:
+            kind = TargetRefusedError if client.is_refusal(error) else SinkError
+            raise client.described(kind, f"{SINK}: {failed} messages were not written, one for topic {topic!r}", error)
+        _log.error("%s: %d messages were lost, one for topic %r: %s", SINK, failed, topic, client.text_of(error))
+        outbox.forget()
 
     def close(self) -> None:
         if not self._waits:
-            self._producer.flush(_TOPIC_TIMEOUT)
-        self._producer.purge()
+            self._outbox.client.flush(_TOPIC_TIMEOUT)
+        self._outbox.client.purge()
 
 
 class StagingWriter(SinkWriter[Any, KafkaCommittable]):
     """Puts messages into the checkpoint; the committer writes them when the checkpoint is complete."""
 
     def __init__(self, settings: KafkaSinkSettings, context: SinkWriterContext, ids: IdSource) -> None:
-        self._settings = settings
         self._context = context
         self._ids = ids
-        self._producer: Any = None
-        self._message = message_function(settings, _Topics(self._asking, settings.servers), self._note_limits)
+        producer = cache(lambda: client.make("Producer", settings.producer(str(context.subtask_index)), SINK))
+        self._message = message_function(settings, producer, self._note_limits)
         self._batch_bytes: int | None = None
         self._largest = settings.largest
         root = staging_root(context.configuration, context.job_id)
@@ -290,12 +302,6 @@ class StagingWriter(SinkWriter[Any, KafkaCommittable]):
         if limits.batch_bytes is not None and (self._batch_bytes is None or limits.batch_bytes < self._batch_bytes):
             self._batch_bytes = limits.batch_bytes
 
-    def _asking(self) -> Any:
-        """Return a client for requests about topics."""
-        if self._producer is None:
-            self._producer = client.make_producer(self._settings.producer(str(self._context.subtask_index)), WHO)
-        return self._producer
-
     def write(self, value: Any, context: WriteContext) -> None:
         message = self._message(value, context.timestamp)
         _, _, key, content, _, headers = message
@@ -305,7 +311,7 @@ class StagingWriter(SinkWriter[Any, KafkaCommittable]):
         if size + _OVERHEAD > self._largest:
             # If only the committer noticed it, the checkpoint could never be written.
             raise RecordRefusedError(
-                f"{WHO}: a message for topic {message[0]!r} has {size} bytes; the client takes {self._largest - _OVERHEAD}",
+                f"{SINK}: a message for topic {message[0]!r} has {size} bytes; the client takes {self._largest - _OVERHEAD}",
                 hint=f"set message.max.bytes (Java's max.request.size), and max.message.bytes of the topic; or {REFUSED_HINT}",
             )
         if self._open is None:

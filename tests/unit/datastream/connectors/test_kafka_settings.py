@@ -32,10 +32,11 @@ from flinkish.datastream.connectors.kafka import (
     client,
     enumerator,
 )
+from flinkish.datastream.connectors.kafka.brokers import Brokers, PassingError
 from flinkish.datastream.connectors.kafka.committer import KafkaCommitter
-from flinkish.datastream.connectors.kafka.offsets import OffsetKind, OffsetRule
+from flinkish.datastream.connectors.kafka.offsets import OffsetKind
 from flinkish.datastream.connectors.kafka.properties import client_configuration
-from flinkish.datastream.connectors.kafka.source_settings import KafkaEnumeratorState, KafkaPartitionSplit
+from flinkish.datastream.connectors.kafka.settings import KafkaEnumeratorState, KafkaPartitionSplit
 from tests.unit.datastream.connectors.fakes import FakeEnumeratorContext
 
 JAAS = 'org.apache.kafka.common.security.{}LoginModule required username="me" password="a \\"b\\";c";'
@@ -124,7 +125,7 @@ def test_secrets_show_in_no_text_of_a_source() -> None:
         (lambda: KafkaOffsetsInitializer.timestamp("now"), "at least 0"),  # type: ignore[arg-type]
         (lambda: KafkaOffsetsInitializer.offsets({"t": 0}), "KafkaTopicPartition"),  # type: ignore[dict-item]
         (lambda: builder().set_property("a", []), "must be text"),  # type: ignore[arg-type]
-        (lambda: builder().set_bootstrap_servers(9092), r"got 9092\nHint: 'host:9092'"),  # type: ignore[arg-type]
+        (lambda: builder().set_bootstrap_servers(9092), r"got 9092 of type int\.\nHint: 'host:9092'"),  # type: ignore[arg-type]
         (lambda: KafkaSink.builder().set_bootstrap_servers(["a:1"]), r"got \['a:1'\]"),  # type: ignore[arg-type]
         (lambda: KafkaSource.builder().set_topics(["a"]), r"Hint: set_topics\('a', 'b'\)"),  # type: ignore[arg-type]
     ],
@@ -213,7 +214,7 @@ def test_wrong_kinds_of_arguments_are_named() -> None:
 
 
 def test_the_ends_of_partitions_are_looked_at_by_one_call_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(enumerator._Brokers, "look", lambda self, reading: None)
+    monkeypatch.setattr(Brokers, "look", lambda self, reading: {})
     context = FakeEnumeratorContext()
     state = KafkaEnumeratorState(known=("t-0",), pending=(), discovered=True)
     found = builder().build().restore_enumerator(context, state)  # type: ignore[arg-type]
@@ -236,10 +237,10 @@ def test_the_ends_of_partitions_are_looked_at_by_one_call_at_a_time(monkeypatch:
 def test_partitions_that_were_added_are_found_at_each_start_also_without_discovery(
     bounded: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def offsets(self: Any, pairs: Any, rule: OffsetRule, what: str) -> dict[Any, int]:
+    def offsets(self: Any, pairs: Any, rule: KafkaOffsetsInitializer, what: str) -> dict[Any, int]:
         return dict.fromkeys(pairs, 0 if rule.kind is OffsetKind.EARLIEST else 9)
 
-    answers: list[Any] = [enumerator._PassingError("they are silent"), [("t", 0), ("t", 1)]]
+    answers: list[Any] = [PassingError("they are silent"), [("t", 0), ("t", 1)]]
 
     def partitions(self: Any) -> Any:
         answer = answers.pop(0)
@@ -247,9 +248,9 @@ def test_partitions_that_were_added_are_found_at_each_start_also_without_discove
             raise answer
         return answer
 
-    monkeypatch.setattr(enumerator._Brokers, "look", lambda self, reading: None)
-    monkeypatch.setattr(enumerator._Brokers, "offsets", offsets)
-    monkeypatch.setattr(enumerator._Brokers, "partitions", partitions)
+    monkeypatch.setattr(Brokers, "look", lambda self, reading: {})
+    monkeypatch.setattr(Brokers, "offsets", offsets)
+    monkeypatch.setattr(Brokers, "partitions", partitions)
     source = builder(partition_discovery_interval_ms="-1").set_starting_offsets(KafkaOffsetsInitializer.latest())
     if bounded:
         source.set_bounded(KafkaOffsetsInitializer.latest())
@@ -282,12 +283,12 @@ def test_a_topic_whose_leaders_are_not_known_yet_is_waited_for(choose: str, monk
     answers = [{"new": waiting}, {"new": waiting}, {"new": there, "not any more": gone}]
     admin = SimpleNamespace(list_topics=lambda timeout: SimpleNamespace(topics=answers.pop(0)))
     clock = ManualClock()
-    brokers = enumerator._Brokers(source.build()._settings, clock, {})
+    brokers = Brokers(source.build()._settings, clock, {})
     monkeypatch.setattr(brokers, "_admin_client", lambda: admin)
     monkeypatch.setattr(brokers, "_wait", lambda milliseconds: clock.advance(milliseconds) or True)
     assert brokers.partitions() == [("new", 0), ("new", 1)]
     answers += [{"new": waiting}] * 1000
-    with pytest.raises(enumerator._PassingError, match="topic 'new' at nowhere:9092 cannot be read"):
+    with pytest.raises(PassingError, match="topic 'new' at nowhere:9092 cannot be read"):
         brokers.partitions()
 
 

@@ -25,7 +25,7 @@ from flinkish.common.types import Row
 from flinkish.datastream.connectors import DeltaSource
 from flinkish.datastream.connectors._arrow import RowsToArrow
 from flinkish.datastream.connectors.file_system import BulkFormat, StreamFormat
-from flinkish.datastream.connectors.jdbc.reading import rows_from
+from flinkish.datastream.connectors.jdbc.values import rows_from
 from flinkish.datastream.formats.avro import AvroRowSerializationSchema, AvroSchema
 from flinkish.datastream.formats.csv import CsvRowDeserializationSchema
 from flinkish.datastream.formats.json import JsonRowDeserializationSchema

@@ -13,8 +13,8 @@ from flinkish.common.errors import FlinkishError, InvalidArgumentError, InvalidP
 from flinkish.common.typeinfo import LocalTimeTypeInfo
 from flinkish.datastream import StreamExecutionEnvironment
 from flinkish.datastream.connectors.jdbc import JdbcSink, JdbcSource
-from flinkish.datastream.connectors.jdbc.reading import rows_from
 from flinkish.datastream.connectors.jdbc.source import JdbcSplit
+from flinkish.datastream.connectors.jdbc.values import rows_from
 from tests.integration.datastream.connectors.jdbc.conftest import TestDatabase
 from tests.unit.datastream.connectors.fakes import FakeOutput, FakeReaderContext, SourceRun
 
@@ -211,8 +211,8 @@ def test_all_types_come_back_as_they_were_written(database: TestDatabase) -> Non
         ("DOUBLE PRECISION", "1.5", Types.LONG(), r"the table t: column 'x' is declared Long and holds 1.5 of type float"),
         ("TEXT", "'abc'", Types.LONG(), r"column 'x' is declared Long and holds 'abc' of type str"),
         ("BIGINT", "5000000000", Types.INT(), r"column 'x' is declared Integer and holds 5000000000 of type int"),
-        ("BIGINT", "2", Types.BOOLEAN(), r"holds 2 of type int: neither true nor false"),
-        ("BIGINT", "2", Types.PRIMITIVE_ARRAY(Types.BYTE()), r"holds 2 of type int: no bytes"),
+        ("BIGINT", "2", Types.BOOLEAN(), r"holds 2 of type int: .* it must be a bool"),
+        ("BIGINT", "2", Types.PRIMITIVE_ARRAY(Types.BYTE()), r"holds 2 of type int: .* it must be bytes"),
         ("TEXT", "'2013-01-01'", Types.SQL_TIME(), r"holds '2013-01-01' of type str"),
     ],
 )
@@ -253,7 +253,7 @@ def test_a_hint_says_why_the_database_refused_only_where_it_is_the_reason(on_pos
         (Types.ROW_NAMED(["id"], [Types.LIST(Types.INT())]), {"table": "t"}, r"field 'id' of type .* fits no column"),
         (TYPE, {}, "either a table or a query"),
         (TYPE, {"table": "t", "query": "SELECT 1"}, "either a table or a query"),
-        (TYPE, {"table": "t", "fetch_size": 0}, "fetch_size of JdbcSource must be an int from 1; got 0"),
+        (TYPE, {"table": "t", "fetch_size": 0}, "fetch_size of JdbcSource must be an int of at least 1; got 0"),
         (TYPE, {"table": "t", "num_partitions": 2}, "need a partition_column"),
         (TYPE, {"table": "t", "partition_column": "x"}, r"'x' of JdbcSource is not in type_info, which has id, name"),
         (TYPE, {"table": "t", "partition_column": "name"}, r"'name' is of type String; here it must be of"),
