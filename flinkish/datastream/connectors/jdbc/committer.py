@@ -202,7 +202,6 @@ class JdbcCommitter(Committer[JdbcCommittable]):
 
     def _look_up(self, application: str) -> int | None:
         """Return the id of an application; None if the table does not have it or does not exist."""
-
         import sqlalchemy
 
         def select(connection: sqlalchemy.Connection) -> tuple[int, int] | None:

@@ -256,8 +256,8 @@ class Database:
             raise InvalidArgumentError(f"{self.user}: the driver {name} is for {expected}; the URL is for {dialect}")
 
 
-def from_anywhere(options: JdbcConnectionOptions, user: str) -> JdbcConnectionOptions:
-    """Return options for the same database in any process: a relative path of SQLite is below the working folder of this one.
+def database_of(options: JdbcConnectionOptions, user: str) -> Database:
+    """Return the database that options describe, the same in any process: a relative path of SQLite is below the working folder.
 
     Tasks may have another working folder, in which SQLite would silently make another database. Raises InvalidArgumentError for
     other objects, and the errors of `Database.url`.
@@ -267,11 +267,13 @@ def from_anywhere(options: JdbcConnectionOptions, user: str) -> JdbcConnectionOp
             f"{user} needs JdbcConnectionOptions; got {type(options).__name__}",
             hint="JdbcConnectionOptions.JdbcConnectionOptionsBuilder().with_url(...).build().",
         )
-    url = Database(options, user).url()
+    database = Database(options, user)
+    url = database.url()
     path = url.database
     if url.get_backend_name() != "sqlite" or path is None or path.startswith(("/", "file:")):
-        return options
-    return replace(options, _url=url.set(database=os.path.abspath(path)).render_as_string(hide_password=False))
+        return database
+    absolute = url.set(database=os.path.abspath(path)).render_as_string(hide_password=False)
+    return Database(replace(options, _url=absolute), user)
 
 
 def _sqlstate(error: BaseException) -> str:

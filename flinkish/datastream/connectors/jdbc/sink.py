@@ -13,7 +13,7 @@ from flinkish.common.errors import InvalidArgumentError, InvalidProgramError, Si
 from flinkish.common.typeinfo import TypeInformation
 from flinkish.datastream.connectors._row_buffer import bytes_state
 from flinkish.datastream.connectors.jdbc.committer import CHECKPOINT_TABLE, JdbcCommittable, JdbcCommitter
-from flinkish.datastream.connectors.jdbc.database import from_anywhere
+from flinkish.datastream.connectors.jdbc.database import database_of
 from flinkish.datastream.connectors.jdbc.options import JdbcConnectionOptions, JdbcExecutionOptions
 from flinkish.datastream.connectors.jdbc.statements import JdbcSinkSettings, Target
 from flinkish.datastream.connectors.jdbc.values import Rows
@@ -127,7 +127,7 @@ def _settings(
     execution = JdbcExecutionOptions.defaults() if execution is None else execution
     hint = "JdbcExecutionOptions.builder().with_batch_size(1000).build()."
     instance_of("jdbc_execution_options", execution, JdbcExecutionOptions, hint=hint)
-    settings = JdbcSinkSettings(sql, type_info, from_anywhere(connection, "JdbcSink"), execution, checkpoint_table)
+    settings = JdbcSinkSettings(sql, type_info, database_of(connection, "JdbcSink"), execution, checkpoint_table)
     statement = settings.statement()
     statement.text_for(settings.database.paramstyle)
     fields = settings.shape.names

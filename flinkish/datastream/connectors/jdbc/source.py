@@ -15,7 +15,7 @@ from flinkish.common.time import Instant
 from flinkish.common.typeinfo import BasicType, RowTypeInfo, TypeInformation
 from flinkish.common.types import Row
 from flinkish.datastream.connectors._sequences import FixedSplitsEnumerator, SequentialReader, cut_range
-from flinkish.datastream.connectors.jdbc.database import Database, from_anywhere
+from flinkish.datastream.connectors.jdbc.database import Database, database_of
 from flinkish.datastream.connectors.jdbc.options import JdbcConnectionOptions
 from flinkish.datastream.connectors.jdbc.values import row_fields, rows_from
 from flinkish.datastream.connectors.record_errors import RecordErrorPolicy, RecordErrors, json_of_row
@@ -114,7 +114,7 @@ class JdbcSource(Source[Row, JdbcSplit, tuple[JdbcSplit, ...]]):
         num_partitions: int | None = None,
         fetch_size: int = 1000,
     ) -> None:
-        database = Database(from_anywhere(connection_options, "JdbcSource"), "JdbcSource")
+        database = database_of(connection_options, "JdbcSource")
         if not isinstance(type_info, RowTypeInfo):
             raise InvalidProgramError(
                 f"JdbcSource needs a row type with the names of the columns; got {type_info!r}",

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 from flinkish.common.errors import InvalidArgumentError, InvalidProgramError
 from flinkish.common.typeinfo import TypeInformation
 from flinkish.datastream.connectors.jdbc.database import Database, Session
-from flinkish.datastream.connectors.jdbc.options import JdbcConnectionOptions, JdbcExecutionOptions
+from flinkish.datastream.connectors.jdbc.options import JdbcExecutionOptions
 from flinkish.datastream.connectors.jdbc.values import Rows, RowShape
 
 if TYPE_CHECKING:
@@ -82,15 +82,10 @@ class JdbcSinkSettings:
 
     sql: str
     type_info: TypeInformation
-    connection: JdbcConnectionOptions
+    database: Database
     execution: JdbcExecutionOptions
     #: None: at least once.
     checkpoint_table: str | None = None
-
-    @property
-    def database(self) -> Database:
-        """The database that the sink writes to."""
-        return Database(self.connection, "JdbcSink")
 
     @property
     def shape(self) -> RowShape:

@@ -103,16 +103,9 @@ class RowShape:
         self.described = repr(type_info)
         self.names, self.types = row_fields(type_info, what)
         row = GenericAlias(tuple, tuple([_plain_class(field, what) | None for field in self.types]))
-        self._encoder = msgspec.msgpack.Encoder()
-        self._decoder: msgspec.msgpack.Decoder[list[tuple[Any, ...]]] = msgspec.msgpack.Decoder(GenericAlias(list, (row,)))
-
-    def encode(self, rows: Rows) -> bytes:
-        """Return plain rows as bytes."""
-        return self._encoder.encode(rows)
-
-    def decode(self, data: bytes) -> list[tuple[Any, ...]]:
-        """Return the plain rows in bytes."""
-        return self._decoder.decode(data)
+        #: Convert plain rows to bytes, and back.
+        self.encode: Callable[[Rows], bytes] = msgspec.msgpack.Encoder().encode
+        self.decode: Callable[[bytes], list[tuple[Any, ...]]] = msgspec.msgpack.Decoder(GenericAlias(list, (row,))).decode
 
     def reader(self, input_type: TypeInformation, dialect: str, *, deletions: bool) -> Callable[[Any], Sequence[Any]]:
         """Return the function that converts records of a stream of this type to plain rows.
@@ -242,19 +235,14 @@ def _holdable(type_info: TypeInformation, dialect: str, what: str) -> Convert | 
 
 def _bound(type_info: TypeInformation, dialect: str, what: str) -> Convert | None:
     """Return the function that converts a field's plain values for the driver; None if they stay the same."""
-    if dialect == "sqlite":
-        plain = _plain_class(type_info, what)
-        if kind_of(type_info) is BasicType.BIG_INT:
-            return int
-        if plain is float:
-            # A checkpoint of an earlier version may hold NaN.
-            return _holdable(type_info, dialect, what)
-        return _SQLITE.get(plain)
-    if kind_of(type_info) is BasicType.BIG_INT:
+    kind = kind_of(type_info)
+    if kind is BasicType.BIG_INT:
         return int
-    if kind_of(type_info) is BasicType.INSTANT and dialect != "postgresql":
-        return utc_time
-    return None
+    if dialect != "sqlite":
+        return utc_time if kind is BasicType.INSTANT and dialect != "postgresql" else None
+    plain = _plain_class(type_info, what)
+    # A checkpoint of an earlier version may hold NaN.
+    return _holdable(type_info, dialect, what) if plain is float else _SQLITE.get(plain)
 
 
 #: SQLite has no such types; SQLAlchemy stores and reads the same texts.

@@ -215,13 +215,13 @@ class Brokers:
         for partition, future in futures.items():
             pair = partition.topic, partition.partition
             try:
-                offsets[pair] = future.result(timeout + 1).offset
+                offset = future.result(timeout + 1).offset
+                if offset >= -1:
+                    offsets[pair] = offset
+                else:  # a broker that is starting answers -1001, without an error
+                    errors[pair] = kafka.KafkaError(kafka.KafkaError.LEADER_NOT_AVAILABLE)
             except kafka.KafkaException as error:
                 errors[pair] = error.args[0]
-            else:
-                if offsets[pair] < -1:  # a broker that is starting answers -1001, without an error
-                    del offsets[pair]
-                    errors[pair] = kafka.KafkaError(kafka.KafkaError.LEADER_NOT_AVAILABLE)
         return offsets, errors
 
     # -- ends, again and again -----------------------------------------------------------------------------------------------
@@ -268,9 +268,11 @@ class Brokers:
         """Raise SourceError for an error that is not temporary, and for partitions that no longer exist."""
         now = self._clock.monotonic()
         for pair, error in errors.items():
-            if not client.is_gone(error) and not client.is_passing(error):
+            if client.is_gone(error):
+                self._gone_since.setdefault(pair, now)
+            elif not client.is_passing(error):
                 raise client.described(SourceError, f"{SOURCE}: {split_id(*pair)}: its end cannot be read", error)
-        self._gone_since = {pair: self._gone_since.get(pair, now) for pair, error in errors.items() if client.is_gone(error)}
+        self._gone_since = {pair: since for pair, since in self._gone_since.items() if pair in errors}
         gone = [split_id(*pair) for pair, since in self._gone_since.items() if now - since >= _GONE_FOR]
         if gone:
             raise SourceError(
@@ -318,29 +320,25 @@ class Brokers:
                 self._committing = True
                 consumer.commit(offsets=offsets, asynchronous=True)
         except self._kafka.KafkaException as error:
-            self._committing = False
-            _log.warning("%s: offsets were not committed: %s", SOURCE, client.text_of(error.args[0]))
+            self._note_commit(error.args[0], None)
 
     def _note_commit(self, error: Any, partitions: Any) -> None:
         self._committing = False
         if error is not None:
             _log.warning("%s: offsets were not committed: %s", SOURCE, client.text_of(error))
 
-    def _finish_commits(self) -> None:
-        """Wait a few seconds for offsets that are not committed yet."""
+    def close(self) -> None:
+        """Wait a few seconds for the last commit and stop; open requests are left to end by themselves."""
+        with self._closed:
+            self._is_closed = True
+            self._closed.notify_all()
+        self.watched = {}
+        if self._consumer is None:
+            return
         deadline = self._clock.monotonic() + _LAST_COMMIT
         while (self._uncommitted or self._committing) and self._clock.monotonic() < deadline:
             self._send_commit()
             if self._committing:
                 self._consumer.poll(0.01)
-
-    def close(self) -> None:
-        """Wait for the last commit and stop; open requests are left to end by themselves."""
-        with self._closed:
-            self._is_closed = True
-            self._closed.notify_all()
-        self.watched = {}
-        if self._consumer is not None:
-            self._finish_commits()
-            self._consumer.close()
-            self._consumer = None
+        self._consumer.close()
+        self._consumer = None

@@ -29,8 +29,6 @@ from flinkish.program.sinks import DeliveryGuarantee, SinkWriter, SinkWriterCont
 
 _log = logging.getLogger("flinkish.kafka")
 
-#: Messages between two checks of the producer's delivery reports.
-_LOOK_EVERY: Final = 1_000
 #: Messages that wait at most for an answer of the brokers, if those that they refuse become dead letters.
 _MOST_SENT: Final = 100_000
 #: Seconds of one wait for room in the client's full queue, and of a request for a topic's partitions.
@@ -130,18 +128,7 @@ def message_function(
     serialize_key = None if schema.key_schema is None else schema.key_schema.serialize
     partitioner, headers_of, with_time = schema.partitioner, schema.header_provider, settings.write_timestamp
     limits: dict[Any, TopicLimits] = {}
-
-    @cache
-    def partitions(topic: str) -> int:
-        """Return a topic's number of partitions, as at the first call."""
-        kafka, what = client.library(), f"{SINK}: topic {topic!r} cannot be written to at {settings.servers}"
-        try:
-            found = producer().list_topics(topic, timeout=_TOPIC_TIMEOUT).topics[topic]
-        except kafka.KafkaException as error:
-            raise client.described(SinkError, what, error) from None
-        if found.error is not None:
-            raise client.described(SinkError, what, found.error)
-        return len(found.partitions)
+    partitions = cache(lambda topic: _count_partitions(producer(), settings.servers, topic))
 
     def message_of(record: Any, timestamp: int | None) -> Message:
         topic: Any = fixed if select is None else select(record)
@@ -169,6 +156,17 @@ def message_function(
         return message
 
     return message_of
+
+
+def _count_partitions(producer: Any, servers: str, topic: str) -> int:
+    kafka, what = client.library(), f"{SINK}: topic {topic!r} cannot be written to at {servers}"
+    try:
+        found = producer.list_topics(topic, timeout=_TOPIC_TIMEOUT).topics[topic]
+    except kafka.KafkaException as error:
+        raise client.described(SinkError, what, error) from None
+    if found.error is not None:
+        raise client.described(SinkError, what, found.error)
+    return len(found.partitions)
 
 
 def _checked_headers(headers: Any, topic: str) -> list[tuple[str, bytes | None]]:
@@ -201,7 +199,6 @@ class DirectWriter(SinkWriter[Any, KafkaCommittable]):
         self._message = message_function(settings, lambda: self._outbox.client, self._keep_within)
         self._keeps = context.configuration.contains(options.DEAD_LETTERS_DIR)
         self._waits = self._keeps or settings.guarantee is not DeliveryGuarantee.NONE
-        self._count = 0
         #: The records since the last answer of the brokers to all messages, and their messages; none without dead letters.
         self._sent: list[tuple[Any, Message]] = []
 
@@ -218,12 +215,6 @@ class DirectWriter(SinkWriter[Any, KafkaCommittable]):
             self._sent.append((value, message))
             if len(self._sent) >= _MOST_SENT:
                 self._settle()
-        self._count += 1
-        if self._count >= _LOOK_EVERY:
-            self._count = 0
-            self._outbox.client.poll(0)
-            if not self._keeps:
-                self._check(self._outbox)
 
     def end_epoch(self) -> None:
         self._settle()

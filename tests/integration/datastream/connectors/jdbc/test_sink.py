@@ -268,9 +268,7 @@ def test_what_cannot_work_is_refused_when_the_sink_is_made(sqlite: TestDatabase,
 def test_builders_instead_of_options_are_refused(sqlite: TestDatabase) -> None:
     with pytest.raises(InvalidArgumentError, match="needs JdbcConnectionOptions; got JdbcConnectionOptionsBuilder"):
         JdbcSink.sink(INSERT, TYPE, JdbcConnectionOptions.JdbcConnectionOptionsBuilder())  # type: ignore[arg-type]
-    with pytest.raises(
-        InvalidArgumentError, match=r"must be a JdbcExecutionOptions; got .* of type Builder\.\nHint: "
-    ):
+    with pytest.raises(InvalidArgumentError, match=r"must be a JdbcExecutionOptions; got .* of type Builder\.\nHint: "):
         JdbcSink.sink(INSERT, TYPE, sqlite.options, JdbcExecutionOptions.builder())  # type: ignore[arg-type]
 
 
