@@ -10,7 +10,7 @@ import sqlite3
 import time
 from collections.abc import Callable
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from flinkish.common.errors import (
@@ -71,37 +71,14 @@ _NO_PRIVILEGE: Final = "42501"
 class Database:
     """Connects to a database; `user` names the sink or source in errors."""
 
-    options: JdbcConnectionOptions
+    #: Of SQLAlchemy; it may hold a password.
+    url: sqlalchemy.URL = field(repr=False)
     user: str
-
-    def url(self) -> sqlalchemy.URL:
-        """Return the URL for SQLAlchemy.
-
-        Raises InvalidProgramError, whose text does not contain the URL, if the URL cannot be used, and MissingPackageError if
-        SQLAlchemy or a driver for the database is not installed.
-        """
-        need("sqlalchemy", self.user, "jdbc")
-        text = self.options.get_db_url()
-        url = self._translated(text) if text.startswith("jdbc:") else self._parsed(text)
-        url = url.set(username=self.options.get_user_name(), password=self.options.get_password())
-        dialect = url.get_backend_name()
-        self._check_driver_class(dialect)
-        if dialect == "sqlite" and url.database in (None, "", ":memory:"):
-            raise InvalidProgramError(
-                f"{self.user} cannot use a SQLite database in memory: each task would have its own one",
-                hint="name a file: jdbc:sqlite:/path/to/file.db.",
-            )
-        if dialect == "sqlite" and (url.username or url.password or url.host):
-            raise InvalidProgramError(
-                f"{self.user}: a SQLite database is a file; it has no host, user or password",
-                hint="jdbc:sqlite:/path/to/file.db, without with_user_name() and with_password().",
-            )
-        return url
 
     @property
     def dialect(self) -> str:
         """SQLAlchemy's name of the kind of database, such as postgresql."""
-        return self.url().get_backend_name()
+        return self.url.get_backend_name()
 
     @property
     def paramstyle(self) -> str:
@@ -113,7 +90,7 @@ class Database:
         """The URL for messages, without password and parameters."""
         import sqlalchemy
 
-        url = self.url()
+        url = self.url
         shown = sqlalchemy.URL.create(url.drivername, username=url.username, host=url.host, port=url.port, database=url.database)
         return shown.render_as_string()
 
@@ -140,7 +117,7 @@ class Database:
         return _sqlstate(error).startswith(_REFUSALS) or self._number(error) in _CHECKS_OF_MYSQL
 
     def misses(self, error: BaseException) -> bool:
-        """Return whether an error says that a statement does not fit the tables: their columns are others, or they are gone."""
+        """Return whether an error says that a statement does not match the tables: a table or a column is missing."""
         original = getattr(error, "orig", None)
         code = _sqlstate(error)
         return (
@@ -157,123 +134,141 @@ class Database:
     def _engine(self) -> sqlalchemy.Engine:
         import sqlalchemy
 
-        url = self.url()
+        url = self.url
         try:
             # Rows are parameters and must not be in errors. There are few connections, which live long, so there is no pool.
             engine = sqlalchemy.create_engine(url, poolclass=sqlalchemy.NullPool, hide_parameters=True)
         except ImportError as error:
-            raise self._missing(url, error) from error
+            raise _missing(url, self.user, error) from error
         if url.get_backend_name() == "postgresql" and "timezone" not in str(url.query.get("options", "")).lower():
             sqlalchemy.event.listen(engine, "connect", _use_utc)
         return engine
 
     def _secrets(self) -> set[str]:
-        url = self.url()
-        query = {name: value for name, value in url.query.items() if re.search("pass|secret|token", name, re.IGNORECASE)}
-        found = [self.options.get_password(), url.password, *query.values()]
+        query = self.url.query
+        found = [self.url.password, *(query[name] for name in query if re.search("pass|secret|token", name, re.IGNORECASE))]
         return {str(secret) for secret in found if secret}
-
-    def _parsed(self, text: str) -> sqlalchemy.URL:
-        """Parse a URL in SQLAlchemy's form."""
-        import sqlalchemy
-
-        try:
-            url = sqlalchemy.make_url(text)
-            is_async = url.get_dialect().is_async
-        except (sqlalchemy.exc.ArgumentError, ValueError):
-            # Without the original error, which may contain the password.
-            raise InvalidProgramError(
-                f"{self.user}: this is not a URL of JDBC or SQLAlchemy (it is not shown, as it may hold a password)",
-                hint="jdbc:postgresql://host/database or postgresql+psycopg://host/database, for example.",
-            ) from None
-        except ImportError as error:
-            raise self._missing(url, error) from None
-        if is_async:
-            raise InvalidProgramError(
-                f"{self.user}: {url.drivername} is a driver for asyncio, which sinks and sources cannot use",
-                hint="postgresql+psycopg:// or mysql+pymysql://, for example.",
-            )
-        return url
-
-    def _missing(self, url: sqlalchemy.URL, error: ImportError) -> MissingPackageError:
-        return MissingPackageError(
-            f"{self.user}: the database driver {url.drivername} needs the package {error.name}, which is not installed",
-            hint="install it, or name another driver in the URL, such as postgresql+psycopg://.",
-        )
-
-    def _translated(self, text: str) -> sqlalchemy.URL:
-        """Translate a URL of JDBC."""
-        dialect, _, rest = text.removeprefix("jdbc:").partition(":")
-        if dialect not in _DRIVERS:
-            raise InvalidProgramError(
-                f"{self.user}: URLs of jdbc:{dialect}: cannot be translated, only those of {', '.join(sorted(_DRIVERS))}",
-                hint="give a URL of SQLAlchemy for the database, such as oracle+oracledb://host/?service_name=name.",
-            )
-        address = rest.partition("?")[0]
-        if address.startswith("//") and ("@" in address or "," in address):
-            raise InvalidProgramError(
-                f"{self.user}: this jdbc:{dialect}: URL does not name one server as //host:port/database (it is not shown, as it "
-                "may hold a password)",
-                hint="user and password go to with_user_name() and with_password(); several hosts need a URL of SQLAlchemy.",
-            )
-        place = rest if address.startswith("//") else f"///{rest}"
-        url = self._parsed(f"{dialect}+{self._driver(dialect)}:{place}")
-        query = dict(url.query)
-        url = url.set(username=query.pop("user", None), password=query.pop("password", None))  # type: ignore[arg-type]
-        schema = query.pop("currentSchema", None) if dialect == "postgresql" else None
-        known = _POSTGRESQL_PARAMETERS if url.drivername.startswith("postgresql+psycopg") else {}
-        others = [name for name in query if name not in known]
-        if others:
-            raise InvalidProgramError(
-                f"{self.user}: parameters of the jdbc:{dialect}: URL have no translation: {', '.join(others)}",
-                hint="leave them out, or give a URL of SQLAlchemy with the parameters of the Python driver.",
-            )
-        taken = {known[name]: value for name, value in query.items()}
-        if schema is not None:
-            taken["options"] = f"{taken.get('options', '')} -csearch_path={schema}".strip()
-        return url.set(query=taken)
-
-    def _driver(self, dialect: str) -> str:
-        for name, module, _ in _DRIVERS[dialect]:
-            if importlib.util.find_spec(module) is not None:
-                return name
-        package = _DRIVERS[dialect][0][2]
-        raise MissingPackageError(
-            f"{self.user}: no Python driver for {dialect} is installed, such as {package}", hint=f"pip install '{package}'"
-        )
-
-    def _check_driver_class(self, dialect: str) -> None:
-        name = self.options.get_driver_name()
-        if name is None:
-            return
-        expected = _DRIVER_CLASSES.get(name)
-        if expected is None:
-            raise InvalidArgumentError(
-                f"{self.user}: {name!r} is not a JDBC driver that flinkish knows: {', '.join(sorted(_DRIVER_CLASSES))}",
-                hint="leave with_driver_name() out: the driver is a Python package, which a URL of SQLAlchemy can name.",
-            )
-        if {expected, dialect} not in ({dialect}, {"mysql", "mariadb"}):
-            raise InvalidArgumentError(f"{self.user}: the driver {name} is for {expected}; the URL is for {dialect}")
 
 
 def database_of(options: JdbcConnectionOptions, user: str) -> Database:
-    """Return the database that options describe, the same in any process: a relative path of SQLite is below the working folder.
+    """Return the database that options describe; `user` names the sink or source in errors.
 
-    Tasks may have another working folder, in which SQLite would silently make another database. Raises InvalidArgumentError for
-    other objects, and the errors of `Database.url`.
+    It is the same in any process: a relative path of SQLite is below the working folder of this one. Tasks may have another one,
+    in which SQLite would silently make another database. Raises InvalidArgumentError for other objects; InvalidProgramError,
+    whose text does not contain the URL, if the URL cannot be used; and MissingPackageError if SQLAlchemy or a driver for the
+    database is not installed.
     """
     if not isinstance(options, JdbcConnectionOptions):  # it is not shown, as it may hold a password
         raise InvalidArgumentError(
             f"{user} needs JdbcConnectionOptions; got {type(options).__name__}",
             hint="JdbcConnectionOptions.JdbcConnectionOptionsBuilder().with_url(...).build().",
         )
-    database = Database(options, user)
-    url = database.url()
-    path = url.database
-    if url.get_backend_name() != "sqlite" or path is None or path.startswith(("/", "file:")):
-        return database
-    absolute = url.set(database=os.path.abspath(path)).render_as_string(hide_password=False)
-    return Database(replace(options, _url=absolute), user)
+    need("sqlalchemy", user, "jdbc")
+    text = options.get_db_url()
+    url = _translated(text, user) if text.startswith("jdbc:") else _parsed(text, user)
+    url = url.set(username=options.get_user_name(), password=options.get_password())
+    dialect, path = url.get_backend_name(), url.database
+    driver = options.get_driver_name()
+    if driver is not None:
+        _check_driver_class(driver, dialect, user)
+    if dialect != "sqlite":
+        return Database(url, user)
+    if path in (None, "", ":memory:"):
+        raise InvalidProgramError(
+            f"{user} cannot use a SQLite database in memory: each task would have its own one",
+            hint="name a file: jdbc:sqlite:/path/to/file.db.",
+        )
+    if url.username or url.password or url.host:
+        raise InvalidProgramError(
+            f"{user}: a SQLite database is a file; it has no host, user or password",
+            hint="jdbc:sqlite:/path/to/file.db, without with_user_name() and with_password().",
+        )
+    assert path is not None
+    return Database(url if path.startswith(("/", "file:")) else url.set(database=os.path.abspath(path)), user)
+
+
+def _parsed(text: str, user: str) -> sqlalchemy.URL:
+    """Parse a URL in SQLAlchemy's form."""
+    import sqlalchemy
+
+    try:
+        url = sqlalchemy.make_url(text)
+        is_async = url.get_dialect().is_async
+    except (sqlalchemy.exc.ArgumentError, ValueError):
+        # Without the original error, which may contain the password.
+        raise InvalidProgramError(
+            f"{user}: this is not a URL of JDBC or SQLAlchemy (it is not shown, as it may hold a password)",
+            hint="jdbc:postgresql://host/database or postgresql+psycopg://host/database, for example.",
+        ) from None
+    except ImportError as error:
+        raise _missing(url, user, error) from None
+    if is_async:
+        raise InvalidProgramError(
+            f"{user}: {url.drivername} is a driver for asyncio, which sinks and sources cannot use",
+            hint="postgresql+psycopg:// or mysql+pymysql://, for example.",
+        )
+    return url
+
+
+def _missing(url: sqlalchemy.URL, user: str, error: ImportError) -> MissingPackageError:
+    return MissingPackageError(
+        f"{user}: the database driver {url.drivername} needs the package {error.name}, which is not installed",
+        hint="install it, or name another driver in the URL, such as postgresql+psycopg://.",
+    )
+
+
+def _translated(text: str, user: str) -> sqlalchemy.URL:
+    """Translate a URL of JDBC."""
+    dialect, _, rest = text.removeprefix("jdbc:").partition(":")
+    if dialect not in _DRIVERS:
+        raise InvalidProgramError(
+            f"{user}: URLs of jdbc:{dialect}: cannot be translated, only those of {', '.join(sorted(_DRIVERS))}",
+            hint="give a URL of SQLAlchemy for the database, such as oracle+oracledb://host/?service_name=name.",
+        )
+    address = rest.partition("?")[0]
+    if address.startswith("//") and ("@" in address or "," in address):
+        raise InvalidProgramError(
+            f"{user}: this jdbc:{dialect}: URL does not name one server as //host:port/database (it is not shown, as it "
+            "may hold a password)",
+            hint="user and password go to with_user_name() and with_password(); several hosts need a URL of SQLAlchemy.",
+        )
+    place = rest if address.startswith("//") else f"///{rest}"
+    url = _parsed(f"{dialect}+{_driver(dialect, user)}:{place}", user)
+    query = dict(url.query)
+    url = url.set(username=query.pop("user", None), password=query.pop("password", None))  # type: ignore[arg-type]
+    schema = query.pop("currentSchema", None) if dialect == "postgresql" else None
+    known = _POSTGRESQL_PARAMETERS if url.drivername.startswith("postgresql+psycopg") else {}
+    others = [name for name in query if name not in known]
+    if others:
+        raise InvalidProgramError(
+            f"{user}: parameters of the jdbc:{dialect}: URL have no translation: {', '.join(others)}",
+            hint="leave them out, or give a URL of SQLAlchemy with the parameters of the Python driver.",
+        )
+    taken = {known[name]: value for name, value in query.items()}
+    if schema is not None:
+        taken["options"] = f"{taken.get('options', '')} -csearch_path={schema}".strip()
+    return url.set(query=taken)
+
+
+def _driver(dialect: str, user: str) -> str:
+    for name, module, _ in _DRIVERS[dialect]:
+        if importlib.util.find_spec(module) is not None:
+            return name
+    package = _DRIVERS[dialect][0][2]
+    raise MissingPackageError(
+        f"{user}: no Python driver for {dialect} is installed, such as {package}", hint=f"pip install '{package}'"
+    )
+
+
+def _check_driver_class(name: str, dialect: str, user: str) -> None:
+    expected = _DRIVER_CLASSES.get(name)
+    if expected is None:
+        raise InvalidArgumentError(
+            f"{user}: {name!r} is not a JDBC driver that flinkish knows: {', '.join(sorted(_DRIVER_CLASSES))}",
+            hint="leave with_driver_name() out: the driver is a Python package, which a URL of SQLAlchemy can name.",
+        )
+    if {expected, dialect} not in ({dialect}, {"mysql", "mariadb"}):
+        raise InvalidArgumentError(f"{user}: the driver {name} is for {expected}; the URL is for {dialect}")
 
 
 def _sqlstate(error: BaseException) -> str:
@@ -296,7 +291,7 @@ def _use_utc(connection: Any, record: object) -> None:
     connection.commit()
 
 
-#: For a transaction with rows that the database refuses, and for tables that lack what a statement names.
+#: Hints for refused rows, and for a statement that does not match the tables.
 _REFUSED_ROWS: Final = "change or filter such records before the sink, or the table so that it takes them."
 _MISFIT: Final = "compare the statement with the columns of the tables; change one of them, and start the job again."
 

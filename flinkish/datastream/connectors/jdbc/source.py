@@ -360,7 +360,7 @@ class _JdbcReader(SequentialReader[Row, JdbcSplit]):
             self._update(self._advanced(split, fetched))
 
     def _records(self, fetched: Sequence[Sequence[Any]]) -> list[Any]:
-        """Return the records of rows; for a row that does not fit the declared types, what to emit in its place."""
+        """Return the records of rows; a row of other types than declared becomes a dead letter, or raises SourceError."""
         try:
             return list(self._rows(fetched))
         except SourceError:

@@ -66,14 +66,12 @@ def parse(sql: str, dialect: str) -> Statement:
         raise InvalidArgumentError(f"the SQL statement must be a text that is not empty; got {sql!r}")
     quoted = _QUOTED_WITH_ESCAPES if dialect in ("mysql", "mariadb") else _QUOTED
     tokens = [_POSTGRESQL] if dialect == "postgresql" else []
-    parts, begin = [""], 0
-    for token in re.finditer("|".join([*tokens, quoted, _OTHERS, _PLACEHOLDER]), sql, re.DOTALL):
-        if token["operator"] or token["placeholder"]:
-            parts[-1] += sql[begin : token.start()] + ("?" if token["operator"] else "")
-            parts += [""] if token["placeholder"] else []
-            begin = token.end()
-    parts[-1] += sql[begin:]
-    return Statement(tuple(parts))
+    pattern = "|".join([*tokens, quoted, _OTHERS, _PLACEHOLDER])
+
+    def marked(token: re.Match[str]) -> str:
+        return "?" if token["operator"] else "\0" if token["placeholder"] else token[0]
+
+    return Statement(tuple(re.sub(pattern, marked, sql, flags=re.DOTALL).split("\0")))
 
 
 @dataclass(frozen=True, slots=True)

@@ -182,7 +182,7 @@ class KafkaCommitter(Committer[KafkaCommittable]):
     # -- what was written ----------------------------------------------------------------------------------------------------
 
     def _of_this_target(self, state: _CommitterState) -> _Commit | None:
-        """Return the last commit of a state, unless the sink has a new target or prefix since, where nothing can be missed."""
+        """Return the last commit of a state; None if the sink now has another target or prefix, which misses nothing."""
         settings, last = self._settings, state.last
         same = (state.servers, state.prefix) == (settings.servers, settings.prefix)
         topic = settings.serializer.topic

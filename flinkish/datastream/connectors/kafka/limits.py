@@ -28,7 +28,7 @@ class TopicLimits:
 
     #: max.message.bytes: the largest batch of messages. It is the topic's own, or message.max.bytes of the brokers.
     batch_bytes: int | None = None
-    #: The same for a message alone in its batch; None if it may be compressed, as it is only known afterwards how far.
+    #: The same for a message alone in its batch; None if it may be compressed: only the brokers then know its size.
     message_bytes: int | None = None
     #: Whether old messages are removed by key, so that messages without one are refused.
     compacted: bool = False

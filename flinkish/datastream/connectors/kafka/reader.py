@@ -40,7 +40,7 @@ class _Progress:
         #: The next offset to emit, and the next one to fetch: messages between the two are in `messages` or do not exist.
         self.offset = split.offset
         self.fetched = split.offset
-        #: The end of what may be read in this epoch.
+        #: The end of the offsets to read in this epoch.
         self.end = split.offset
         self.messages: deque[Any] = deque()
         self.paused = False

@@ -6,12 +6,12 @@ import hashlib
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar, Final, Self
 
-from flinkish.common.errors import ConfigurationError
-from flinkish.datastream.connectors.kafka.client import Partition
+from flinkish.common.arguments import check, text_of
+from flinkish.common.errors import ConfigurationError, InvalidArgumentError
+from flinkish.datastream.connectors.kafka.client import Partition, client_configuration
 from flinkish.datastream.connectors.kafka.offsets import KafkaOffsetsInitializer
-from flinkish.datastream.connectors.kafka.properties import client_configuration
 from flinkish.datastream.connectors.kafka.serialization import KafkaRecordDeserializationSchema, KafkaRecordSerializationSchema
 from flinkish.datastream.connectors.record_errors import RecordErrorPolicy
 from flinkish.program.sinks import DeliveryGuarantee
@@ -29,6 +29,8 @@ _COMMIT: Final = "commit.offsets.on.checkpoint"
 _METRICS: Final = "register.consumer.metrics"
 _RESET: Final = "auto.offset.reset"
 _TIMEOUT: Final = "default.api.timeout.ms"
+
+_SECRET: Final = re.compile(r"password|secret|jaas|token|\.key$|key\.pem|credential|sasl\.oauthbearer\.config")
 
 #: Properties of the client on which the reader relies.
 _FIXED: Final[Mapping[str, str]] = {"enable.auto.offset.store": "false", "enable.partition.eof": "true"}
@@ -64,6 +66,10 @@ class ClientSettings:
         """Return the configuration of an administration client, which ignores most properties of consumers and producers."""
         return {key: value for key, value in self.common(client).items() if key != "enable.idempotence"}
 
+    def shown(self) -> dict[str, str]:
+        """Return the properties for messages: secrets are hidden."""
+        return {key: "******" if _SECRET.search(key) else value for key, value in self.properties.items()}
+
     def number(self, key: str, default: int | str, unit: str = "milliseconds") -> int:
         """Return a property as a number; raises ConfigurationError if it is none."""
         value = self.properties.get(key, default)
@@ -71,6 +77,34 @@ class ClientSettings:
             return int(value)
         except ValueError:
             raise ConfigurationError(f"{self.who}: {key} = {value!r}: expected a whole number of {unit}") from None
+
+
+class ClientBuilder:
+    """Collects the properties of a source or sink, and its other settings by the names of their fields."""
+
+    def __init__(self) -> None:
+        self._properties: dict[str, str] = {}
+        self._settings: dict[str, Any] = {}
+
+    def _set(self, **settings: Any) -> Self:
+        self._settings |= settings
+        return self
+
+    def _set_property(self, key: Any, value: Any) -> Self:
+        """Set a property; raises InvalidArgumentError if the arguments cannot be one."""
+        text_of("the name of a property", key)
+        if not isinstance(value, str | int | float):
+            raise InvalidArgumentError(f"the value of the property {key!r} must be text; got a {type(value).__name__}")
+        self._properties[key] = str(value).lower() if isinstance(value, bool) else str(value)
+        return self
+
+    def _set_brokers(self, servers: Any) -> Self:
+        hint = "'host:9092', several as 'a:9092,b:9092'."
+        return self._set_property("bootstrap.servers", text_of("set_bootstrap_servers()", servers, hint=hint))
+
+    def _check_brokers(self, who: str) -> None:
+        named = bool(self._properties.get("bootstrap.servers"))
+        check(named, f"{who} needs brokers", hint="call set_bootstrap_servers('host:9092').")
 
 
 # -- source ------------------------------------------------------------------------------------------------------------------

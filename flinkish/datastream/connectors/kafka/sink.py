@@ -9,10 +9,10 @@ from flinkish.common.clock import SystemClock
 from flinkish.common.configuration import Configuration
 from flinkish.common.ids import random_id
 from flinkish.common.typeinfo import TypeInformation
-from flinkish.datastream.connectors.kafka import client, properties
+from flinkish.datastream.connectors.kafka import client
 from flinkish.datastream.connectors.kafka.committer import KafkaCommitter
 from flinkish.datastream.connectors.kafka.serialization import KafkaRecordSerializationSchema
-from flinkish.datastream.connectors.kafka.settings import SINK, KafkaCommittable, KafkaSinkSettings
+from flinkish.datastream.connectors.kafka.settings import SINK, ClientBuilder, KafkaCommittable, KafkaSinkSettings
 from flinkish.datastream.connectors.kafka.writers import DirectWriter, StagingWriter
 from flinkish.program.sinks import Committer, DeliveryGuarantee, Sink, SinkWriter, SinkWriterContext
 
@@ -80,20 +80,15 @@ class KafkaSink(Sink[Any, KafkaCommittable]):
             client.make("Producer", self._settings.transactional("check", self._settings.prefix), SINK)
 
     def __repr__(self) -> str:
-        return f"KafkaSink({self._settings.guarantee.value}, {properties.shown(self._settings.properties)})"
+        return f"KafkaSink({self._settings.guarantee.value}, {self._settings.shown()})"
 
 
-class KafkaSinkBuilder:
+class KafkaSinkBuilder(ClientBuilder):
     """Sets up a KafkaSink, with the methods of PyFlink's builder."""
-
-    def __init__(self) -> None:
-        self._properties: dict[str, str] = {}
-        #: The other settings, by the names of the fields of KafkaSinkSettings.
-        self._settings: dict[str, Any] = {}
 
     def set_bootstrap_servers(self, bootstrap_servers: str) -> KafkaSinkBuilder:
         """Set the brokers to connect to first: host:port, several separated by commas."""
-        return self.set_property("bootstrap.servers", properties.servers(bootstrap_servers))
+        return self._set_brokers(bootstrap_servers)
 
     def set_delivery_guarantee(self, delivery_guarantee: DeliveryGuarantee) -> KafkaSinkBuilder:
         """Set the delivery guarantee; the default is NONE."""
@@ -115,12 +110,11 @@ class KafkaSinkBuilder:
 
     def set_property(self, key: str, value: str) -> KafkaSinkBuilder:
         """Set a property of the producer: librdkafka's name, or Java's where it has one."""
-        self._properties |= properties.checked(key, value)
-        return self
+        return self._set_property(key, value)
 
     def build(self) -> KafkaSink:
         """Return the sink; raises InvalidProgramError if a required setting is missing."""
-        properties.need_brokers("KafkaSink", self._properties)
+        self._check_brokers("KafkaSink")
         check("serializer" in self._settings, "KafkaSink needs a record serializer", hint="call set_record_serializer().")
         if self._settings.get("guarantee") is DeliveryGuarantee.EXACTLY_ONCE:
             check(
@@ -135,7 +129,3 @@ class KafkaSinkBuilder:
                 hint="leave it out, or choose DeliveryGuarantee.AT_LEAST_ONCE.",
             )
         return KafkaSink(KafkaSinkSettings(properties=dict(self._properties), **self._settings))
-
-    def _set(self, **setting: Any) -> KafkaSinkBuilder:
-        self._settings |= setting
-        return self

@@ -11,13 +11,14 @@ from flinkish.common.clock import SystemClock
 from flinkish.common.errors import ForeignCheckpointError, InvalidArgumentError
 from flinkish.common.serialization import DeserializationSchema
 from flinkish.common.typeinfo import TypeInformation
-from flinkish.datastream.connectors.kafka import client, properties
+from flinkish.datastream.connectors.kafka import client
 from flinkish.datastream.connectors.kafka.enumerator import KafkaEnumerator
 from flinkish.datastream.connectors.kafka.offsets import KafkaOffsetsInitializer, KafkaTopicPartition, OffsetKind
 from flinkish.datastream.connectors.kafka.reader import KafkaReader
 from flinkish.datastream.connectors.kafka.serialization import KafkaRecordDeserializationSchema
 from flinkish.datastream.connectors.kafka.settings import (
     SOURCE,
+    ClientBuilder,
     KafkaEnumeratorState,
     KafkaPartitionSplit,
     KafkaSourceSettings,
@@ -103,23 +104,21 @@ class KafkaSource(Source[Any, KafkaPartitionSplit, KafkaEnumeratorState]):
         client.check("Consumer", self._settings.consumer("check"), SOURCE)
 
     def __repr__(self) -> str:
-        shown = properties.shown(self._settings.properties)
+        shown = self._settings.shown()
         return f"KafkaSource({', '.join(self._settings.topics) or self._settings.pattern or self._settings.partitions}, {shown})"
 
 
-class KafkaSourceBuilder:
+class KafkaSourceBuilder(ClientBuilder):
     """Sets up a KafkaSource, with the methods of PyFlink's builder."""
 
     def __init__(self) -> None:
-        self._properties: dict[str, str] = {}
-        #: The other settings, by the names of the fields of KafkaSourceSettings.
-        self._settings: dict[str, Any] = {}
+        super().__init__()
         #: The method that chose what to read.
         self._chosen_by: str | None = None
 
     def set_bootstrap_servers(self, bootstrap_servers: str) -> KafkaSourceBuilder:
         """Set the brokers to connect to first: host:port, several separated by commas."""
-        return self.set_property("bootstrap.servers", properties.servers(bootstrap_servers))
+        return self._set_brokers(bootstrap_servers)
 
     def set_group_id(self, group_id: str) -> KafkaSourceBuilder:
         """Set the consumer group to which offsets are committed with each checkpoint."""
@@ -188,8 +187,7 @@ class KafkaSourceBuilder:
         default.api.timeout.ms (60000), and auto.offset.reset: where to continue if messages to read next are gone (none, the
         default, fails).
         """
-        self._properties |= properties.checked(key, value)
-        return self
+        return self._set_property(key, value)
 
     def set_properties(self, props: dict[str, str]) -> KafkaSourceBuilder:
         """Set several properties; see `set_property`."""
@@ -199,7 +197,7 @@ class KafkaSourceBuilder:
 
     def build(self) -> KafkaSource:
         """Return the source; raises InvalidProgramError if a required setting is missing."""
-        properties.need_brokers("KafkaSource", self._properties)
+        self._check_brokers("KafkaSource")
         choice = "call set_topics(), set_topic_pattern() or set_partitions()."
         check(self._chosen_by is not None, "KafkaSource needs topics", hint=choice)
         schema = "call set_value_only_deserializer(SimpleStringSchema())."
@@ -215,10 +213,6 @@ class KafkaSourceBuilder:
         check(other is None, f"{method} of KafkaSourceBuilder: {other} was called before; use one of them")
         self._chosen_by = method
         return self._set(**settings)
-
-    def _set(self, **settings: Any) -> KafkaSourceBuilder:
-        self._settings |= settings
-        return self
 
 
 def _offsets(method: str, initializer: KafkaOffsetsInitializer) -> KafkaOffsetsInitializer:

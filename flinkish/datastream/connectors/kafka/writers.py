@@ -188,7 +188,7 @@ def _checked_headers(headers: Any, topic: str) -> list[tuple[str, bytes | None]]
 class DirectWriter(SinkWriter[Any, KafkaCommittable]):
     """Writes to the brokers immediately.
 
-    With AT_LEAST_ONCE, or if the job keeps dead letters, an epoch ends when they have answered to all its messages.
+    With AT_LEAST_ONCE, or if the job keeps dead letters, an epoch ends when they have taken or refused all its messages.
     """
 
     def __init__(self, settings: KafkaSinkSettings, context: SinkWriterContext) -> None:
@@ -199,7 +199,7 @@ class DirectWriter(SinkWriter[Any, KafkaCommittable]):
         self._message = message_function(settings, lambda: self._outbox.client, self._keep_within)
         self._keeps = context.configuration.contains(options.DEAD_LETTERS_DIR)
         self._waits = self._keeps or settings.guarantee is not DeliveryGuarantee.NONE
-        #: The records since the last answer of the brokers to all messages, and their messages; none without dead letters.
+        #: The records since the last wait, and their messages; empty if the job keeps no dead letters.
         self._sent: list[tuple[Any, Message]] = []
 
     def _keep_within(self, limits: TopicLimits) -> None:
@@ -223,7 +223,7 @@ class DirectWriter(SinkWriter[Any, KafkaCommittable]):
         self._settle(wait=end_of_input)
 
     def _settle(self, *, wait: bool = False) -> None:
-        """Have the brokers answer to all messages, unless the sink does not wait for them."""
+        """Wait until the brokers have taken or refused all messages, if the sink waits for them."""
         outbox = self._outbox
         if not self._waits and not wait:
             outbox.client.poll(0)

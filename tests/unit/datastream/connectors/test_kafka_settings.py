@@ -33,9 +33,9 @@ from flinkish.datastream.connectors.kafka import (
     enumerator,
 )
 from flinkish.datastream.connectors.kafka.brokers import Brokers, PassingError
+from flinkish.datastream.connectors.kafka.client import client_configuration
 from flinkish.datastream.connectors.kafka.committer import KafkaCommitter
 from flinkish.datastream.connectors.kafka.offsets import OffsetKind
-from flinkish.datastream.connectors.kafka.properties import client_configuration
 from flinkish.datastream.connectors.kafka.settings import KafkaEnumeratorState, KafkaPartitionSplit
 from tests.unit.datastream.connectors.fakes import FakeEnumeratorContext
 

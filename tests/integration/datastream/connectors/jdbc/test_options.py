@@ -15,7 +15,7 @@ from flinkish.common import Row, Types
 from flinkish.common.errors import InvalidArgumentError, InvalidProgramError, MissingPackageError
 from flinkish.datastream.connectors.base import WriteContext
 from flinkish.datastream.connectors.jdbc import JdbcConnectionOptions, JdbcExecutionOptions, JdbcSink, JdbcSource
-from flinkish.datastream.connectors.jdbc.database import Database
+from flinkish.datastream.connectors.jdbc.database import database_of
 from flinkish.datastream.connectors.jdbc.statements import parse
 from tests.unit.datastream.connectors.fakes import FakeWriterContext, SinkRun, SourceRun
 
@@ -28,7 +28,7 @@ def options(url: str, driver: str | None = None) -> JdbcConnectionOptions:
 
 
 def translated(url: str, driver: str | None = None) -> str:
-    return Database(options(url, driver), "JdbcSink").url().render_as_string(hide_password=False)
+    return database_of(options(url, driver), "JdbcSink").url.render_as_string(hide_password=False)
 
 
 def test_options_return_what_was_set_and_pickle() -> None:
@@ -79,7 +79,7 @@ def test_connection_options_need_a_url() -> None:
         ),
         ("jdbc:postgresql://host/db?currentSchema=air", "postgresql+psycopg://host/db?options=-csearch_path%3Dair"),
         ("jdbc:sqlite:/tmp/a b.db", "sqlite+pysqlite:////tmp/a b.db"),
-        ("jdbc:sqlite:relative.db", "sqlite+pysqlite:///relative.db"),
+        ("jdbc:sqlite:relative.db", f"sqlite+pysqlite:///{Path('relative.db').absolute()}"),
         ("postgresql+psycopg://me@host/db?host=/run", "postgresql+psycopg://me@host/db?host=%2Frun"),
         ("sqlite:////tmp/x.db", "sqlite:////tmp/x.db"),
     ],
@@ -129,7 +129,7 @@ def test_sqlalchemy_itself_is_named_if_it_is_missing(monkeypatch: pytest.MonkeyP
 
 
 def test_the_class_name_of_a_driver_must_fit_the_url() -> None:
-    assert translated("jdbc:sqlite:x.db", "org.sqlite.JDBC") == "sqlite+pysqlite:///x.db"
+    assert translated("jdbc:sqlite:/x.db", "org.sqlite.JDBC") == "sqlite+pysqlite:////x.db"
     with pytest.raises(InvalidArgumentError, match=r"org\.postgresql\.Driver is for postgresql; the URL is for sqlite"):
         translated("jdbc:sqlite:x.db", "org.postgresql.Driver")
     with pytest.raises(InvalidArgumentError, match=r"'oracle\.jdbc\.OracleDriver' is not a JDBC driver that flinkish knows"):

@@ -21,7 +21,7 @@ from flinkish.common.errors import (
 from flinkish.common.typeinfo import DecimalTypeInfo
 from flinkish.datastream import StreamExecutionEnvironment
 from flinkish.datastream.connectors.jdbc import JdbcConnectionOptions, JdbcExecutionOptions, JdbcSink
-from flinkish.datastream.connectors.jdbc.database import Database, Session
+from flinkish.datastream.connectors.jdbc.database import Session, database_of
 from flinkish.testing import JobHarness
 from tests.integration.datastream.connectors.jdbc.conftest import TestDatabase
 from tests.kit.postgresql import PASSWORD, PostgreSQL
@@ -305,7 +305,7 @@ def test_a_batch_is_tried_as_often_as_the_options_say_with_longer_and_longer_pau
             connection.exec_driver_sql("INSERT INTO t VALUES (1, 'a')")
         return "done"
 
-    session = Session(Database(sqlite.options, "JdbcSink"), 3, waits.append)
+    session = Session(database_of(sqlite.options, "JdbcSink"), 3, waits.append)
     assert session.run(work, "work") == "done"
     session.close()
     assert (tries, waits) == ([1, 1, 1, 1], [0, 1, 2])
@@ -349,7 +349,7 @@ def test_no_error_shows_the_password(postgresql: PostgreSQL) -> None:
         env.execute()
     shown = "".join(map(str, _chain(caught.value)))
     assert PASSWORD not in shown
-    assert Database(builder.build(), "JdbcSink").described(ValueError(f"x {wrong}")) == "ValueError: x ***"
+    assert database_of(builder.build(), "JdbcSink").described(ValueError(f"x {wrong}")) == "ValueError: x ***"
 
 
 def _chain(error: BaseException | None) -> list[Any]:
