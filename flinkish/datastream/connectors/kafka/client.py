@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from flinkish.common.errors import ConfigurationError, FlinkishError
-from flinkish.common.packages import need
+from flinkish.common.requirements import need
 from flinkish.program.refused_records import REFUSED_HINT
 
 if TYPE_CHECKING:
