@@ -3,15 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import Final
 
 from flinkish.common.arguments import check, int_of
 from flinkish.common.errors import InvalidArgumentError
-
-#: Flink's defaults: JdbcExecutionOptions.DEFAULT_SIZE, DEFAULT_INTERVAL_MILLIS, DEFAULT_MAX_RETRY_TIMES.
-_BATCH_SIZE: Final = 5000
-_BATCH_INTERVAL_MS: Final = 0
-_MAX_RETRIES: Final = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,9 +77,10 @@ class JdbcConnectionOptions:
 class JdbcExecutionOptions:
     """The size and interval of batches, and the number of retries; made by `builder()` or `defaults()`."""
 
-    _batch_interval_ms: int = _BATCH_INTERVAL_MS
-    _batch_size: int = _BATCH_SIZE
-    _max_retries: int = _MAX_RETRIES
+    # Flink's defaults.
+    _batch_interval_ms: int = 0
+    _batch_size: int = 5000
+    _max_retries: int = 3
 
     def get_batch_interval_ms(self) -> int:
         """Return the milliseconds after which an incomplete batch is sent; 0 = only at checkpoints and at the end."""

@@ -336,10 +336,7 @@ class _JdbcReader(SequentialReader[Row, JdbcSplit]):
         self._settings = settings
         self._errors = errors
         self._query = _Query(settings)
-        dialect = settings.database.dialect
         self._rows: Callable[[Sequence[Any]], list[Row]] = rows_from(self._query.names, self._query.types, settings.name)
-        #: An open cursor of SQLite blocks all writers, such as a sink of the same job, so it is closed after each epoch.
-        self._keeps_cursor = dialect != "sqlite"
         self._connection: sqlalchemy.Connection | None = None
         self._result: sqlalchemy.CursorResult[Any] | None = None
 
@@ -411,8 +408,8 @@ class _JdbcReader(SequentialReader[Row, JdbcSplit]):
         return replace(split, last=number, rows=same)
 
     def snapshot_state(self) -> Sequence[JdbcSplit]:
-        # The end of an epoch.
-        if not self._keeps_cursor:
+        # An open cursor of SQLite blocks all writers, such as a sink of the same job, so it is closed after each epoch.
+        if self._settings.database.dialect == "sqlite":
             self._close_cursor()
         return super().snapshot_state()
 

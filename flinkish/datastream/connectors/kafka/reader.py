@@ -63,6 +63,10 @@ class _Progress:
         return self.leader_epoch if self.fetched == self.offset else None
 
     @property
+    def lag(self) -> int:
+        return max(0, self.end - self.offset)
+
+    @property
     def finished(self) -> bool:
         return self.split.stop is not None and self.offset >= self.split.stop
 
@@ -94,14 +98,8 @@ class KafkaReader(SourceReader[Any, KafkaPartitionSplit]):
     def start(self) -> None:
         self._settings.deserializer.open()
         group = self._context.metric_group
-        group.gauge("pendingRecords", self._pending)
-        group.gauge("records-lag-max", lambda: max((self._lag(each) for each in self._progress.values()), default=0))
-
-    def _lag(self, progress: _Progress) -> int:
-        return max(0, progress.end - progress.offset)
-
-    def _pending(self) -> int:
-        return sum(self._lag(each) for each in self._progress.values())
+        group.gauge("pendingRecords", lambda: sum(each.lag for each in self._progress.values()))
+        group.gauge("records-lag-max", lambda: max((each.lag for each in self._progress.values()), default=0))
 
     def add_splits(self, splits: Sequence[KafkaPartitionSplit]) -> None:
         for split in splits:
@@ -129,7 +127,7 @@ class KafkaReader(SourceReader[Any, KafkaPartitionSplit]):
         group = group.add_group("topic", progress.split.topic).add_group("partition", str(progress.split.partition))
         # Of the last message that was emitted, as in Flink.
         group.gauge("currentOffset", lambda: progress.offset - 1)
-        group.gauge("recordsLag", lambda: self._lag(progress))
+        group.gauge("recordsLag", lambda: progress.lag)
 
     def set_split_limits(self, limits: Mapping[str, int]) -> None:
         for progress in self._progress.values():
