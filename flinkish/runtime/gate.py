@@ -22,21 +22,21 @@ from flinkish.runtime.watermarks import combine
 
 
 class GateListener(Protocol):
-    """The events that a gate reports to its vertex. `input_index` is 0 or 1."""
+    """The events that a gate reports to its vertex.
+
+    They are: records; a rise of the combined watermark; all channels became idle, or one active again; a barrier that all
+    channels have delivered; the end of all channels of an input, whose `input_index` is 0 or 1.
+    """
 
     def on_records(self, input_index: int, records: Records) -> None: ...
 
-    def on_watermark(self, timestamp: int) -> None:
-        """Handle a rise of the combined watermark of all inputs."""
+    def on_watermark(self, timestamp: int) -> None: ...
 
-    def on_status(self, idle: bool) -> None:
-        """Handle that all channels became idle, or that one became active again."""
+    def on_status(self, idle: bool) -> None: ...
 
-    def on_barrier(self, barrier: Barrier) -> None:
-        """Handle a barrier that all channels have delivered."""
+    def on_barrier(self, barrier: Barrier) -> None: ...
 
-    def on_end_of_input(self, input_index: int) -> None:
-        """Handle the end of all channels of an input."""
+    def on_end_of_input(self, input_index: int) -> None: ...
 
 
 @dataclass(slots=True)

@@ -234,30 +234,32 @@ class ReaderReport:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Acknowledgement:
-    """One subtask's part of a checkpoint."""
+class CheckpointPart:
+    """A subtask's answer to a checkpoint."""
 
     checkpoint_id: CheckpointId
     vertex: VertexId
     subtask: int
-    files: tuple[StateFile, ...]
-    #: The committables that each sink writer of the chain prepared, as MessagePack, by operator.
+    #: The committables that each sink writer of the chain prepared, as MessagePack, by operator. Writers have forgotten them, so
+    #: those of a declined checkpoint go into the next one that completes.
     committables: Mapping[OperatorUid, tuple[bytes, ...]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Acknowledgement(CheckpointPart):
+    """One subtask's part of a checkpoint."""
+
+    files: tuple[StateFile, ...]
     #: Time between the first and the last barrier on the channels of the subtask; 0 for a source.
     alignment_ms: float = 0.0
     snapshot_ms: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Decline:
+class Decline(CheckpointPart):
     """States that a subtask could not take a checkpoint; the job continues."""
 
-    checkpoint_id: CheckpointId
-    vertex: VertexId
-    subtask: int
     reason: str
-    #: As in Acknowledgement: writers have forgotten these committables, so they go into the next checkpoint that completes.
-    committables: Mapping[OperatorUid, tuple[bytes, ...]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,6 +12,7 @@ import heapq
 import itertools
 import os
 import tempfile
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, MutableMapping
 from operator import itemgetter
 from pathlib import Path
@@ -171,14 +172,10 @@ class SortedRecords(HeldRecords):
 
 def _by_key(runs: Iterable[tuple[int, Records]]) -> Iterator[tuple[Any, Any, list[Waiting]]]:
     """Yield order, key and sorted records of each key, in order."""
-    by_key: dict[Any, list[Waiting]] = {}
+    by_key: defaultdict[Any, list[Waiting]] = defaultdict(list)
     for input_index, records in runs:
         for value, timestamp, key in keyed(records):
-            waiting = by_key.get(key)
-            if waiting is None:
-                by_key[key] = [(timestamp, input_index, value)]
-            else:
-                waiting.append((timestamp, input_index, value))
+            by_key[key].append((timestamp, input_index, value))
     for order, key in sorted(((sort_key(key), key) for key in by_key), key=itemgetter(0)):
         waiting = by_key.pop(key)
         waiting.sort(key=_time_and_input)

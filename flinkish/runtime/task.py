@@ -20,9 +20,9 @@ from flinkish.runtime import faults
 from flinkish.runtime.channels import EdgeWriter, senders_of
 from flinkish.runtime.dead_letters import SubtaskDeadLetters
 from flinkish.runtime.elements import Element, Emit, EmitRun, Records
-from flinkish.runtime.event_loop import EventLoop
 from flinkish.runtime.gate import InputChannel, InputGate
 from flinkish.runtime.isolation import SCALARS, isolate
+from flinkish.runtime.operators.async_wait import EventLoop
 from flinkish.runtime.operators.base import LATE_RECORDS, EpochTime, Operator, OperatorContext, Output
 from flinkish.runtime.operators.batch import input_of
 from flinkish.runtime.operators.factory import make_operator
@@ -173,13 +173,9 @@ class VertexTask:
         by_node: dict[NodeId, Operator] = {operator.node.id: operator for operator in self.operators}
         for operator in reversed(self.operators):
             targets: list[tuple[Any, Operator | EdgeWriter]] = [
-                *(
-                    (edge.side_output, by_node[edge.target])
-                    for edge in self.vertex.chain_edges
-                    if edge.source == operator.node.id
-                ),
-                *((writer.edge.side_output, writer) for writer in self._edges if writer.edge.source == operator.node.id),
+                (edge.side_output, by_node[edge.target]) for edge in self.vertex.chain_edges if edge.source == operator.node.id
             ]
+            targets += [(writer.edge.side_output, writer) for writer in self._edges if writer.edge.source == operator.node.id]
             readers: dict[str | None, list[Operator | EdgeWriter]] = {None: []}
             for tag, target in targets:
                 readers.setdefault(tag.tag_id if tag else None, []).append(target)

@@ -9,7 +9,7 @@ from flinkish.common.errors import StateError
 from flinkish.program.operators import BroadcastProcessConfig, KeyedBroadcastProcessConfig
 from flinkish.runtime.elements import Records
 from flinkish.runtime.operators.base import Operator
-from flinkish.runtime.operators.contexts import ElementContext, KeyedContext
+from flinkish.runtime.operators.basic import ElementContext, KeyedContext
 from flinkish.runtime.operators.function import ConfigT, ResultsOperator
 from flinkish.runtime.operators.timed import UserTimerOperator
 from flinkish.runtime.state.handles import OneAddress, ReadOnlyBroadcastStateView

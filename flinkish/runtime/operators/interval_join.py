@@ -118,6 +118,12 @@ class IntervalJoinOperator(TimedOperator[IntervalJoinConfig]):
         config, types = self.config, self.node.input_types
         self._left = _Buffer(_LEFT, self.backend, self.timers.event_time, types[_LEFT], max(config.upper_bound, 0))
         self._right = _Buffer(_RIGHT, self.backend, self.timers.event_time, types[_RIGHT], max(-config.lower_bound, 0))
+        lower, upper = config.lower_bound, config.upper_bound
+        #: For each side: its buffer, the other's, the tag for its late records, and the interval of its partners.
+        self._sides = (
+            (self._left, self._right, config.left_late, lower, upper),
+            (self._right, self._left, config.right_late, -upper, -lower),
+        )
         self._context = _JoinContext()
 
     def open(self) -> None:
@@ -125,13 +131,8 @@ class IntervalJoinOperator(TimedOperator[IntervalJoinConfig]):
         self._late_dropped = self.context.metrics.counter(LATE_RECORDS)
 
     def process_records(self, input_index: int, records: Records) -> None:
-        config, backend = self.config, self.backend
-        if input_index == _LEFT:
-            ours, others, late = self._left, self._right, config.left_late
-            lower, upper = config.lower_bound, config.upper_bound
-        else:
-            ours, others, late = self._right, self._left, config.right_late
-            lower, upper = -config.upper_bound, -config.lower_bound
+        backend = self.backend
+        ours, others, late, lower, upper = self._sides[input_index]
         add, times_of_others = ours.add, others.times
         for value, timestamp, key in keyed(records):
             backend.current_key = key

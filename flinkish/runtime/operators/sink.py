@@ -121,11 +121,8 @@ class SinkOperator(Operator):
             nonlocal write, owns
             write, owns = to, self._owns
 
-        self.process, self._process_run = process, process_run
+        self.process, self.process_run = process, process_run  # type: ignore[method-assign]
         self.take_written, self._bind = take_written, bind
-
-    def process_run(self, values: Iterable[Any]) -> None:
-        self._process_run(values)
 
     def _put_aside(self, value: Any, context: WriteContext, error: RecordRefusedError) -> None:
         """Make a dead letter of a record that the writer refuses; raise the error again if the job keeps none."""

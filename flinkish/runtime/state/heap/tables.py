@@ -23,7 +23,7 @@ MISSING: Any = object()
 
 
 class HeapTable(ABC):
-    """One state of one operator in one subtask."""
+    """One state of one operator in one subtask; see Table."""
 
     def __init__(self, meta: TableMeta) -> None:
         self.meta = meta
@@ -45,15 +45,12 @@ class HeapTable(ABC):
         """See Table."""
 
     def forget(self, *, logged: bool) -> None:
-        """See Table."""
         raise AssertionError(f"a {type(self).__name__} holds no keyed state")
 
     def changed(self) -> int:
-        """See Table."""
         return 0
 
     def addresses(self) -> list[Address]:
-        """See Table."""
         return []
 
 
