@@ -41,7 +41,7 @@ class Dependencies:
 
     @property
     def files(self) -> Dependencies:
-        """What the driver copies to a folder that all slots can access: all but the program's own modules."""
+        """The dependencies that the driver copies to a folder that all slots can access: all but the program's own modules."""
         return replace(self, own_modules=None)
 
     @property
@@ -133,11 +133,11 @@ class ReaderCommand:
     #: Records of a source that is read on the driver.
     records: tuple[Any, ...] = ()
     end_of_records: bool = False
-    #: Of a source that the engine reads: the watermark that all its subtasks have come to before this epoch (None: none yet), and
-    #: whether all of them are idle.
+    #: For a source that the engine reads: the watermark that all its subtasks have reached before this epoch (None = none yet),
+    #: and whether all of them are idle.
     watermark: int | None = None
     idle: bool = False
-    #: How far splits may be read, by their ids; None: the source has no limits. See SplitEnumerator.split_limits.
+    #: Limits up to which splits may be read, by their ids; None = no limits. See SplitEnumerator.split_limits.
     limits: dict[str, int] | None = None
 
 
@@ -229,7 +229,7 @@ class ReaderReport:
     paused_from: int | None = None
     #: Whether it is active but may become idle just because time passes, so that it has to be polled again.
     awaits_idleness: bool = False
-    #: Of a source that the engine reads: this subtask got nothing for as long as its strategy allows.
+    #: For a source that the engine reads: whether this subtask got nothing for as long as its strategy allows.
     idle: bool = False
 
 

@@ -189,7 +189,7 @@ class SourceOperator(Operator):
         self._held_back = False
         #: Ids of the splits that the reader was told to pause, with their watermarks.
         self._paused: dict[str, int] = {}
-        #: Of a native source, whose idleness is told by the driver: None if this task has said nothing of it.
+        #: The idleness that was sent on, for a native source, whose idleness the driver decides; None = not sent yet.
         self._said_idle: bool | None = None
         self._max_bytes = context.program.configuration.get(options.EPOCH_MAX_BYTES)
         self.combined: CombinedWatermarks | None = None

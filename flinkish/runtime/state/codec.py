@@ -346,19 +346,22 @@ def _each(functions: Iterable[Function | None]) -> Function | None:
 def _row_form(names: tuple[str, ...], fields: list[_Form]) -> _Form:
     write, read = _each(field.to_plain for field in fields), _each(field.from_plain for field in fields)
 
-    def checked(values: Any) -> Any:
-        if len(values) != len(fields):
-            raise ValueError(f"expected a row of {len(fields)} values; got {len(values)}")
-        return values
+    count = len(fields)
+
+    def mismatch(values: Any) -> ValueError:
+        return ValueError(f"expected a row of {count} values; got {len(values)}")
 
     def to_plain(row: Any) -> list[Any]:
         own = row._fields
-        values = checked(row._values if own is None or own == names else row.get_fields_by_names(names))
+        values = row._values if own is None or own == names else row.get_fields_by_names(names)
+        if len(values) != count:
+            raise mismatch(values)
         return [row._row_kind._value_, *(values if write is None else write(values))]
 
     def from_plain(plain: list[Any]) -> Row:
         kind, *values = plain
-        checked(values)
+        if len(values) != count:
+            raise mismatch(values)
         return make_row(names, values if read is None else read(values), _ROW_KINDS[kind])
 
     return _Form(to_plain=to_plain, from_plain=from_plain, immutable=False, pickles=any(field.pickles for field in fields))

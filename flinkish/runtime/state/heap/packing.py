@@ -50,7 +50,7 @@ def unpack_addresses(packed: Any) -> list[Address]:
     return unpack(packed)
 
 
-#: A group, members of it, and what each has.
+#: A group, some of its members, and a value for each of them.
 Group = tuple[Any, list[Any], list[Any]]
 
 

@@ -26,7 +26,7 @@ def _go_on(fired: int) -> None:
 class HeapTimerQueue(TimerQueue):
     """See TimerQueue: a set of addresses for each timestamp, and a heap of the timestamps.
 
-    A timestamp whose timers were all deleted stays in the heap until it comes up, or the heap is twice as large as it need be.
+    A timestamp without timers stays in the heap until its time comes, or until the heap is twice as large as necessary.
     """
 
     __slots__ = ("_changes", "_heap", "by_time", "size")
