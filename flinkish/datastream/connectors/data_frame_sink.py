@@ -89,12 +89,12 @@ class DataFrameSink(NeedsDataFrames, Sink[Any, RowFile]):
     def __init__(self, write: Write, schema: Any = None) -> None:
         if not callable(write):
             raise InvalidArgumentError(f"DataFrameSink needs a function write(df, checkpoint_id); got {write!r}.")
-        if schema is not None and not isinstance(schema, TypeInformation):
-            if not hasattr(schema, "jsonValue") or not hasattr(schema, "fields"):
-                raise InvalidArgumentError(
-                    f"schema of DataFrameSink must be Types.ROW_NAMED(...) or a StructType of Spark; got {schema!r}."
-                )
+        if hasattr(schema, "jsonValue") and hasattr(schema, "fields"):
             schema = row_type_of(schema.jsonValue())
+        elif not isinstance(schema, TypeInformation | None):
+            raise InvalidArgumentError(
+                f"schema of DataFrameSink must be Types.ROW_NAMED(...) or a StructType of Spark; got {schema!r}."
+            )
         self._write = DriverObject(write, "the function of a DataFrameSink")
         self._with_commit = _takes_commit(write)
         self._schema: TypeInformation | None = schema

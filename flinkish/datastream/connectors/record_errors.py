@@ -125,7 +125,8 @@ class RecordErrors:
         bytes of single records passes text, and `as_json` if it has the record as JSON. `line` is None if the source knows no
         position.
         """
-        text = record.decode("utf-8", "backslashreplace") if isinstance(record, bytes) else _printable(record)
+        data = record if isinstance(record, bytes) else record.encode("utf-8", "surrogateescape")
+        text = data.decode("utf-8", "backslashreplace")
         if self._counter is None:
             shown = text if len(text) <= _SHOWN else f"{text[:_SHOWN]}... ({len(text)} characters)"
             raise SourceError(
@@ -177,7 +178,3 @@ def _text(value: Any) -> str:
 
 def _is_string(type_info: TypeInformation) -> bool:
     return isinstance(type_info, BasicTypeInfo) and type_info.basic_type is BasicType.STRING
-
-
-def _printable(text: str) -> str:
-    return text.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")

@@ -122,10 +122,7 @@ def find_field(fields: Sequence[pa.Field], field: dict[str, Any], *, by_id: bool
     """Return the index of a column of the table in a file; None if the file lacks it, because it is older than the column."""
     if by_id:
         wanted = str(field.get("metadata", {}).get("delta.columnMapping.id")).encode()
-        for index, have in enumerate(fields):
-            if (have.metadata or {}).get(b"PARQUET:field_id") == wanted:
-                return index
-        return None
+        return next((i for i, have in enumerate(fields) if (have.metadata or {}).get(b"PARQUET:field_id") == wanted), None)
     name = physical_name(field)
     return position_of(name, [have.name for have in fields])
 
