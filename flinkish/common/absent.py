@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from types import FrameType, MappingProxyType
 from typing import Any, Final, Literal
 
-from flinkish.common.errors import AbsentImportError, AbsentMemberError, AbsentModuleError
+from flinkish.common.errors import AbsentImportError, AbsentMemberError, AbsentModuleError, UnsupportedError
 
 _PACKAGE: Final = "flinkish."
 
@@ -68,7 +68,7 @@ def find_name(module: str, name: str, *, homes: Mapping[str, str] = MappingProxy
     if absence is None:
         raise AttributeError(f"module {module!r} has no attribute {name!r}", name=name, obj=sys.modules[module])
     error = AbsentImportError if _imports_from(caller) else AbsentMemberError
-    raise error(_message(f"{module}.{name}", absence), hint=_hint(absence))
+    raise _refusal(error, f"{module}.{name}", absence)
 
 
 def refuse_module(module: str) -> None:
@@ -76,7 +76,7 @@ def refuse_module(module: str) -> None:
     absence = absence_of(module.removeprefix(_PACKAGE))
     # A name that is not a module is refused by its parent module, which exists.
     if absence is not None and _is_module(module.removeprefix(_PACKAGE)):
-        raise AbsentModuleError(_message(f"module {module}", absence), hint=_hint(absence), name=module)
+        raise _refusal(AbsentModuleError, f"module {module}", absence, name=module)
 
 
 class AbsentMember:
@@ -93,8 +93,7 @@ class AbsentMember:
 
     def __get__(self, instance: object, owner: type) -> Absence:
         # Never returns, but is not declared NoReturn: a type checker would skip all code after an access as unreachable.
-        text = _message(f"{owner.__qualname__}.{self._name}", self.absence)
-        raise AbsentMemberError(text, hint=_hint(self.absence))
+        raise _refusal(AbsentMemberError, f"{owner.__qualname__}.{self._name}", self.absence)
 
 
 def declare_absent(owner: type, absences: Mapping[str, Absence]) -> None:
@@ -113,13 +112,9 @@ def _is_module(qualified: str) -> bool:
     return below_table or any(qualified == module or qualified.startswith(f"{module}.") for module in MODULES)
 
 
-def _message(name: str, absence: Absence) -> str:
+def _refusal(kind: Callable[..., UnsupportedError], name: str, absence: Absence, /, **details: str) -> UnsupportedError:
     gone = "is not supported, and not in Flink 2" if absence.kind == "gone" else "is not supported"
-    return f"{name} {gone}: {absence.reason}."
-
-
-def _hint(absence: Absence) -> str:
-    return f"{absence.see}."
+    return kind(f"{name} {gone}: {absence.reason}.", hint=f"{absence.see}.", **details)
 
 
 def _imports_from(frame: FrameType) -> bool:

@@ -41,7 +41,8 @@ def instance_of(what: str, value: object, kind: type[KindT], *, hint: str | None
     flinkish.common.errors.InvalidArgumentError: side_output() needs a str; got 3 of type int.
     """
     if not isinstance(value, kind):
-        raise InvalidArgumentError(_message(what, f"{_article(kind.__name__)} {kind.__name__}", value), hint=hint)
+        article = "an" if kind is int or kind.__name__[0] in "AEIOU" else "a"
+        raise InvalidArgumentError(_message(what, f"{article} {kind.__name__}", value), hint=hint)
     return value
 
 
@@ -111,7 +112,3 @@ def _message(what: str, expected: str, value: object) -> str:
     verb = "needs" if what.endswith(")") and " " not in what else "must be"
     got = f"the class {value.__qualname__}" if isinstance(value, type) else f"{value!r} of type {type(value).__name__}"
     return f"{what} {verb} {expected}; got {got}."
-
-
-def _article(noun: str) -> str:
-    return "an" if noun[0] in "AEIOU" or noun == "int" else "a"

@@ -120,8 +120,7 @@ class ConfigOptions:
     @staticmethod
     def key(key: str) -> OptionBuilder:
         """Return a builder for the option of the given key."""
-        text_of("a configuration key", key)
-        return OptionBuilder(key)
+        return OptionBuilder(text_of("a configuration key", key))
 
 
 class OptionBuilder:
@@ -219,18 +218,10 @@ def _parse_duration(value: Any) -> int:
     return int(value) if re.fullmatch(r"\s*-\d+\s*", value) else parse_duration(value).to_millis()
 
 
-_MEMORY_UNITS = {
+_MEMORY_UNITS = dict.fromkeys(("", "b", "bytes"), 1) | {
     unit: 1024**power
-    for power, units in enumerate(
-        (
-            ("", "b", "bytes"),
-            ("k", "kb", "kibibytes"),
-            ("m", "mb", "mebibytes"),
-            ("g", "gb", "gibibytes"),
-            ("t", "tb", "tebibytes"),
-        )
-    )
-    for unit in units
+    for power, name in enumerate(("kibi", "mebi", "gibi", "tebi"), start=1)
+    for unit in (name[0], f"{name[0]}b", f"{name}bytes")
 }
 
 
@@ -242,11 +233,6 @@ def _parse_memory(value: Any) -> int:
         raise ValueError(value)
     unit: int = _MEMORY_UNITS[match[2]]
     return int(match[1]) * unit
-
-
-def _parse_list(value: Any) -> list[str]:
-    # Texts are kept as written: YAML 1.1 would read 010 as 8 and 1.10 as 1.1.
-    return [to_text(item) for item in _list_value(value, yaml.BaseLoader)]
 
 
 def parse_list_value(value: Any) -> list[Any]:
@@ -302,7 +288,10 @@ STRING: OptionType[str] = OptionType("text", lambda value: to_text(value))
 DURATION: OptionType[int] = OptionType("a duration such as '10 s', '5 min', 'PT1M' or a number of milliseconds", _parse_duration)
 #: Read as bytes.
 MEMORY: OptionType[int] = OptionType("an amount of memory such as '20 kb', '64 mb' or a number of bytes", _parse_memory)
-LIST: OptionType[list[str]] = OptionType("a list such as 'a;b' or '[a, b]'", _parse_list)
+#: Texts are kept as written: YAML 1.1 would read 010 as 8 and 1.10 as 1.1.
+LIST: OptionType[list[str]] = OptionType(
+    "a list such as 'a;b' or '[a, b]'", lambda value: [to_text(item) for item in _list_value(value, yaml.BaseLoader)]
+)
 MAP: OptionType[dict[str, str]] = OptionType("a map such as 'k1:v1,k2:v2' or '{k1: v1}'", _parse_map)
 
 

@@ -312,15 +312,10 @@ OF_ACCOUNTS = (AZURE_ACCOUNT_KEY, AZURE_SAS_TOKEN, AZURE_CLIENT_ID, AZURE_CLIENT
 
 # Restart strategy.
 
-_RESTART_NAMES = {
+_RESTART_NAMES = dict.fromkeys(("none", "off", "disable", "false"), "none") | {
     name: strategy
-    for strategy, names in {
-        "none": ("none", "off", "disable", "false"),
-        "fixed-delay": ("fixed-delay", "fixeddelay"),
-        "failure-rate": ("failure-rate", "failurerate"),
-        "exponential-delay": ("exponential-delay", "exponentialdelay"),
-    }.items()
-    for name in names
+    for strategy in ("fixed-delay", "failure-rate", "exponential-delay")
+    for name in (strategy, strategy.replace("-", ""))
 }
 
 

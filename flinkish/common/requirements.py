@@ -72,14 +72,11 @@ def need(package: str, what_for: str, extra: str) -> Any:
         ) from error
 
 
-class _LateModule:
+class LateModule:
+    """An object with the names of a module, which is imported when one of them is used."""
+
     def __init__(self, module: str) -> None:
         self._module = module
 
     def __getattr__(self, name: str) -> Any:
         return getattr(importlib.import_module(self._module), name)
-
-
-def imported_late(module: str) -> Any:
-    """Return an object with the names of a module, which is imported when one of them is used."""
-    return _LateModule(module)

@@ -89,10 +89,6 @@ def _function(type_info: TypeInformation) -> TextFunction:
             return str
 
 
-def _boolean_text(value: Any) -> str:
-    return "true" if value else "false"
-
-
 def double_text(value: float) -> str:
     """Format a 64-bit number as Double.toString of Java 19 and later: the fewest digits that identify it, but at least two."""
     magnitude = abs(value)
@@ -102,7 +98,8 @@ def double_text(value: float) -> str:
     if special is not None:
         return special
     text = repr(float(value))
-    return _scientific(Decimal(text if _has_two_digits(text) else f"{value:.1e}"))
+    # Java writes the closest two digits where one would do: the smallest double is 5e-324 in Python and 4.9E-324 in Java.
+    return _scientific(Decimal(text if "." in text else f"{value:.1e}"))
 
 
 def float_text(value: float) -> str:
@@ -115,14 +112,6 @@ def float_text(value: float) -> str:
         plain = f"{number.normalize():f}"
         return plain if "." in plain else f"{plain}.0"
     return _scientific(number)
-
-
-def _has_two_digits(text: str) -> bool:
-    """Return whether the shortest form has a second digit: Java writes at least two, and chooses the closest two.
-
-    The smallest double is 5e-324 in Python and 4.9E-324 in Java, which is closer.
-    """
-    return "." in text
 
 
 def _shortest(value: float) -> Decimal:
@@ -201,7 +190,7 @@ _LOCAL: dict[BasicType | Kind, TextFunction] = {
 
 _SIMPLE: dict[BasicType | Kind, TextFunction] = {
     **dict.fromkeys((BasicType.STRING, BasicType.CHAR, BasicType.BIG_INT, BasicType.BIG_DEC, *BOUNDS), str),
-    BasicType.BOOLEAN: _boolean_text,
+    BasicType.BOOLEAN: lambda value: "true" if value else "false",
     BasicType.FLOAT: float_text,
     BasicType.DOUBLE: double_text,
     BasicType.INSTANT: Instant.isoformat,

@@ -15,8 +15,6 @@ from flinkish.common.errors import InvalidArgumentError, UnsupportedError
 from flinkish.common.limits import LONG_MIN
 from flinkish.common.time import Duration, milliseconds_of
 
-_NO_TIMESTAMP = LONG_MIN
-
 
 class TimestampAssigner(ABC):
     """Extracts the event time from records."""
@@ -86,7 +84,7 @@ class BoundedOutOfOrdernessGenerator(WatermarkGenerator):
         """Make a generator with a bound in milliseconds."""
         self._delay = max_out_of_orderness + 1
         #: Highest event time seen, in milliseconds; -2**63 before the first.
-        self.highest = _NO_TIMESTAMP
+        self.highest = LONG_MIN
 
     def on_event(self, value: Any, timestamp: int, output: WatermarkOutput) -> None:
         if timestamp > self.highest:
@@ -94,8 +92,8 @@ class BoundedOutOfOrdernessGenerator(WatermarkGenerator):
 
     def on_periodic_emit(self, output: WatermarkOutput) -> None:
         # Before the first event there is no watermark. (Flink emits Long.MIN, which has the same effect.)
-        if self.highest != _NO_TIMESTAMP:
-            output.emit_watermark(max(self.highest - self._delay, _NO_TIMESTAMP))
+        if self.highest != LONG_MIN:
+            output.emit_watermark(max(self.highest - self._delay, LONG_MIN))
 
     def get_state(self) -> Any:
         return self.highest

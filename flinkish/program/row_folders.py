@@ -29,7 +29,7 @@ def row_folder(configuration: Configuration, job_id: str) -> Path:
     """
     directory = configuration.get(options.CHECKPOINTS_DIRECTORY)
     if directory is None:
-        return _temporary(configuration) / f"{_prefix()}{job_id}"
+        return Path(configuration.get(options.TMP_DIRS) or tempfile.gettempdir()).absolute() / f"{_prefix()}{job_id}"
     place = location(directory)
     if not place.is_local:
         raise UnsupportedError(
@@ -107,10 +107,6 @@ def _remove_orphans(parent: Path) -> None:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             shutil.rmtree(lock.with_name(lock.name.removesuffix(_LOCK)), ignore_errors=True)
             lock.unlink()
-
-
-def _temporary(configuration: Configuration) -> Path:
-    return Path(configuration.get(options.TMP_DIRS) or tempfile.gettempdir()).absolute()
 
 
 def _prefix() -> str:

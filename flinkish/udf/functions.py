@@ -422,23 +422,11 @@ class KeyedBroadcastProcessFunction(BaseBroadcastProcessFunction):
             From Flink's Java API; PyFlink does not have it. The order of the keys is not defined.
             """
 
-    class ReadOnlyContext(BaseBroadcastProcessFunction.ReadOnlyContext):
+    class ReadOnlyContext(BaseBroadcastProcessFunction.ReadOnlyContext, KeyedProcessFunction.Context):
         """Context of the keyed stream's records."""
 
-        @abstractmethod
-        def timer_service(self) -> TimerService:
-            """Return the service that gives the time and registers timers of the current key."""
-
-        @abstractmethod
-        def get_current_key(self) -> Any:
-            """Return the key of the record, or of the timer."""
-
-    class OnTimerContext(ReadOnlyContext):
+    class OnTimerContext(ReadOnlyContext, KeyedProcessFunction.OnTimerContext):
         """Context of timers; `timestamp` is the time of the timer."""
-
-        @abstractmethod
-        def time_domain(self) -> TimeDomain:
-            """Return whether the timer was registered in event time or in processing time."""
 
     @abstractmethod
     def process_element(self, value: Any, ctx: KeyedBroadcastProcessFunction.ReadOnlyContext) -> Iterable[Any] | None:

@@ -27,7 +27,7 @@ from typing import IO, TYPE_CHECKING, Any, NoReturn
 from flinkish.common.files.checkpoint_files import CheckpointFiles, NewFile
 from flinkish.common.files.store_settings import azure_place, storage_options, without_secrets
 from flinkish.common.ids import random_id
-from flinkish.common.requirements import imported_late, need
+from flinkish.common.requirements import LateModule, need
 
 if TYPE_CHECKING:
     import obstore
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from obstore.store import ObjectStore
 else:
     # An extra of flinkish: `ObjectFiles` says how to install it.
-    obstore, exceptions, stores = map(imported_late, ("obstore", "obstore.exceptions", "obstore.store"))
+    obstore, exceptions, stores = map(LateModule, ("obstore", "obstore.exceptions", "obstore.store"))
 
 _MARKER = ".folder"
 #: A larger file is kept on disk until it is sent, in parts of this size; smaller ones take one request.

@@ -54,7 +54,7 @@ class PrometheusText:
                 continue
             logical, given = labelled(sample, self._settings)
             name = f"flink_{sample.scope.value}_{_OTHER.sub('_', logical)}"
-            labels = {_label(label): self._value(value) for label, value in given.items()}
+            labels = {_label(key): _OTHER.sub("_", value) if self._filters else value for key, value in given.items()}
             address = (name, tuple(sorted(labels.items())))
             if address in seen:
                 # A duplicate would make Prometheus reject the whole answer.
@@ -68,9 +68,6 @@ class PrometheusText:
             for suffix, extra, value in numbers(sample, "_count"):
                 families[name].add_sample(name + suffix, {**labels, **extra}, float(value))
         return list(families.values())
-
-    def _value(self, value: str) -> str:
-        return _OTHER.sub("_", value) if self._filters else value
 
     def _tell(self, name: str, metric: str) -> None:
         if name not in self._told:

@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeAlias, TypeVar
 
-from flinkish.common.arguments import instance_of
+from flinkish.common.arguments import instance_of, int_of
 from flinkish.common.errors import InvalidProgramError
 from flinkish.common.limits import LONG_MIN
 from flinkish.common.serializer import TypeSerializer
@@ -24,7 +24,6 @@ from flinkish.udf.window.windows import (
     TimeWindow,
     TimeWindowSerializer,
     Window,
-    record_count,
     size_in_ms,
     sizes_in_ms,
 )
@@ -113,7 +112,7 @@ class SessionWindowTimeGapExtractor(ABC):
 
 class _CountAssigner(WindowAssigner[Any, CountWindow]):
     def __init__(self, window_size: int, counter: str) -> None:
-        self._window_size = record_count(window_size, type(self).__name__)
+        self._window_size = int_of(f"{type(self).__name__}()", window_size, minimum=1)
         self._count_descriptor = ValueStateDescriptor(f"_assigner.{counter}", Types.LONG())
 
     def _count(self, context: _Context) -> int:
@@ -159,7 +158,7 @@ class CountSlidingWindowAssigner(_CountAssigner):
 
     def __init__(self, window_size: int, window_slide: int) -> None:
         super().__init__(window_size, "slide-count")
-        self._window_slide = record_count(window_slide, "CountSlidingWindowAssigner")
+        self._window_slide = int_of("CountSlidingWindowAssigner()", window_slide, minimum=1)
 
     @staticmethod
     def of(window_size: int, window_slide: int) -> CountSlidingWindowAssigner:

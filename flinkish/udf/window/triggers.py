@@ -8,12 +8,12 @@ from datetime import timedelta
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
-from flinkish.common.arguments import instance_of
+from flinkish.common.arguments import instance_of, int_of
 from flinkish.common.errors import InvalidProgramError
 from flinkish.common.time import Time
 from flinkish.common.typeinfo import Types
 from flinkish.udf.state import ReducingStateDescriptor
-from flinkish.udf.window.windows import OperatorTimes, TimeWindow, Window, record_count, size_in_ms
+from flinkish.udf.window.windows import OperatorTimes, TimeWindow, Window, size_in_ms
 
 if TYPE_CHECKING:
     from flinkish.udf.state import State, StateDescriptor
@@ -316,7 +316,7 @@ class CountTrigger(_Trigger[Any]):
     """Fires at every `window_size`-th record of a window, and keeps the contents."""
 
     def __init__(self, window_size: int) -> None:
-        self._window_size = record_count(window_size, "CountTrigger")
+        self._window_size = int_of("CountTrigger()", window_size, minimum=1)
         self._count_state_descriptor = ReducingStateDescriptor("_trigger.CountTrigger.count", operator.add, Types.LONG())
 
     @staticmethod

@@ -10,7 +10,6 @@ from datetime import timedelta
 from io import BytesIO
 from typing import TYPE_CHECKING
 
-from flinkish.common.arguments import check, int_of
 from flinkish.common.errors import InvalidArgumentError
 from flinkish.common.limits import LONG_MAX
 from flinkish.common.serializer import TypeSerializer
@@ -204,10 +203,3 @@ def size_in_ms(time: object, argument: str, method: str) -> int:
 def sizes_in_ms(method: str, **times: Time | timedelta | None) -> list[int]:
     """Return sizes in milliseconds; an `offset` of None is 0."""
     return [0 if name == "offset" and time is None else size_in_ms(time, name, method) for name, time in times.items()]
-
-
-def record_count(number: object, what: str) -> int:
-    """Return a number of records; raise an error unless it is an int of at least 1."""
-    count = int_of(f"{what}()", number)
-    check(count >= 1, f"{what} needs at least 1 record; got {count}.")
-    return count
