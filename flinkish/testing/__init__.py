@@ -20,13 +20,13 @@ if TYPE_CHECKING:
     from flinkish.testing.harness import OneInputHarness as OneInputHarness
     from flinkish.testing.harness import TwoInputHarness as TwoInputHarness
     from flinkish.testing.job import JobHarness as JobHarness
-    from flinkish.testing.records import OutputElement as OutputElement
-    from flinkish.testing.records import StreamRecord as StreamRecord
-    from flinkish.testing.records import assert_records_equal as assert_records_equal
+    from flinkish.testing.results import HarnessSnapshot as HarnessSnapshot
+    from flinkish.testing.results import OutputElement as OutputElement
+    from flinkish.testing.results import StateEntry as StateEntry
+    from flinkish.testing.results import StreamRecord as StreamRecord
+    from flinkish.testing.results import assert_records_equal as assert_records_equal
     from flinkish.testing.scripted_source import ScriptedFailure as ScriptedFailure
     from flinkish.testing.scripted_source import ScriptedSource as ScriptedSource
-    from flinkish.testing.snapshots import HarnessSnapshot as HarnessSnapshot
-    from flinkish.testing.snapshots import StateEntry as StateEntry
     from flinkish.testing.steps import CrashPoint as CrashPoint
 
 _HOMES = {
@@ -34,9 +34,8 @@ _HOMES = {
     "flinkish.testing.harness": ["OneInputHarness", "TwoInputHarness"],
     "flinkish.testing.collecting_sink": ["CollectingSink"],
     "flinkish.testing.job": ["JobHarness"],
-    "flinkish.testing.records": ["OutputElement", "StreamRecord", "assert_records_equal"],
+    "flinkish.testing.results": ["HarnessSnapshot", "OutputElement", "StateEntry", "StreamRecord", "assert_records_equal"],
     "flinkish.testing.scripted_source": ["ScriptedFailure", "ScriptedSource"],
-    "flinkish.testing.snapshots": ["HarnessSnapshot", "StateEntry"],
     "flinkish.testing.steps": ["CrashPoint"],
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}

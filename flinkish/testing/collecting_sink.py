@@ -13,7 +13,7 @@ from flinkish.common.typeinfo import Types
 from flinkish.datastream.state import ListStateDescriptor
 from flinkish.program.sinks import CommitRequest, Committer, Sink, SinkWriter, SinkWriterContext, WriteContext
 from flinkish.runtime.protocol import DriverValues
-from flinkish.testing.records import StreamRecord, assert_records_equal
+from flinkish.testing.results import StreamRecord, assert_records_equal
 
 __all__ = ["CollectingSink"]
 

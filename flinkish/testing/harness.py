@@ -8,7 +8,7 @@ from typing import Any, Unpack
 from flinkish.common.typeinfo import TypeInformation
 from flinkish.datastream.data_stream import DataStream
 from flinkish.testing.piece_harness import HarnessOptions, PieceHarness
-from flinkish.testing.records import StreamRecord
+from flinkish.testing.results import StreamRecord
 from flinkish.testing.steps import Emit, EmitWatermark, End, MarkActive, MarkIdle
 
 __all__ = ["OneInputHarness", "TwoInputHarness"]

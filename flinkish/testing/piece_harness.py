@@ -31,8 +31,7 @@ from flinkish.runtime.protocol import Barrier, EpochCommand, EpochReport, Frame,
 from flinkish.runtime.slot import SlotTask
 from flinkish.testing import steps
 from flinkish.testing.piece import Input, Piece
-from flinkish.testing.records import OutputElement, StreamRecord
-from flinkish.testing.snapshots import HarnessSnapshot
+from flinkish.testing.results import HarnessSnapshot, OutputElement, StreamRecord
 
 __all__ = ["PieceHarness"]
 

@@ -22,7 +22,7 @@ from flinkish.program.sources import (
     SplitEnumerator,
     SplitEnumeratorContext,
 )
-from flinkish.testing.records import StreamRecord
+from flinkish.testing.results import StreamRecord
 from flinkish.testing.steps import Emit, EmitWatermark, End, Fail, MarkActive, MarkIdle, Pause, SourceStep
 
 __all__ = ["ScriptedFailure", "ScriptedSource"]

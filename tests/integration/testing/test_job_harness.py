@@ -30,7 +30,7 @@ from flinkish.datastream.state import ValueStateDescriptor
 from flinkish.datastream.window import TumblingEventTimeWindows, TumblingProcessingTimeWindows
 from flinkish.testing import CrashPoint, JobHarness, ScriptedSource, StreamRecord
 from flinkish.testing import steps as step
-from flinkish.testing.records import assert_records_equal
+from flinkish.testing.results import assert_records_equal
 from tests.kit.functions import Itself, Second
 
 Environment = StreamExecutionEnvironment

@@ -1,14 +1,59 @@
-"""Checkpoints as plain data for tests, without a folder."""
+"""The results of harnesses: output elements and their comparison, and checkpoints as plain data, without a folder."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from flinkish.common.ids import CheckpointId, OperatorUid
+from flinkish.runtime.elements import EndOfInput, Watermark, WatermarkStatus
 from flinkish.runtime.protocol import Restore, StateFile
+
+__all__ = ["HarnessSnapshot", "OutputElement", "StateEntry", "StreamRecord", "assert_records_equal"]
+
+
+class StreamRecord(NamedTuple):
+    """A record with its event time in milliseconds; None if it has none."""
+
+    value: Any
+    timestamp: int | None = None
+
+
+#: An output element of a piece of a program.
+OutputElement = StreamRecord | Watermark | WatermarkStatus | EndOfInput
+
+
+def assert_records_equal(actual: Iterable[Any], expected: Iterable[Any], *, ordered: bool = False, what: str = "records") -> None:
+    """Raise AssertionError, which lists missing and unexpected records, unless both have the same records.
+
+    The order does not matter unless `ordered`, because subtasks do not wait for one another.
+
+    >>> assert_records_equal([("a", 1), ("b", 2)], [("b", 2), ("a", 1)])
+    >>> assert_records_equal(["a", "b", "b"], ["a", "c", "b"], what="words")
+    Traceback (most recent call last):
+    AssertionError: words are not as expected
+      missing: 'c'
+      unexpected: 'b'
+    """
+    unexpected, missing = list(actual), list(expected)
+    if unexpected == missing:
+        return
+    if ordered:
+        lines = [f"  got: {unexpected!r}", f"  expected: {missing!r}"]
+    else:
+        for record in list(unexpected):
+            if record in missing:
+                missing.remove(record)
+                unexpected.remove(record)
+        lines = [
+            *(f"  missing: {record!r}" for record in missing),
+            *(f"  unexpected: {record!r}" for record in unexpected),
+        ]
+    if lines:
+        raise AssertionError("\n".join([f"{what} are not as expected", *lines]))
+
 
 #: The runtime's own states, which are hidden from tests of operators.
 _OWN = frozenset({"_watermark"})
@@ -53,7 +98,7 @@ class HarnessSnapshot:
         )
 
     def unpack(self, root: Path) -> Restore:
-        """Write the files below a folder; return what tells tasks to restore from them."""
+        """Write the files below a folder; return the command to restore from them."""
         for path, content in self.contents.items():
             target = root / path
             target.parent.mkdir(parents=True, exist_ok=True)
