@@ -344,6 +344,8 @@ class _Builder:
                 fail(path, "a number that fits into 32 bits", value, error, hint="declare DOUBLE.")
             except struct.error as error:
                 fail(path, expected, value, error)
+            if math.isinf(number) and number != value:  # a Decimal; other numbers raise an OverflowError
+                fail(path, "a number that fits into 32 bits", value)
             if lenient and isinstance(value, int) and number != value:
                 fail(path, "a whole number that 32 bits of a FLOAT hold exactly", value)
             return number
@@ -360,6 +362,8 @@ class _Builder:
                 number = float(value)
             except (TypeError, ValueError, OverflowError) as error:
                 fail(path, expected, value, error)
+            if math.isinf(number) and number != value:  # a Decimal; other numbers raise an OverflowError
+                fail(path, "a number that fits into 64 bits", value)
             if lenient and isinstance(value, int) and number != value:
                 fail(path, "a whole number that 64 bits of a DOUBLE hold exactly", value)
             return number

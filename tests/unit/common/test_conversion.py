@@ -107,6 +107,8 @@ def test_values_are_brought_to_their_type(type_info: TypeInformation, value: Any
         (Types.FLOAT(), "1"),
         (Types.FLOAT(), -1e39),
         (Types.FLOAT(), 10**40),
+        (Types.FLOAT(), Decimal("-1E+400")),
+        (Types.DOUBLE(), Decimal("1E+400")),
         (Types.BOOLEAN(), "x"),
         (Types.BOOLEAN(), 256),
         (Types.BOOLEAN(), -1.7),
@@ -392,6 +394,8 @@ def test_a_collection_may_hold_other_forms_too(type_info: TypeInformation, value
         (Types.DOUBLE(), 2**53 + 1),
         (Types.FLOAT(), 2**24 + 1),
         (Types.FLOAT(), 1e300),
+        (Types.FLOAT(), Decimal("1E+400")),
+        (Types.DOUBLE(), Decimal("-1E+400")),
     ],
 )
 def test_a_collection_never_loses_a_value_silently(type_info: TypeInformation, value: Any) -> None:
