@@ -20,9 +20,9 @@ from flinkish.runtime import faults
 from flinkish.runtime.channels import EdgeWriter, senders_of
 from flinkish.runtime.dead_letters import SubtaskDeadLetters
 from flinkish.runtime.elements import Element, Emit, EmitRun, Records
+from flinkish.runtime.event_loop import EventLoop
 from flinkish.runtime.gate import InputChannel, InputGate
 from flinkish.runtime.isolation import SCALARS, isolate
-from flinkish.runtime.operators.async_wait import EventLoop
 from flinkish.runtime.operators.base import LATE_RECORDS, EpochTime, Operator, OperatorContext, Output
 from flinkish.runtime.operators.batch import input_of
 from flinkish.runtime.operators.factory import make_operator

@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from flinkish.common.closing import Unwinding
 from flinkish.common.conversion import converter, makes_new
@@ -20,14 +20,12 @@ from flinkish.graph.stream_graph import StreamNode
 from flinkish.metrics import MetricGroup
 from flinkish.program.dead_letters import DeadLetters
 from flinkish.runtime.elements import Emit, EmitRun, Records
+from flinkish.runtime.event_loop import EventLoop
 from flinkish.runtime.operators.runtime_context import SnapshotContext
 from flinkish.runtime.protocol import MAX_WATERMARK, MIN_WATERMARK, Barrier, TaskProgram
 from flinkish.runtime.state.level_state import OperatorState
 from flinkish.udf.checkpoint import CheckpointedFunction, CheckpointListener
 from flinkish.udf.output_tag import OutputTag
-
-if TYPE_CHECKING:
-    from flinkish.runtime.operators.async_wait import EventLoop
 
 #: Name of the counter of dropped late records, as in Flink.
 LATE_RECORDS = "numLateRecordsDropped"

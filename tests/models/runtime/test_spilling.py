@@ -96,7 +96,7 @@ def test_queued_records_come_in_their_order_while_others_are_added(
 ) -> None:
     limits = tmp_path_factory.mktemp("spilling"), memory
     table = HeapInternalTable()
-    records = QueuedRecords(table, limits)
+    records = QueuedRecords(table, *limits)
     taken: list[tuple[int, Records]] = []
     added = []
     for step, (input_index, run) in enumerate(runs):
@@ -107,7 +107,7 @@ def test_queued_records_come_in_their_order_while_others_are_added(
                 taken.append(records.take())
         if step % 3 == 2:
             table = copy.deepcopy(table)
-            records = QueuedRecords(table, limits)
+            records = QueuedRecords(table, *limits)
     while records:
         taken.append(records.take())
     assert taken == added
