@@ -127,7 +127,7 @@ class Admin:
     def __init__(self, brokers: str) -> None:
         self._brokers = brokers
         self._kafka = client.library()
-        self._admin = client.Admin({"bootstrap.servers": brokers}, "--kafka").client
+        self._admin = client.make("AdminClient", {"bootstrap.servers": brokers}, "--kafka")
 
     def partitions(self, topic: str) -> int:
         """Return the number of partitions of a topic, 0 if it does not exist."""
@@ -138,13 +138,16 @@ class Admin:
     def messages(self, topic: str) -> int:
         """Return the number of messages in a topic."""
         spec = self._kafka.admin.OffsetSpec
-        pairs = [(topic, number) for number in range(self.partitions(topic))]
+        partitions = [self._kafka.TopicPartition(topic, number) for number in range(self.partitions(topic))]
 
         def total(at: Any) -> int:
-            ends = client.list_offsets(self._admin, pairs, at, committed=False, timeout=_ANSWER_S)
-            for error in ends.errors.values():
-                raise self._kafka.KafkaException(error)
-            return sum(ends.offsets.values())
+            if not partitions:
+                return 0
+            futures = self._admin.list_offsets(dict.fromkeys(partitions, at), request_timeout=_ANSWER_S)
+            offsets = [future.result(_ANSWER_S + 1).offset for future in futures.values()]
+            if min(offsets) < 0:  # a broker that is starting answers -1001, without an error
+                raise self._kafka.KafkaException(self._kafka.KafkaError(self._kafka.KafkaError.LEADER_NOT_AVAILABLE))
+            return sum(offsets)
 
         count: int = self._ask(lambda: total(spec.latest()) - total(spec.earliest()), f"cannot say how full topic {topic!r} is")
         return count

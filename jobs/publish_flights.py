@@ -138,7 +138,7 @@ class Publisher:
         self._topic = name
         # Idempotent: a message that is sent again is there once, and the order stays.
         settings = {"bootstrap.servers": addresses, "enable.idempotence": True, "message.timeout.ms": TIMEOUT_MS, "linger.ms": 5}
-        self._producer = client.make_producer(settings, "--kafka")
+        self._producer = client.make("Producer", settings, "--kafka")
         self._error: Any = None
         #: Messages that the brokers have acknowledged.
         self.published = 0
