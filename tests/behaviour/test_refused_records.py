@@ -16,6 +16,7 @@ from flinkish.common import Row, Types
 from flinkish.common.errors import JobExecutionError, TargetRefusedError
 from flinkish.datastream.connectors import DeltaSink
 from flinkish.datastream.connectors.jdbc import JdbcConnectionOptions, JdbcExecutionOptions, JdbcSink
+from flinkish.jobmaster.job_sinks import KeptRefusedRecords
 from tests.conftest import MakeEnvironment
 
 TYPE = Types.ROW_NAMED(["id", "name", "price"], [Types.LONG(), Types.STRING(), Types.DOUBLE()])
@@ -53,6 +54,11 @@ def settings(tmp_path: Path, **more: Any) -> dict[str, Any]:
     }
 
 
+def letters(tmp_path: Path) -> list[int]:
+    """Return the ids of the rows among the dead letters."""
+    return [json.loads(text)["id"] for text in DeltaTable(tmp_path / "dead").to_pyarrow_table()["json"].to_pylist()]
+
+
 def test_a_poison_checkpoint_is_never_restarted_and_loses_only_what_the_table_refuses(
     make_env: MakeEnvironment, tmp_path: Path
 ) -> None:
@@ -81,6 +87,29 @@ def test_a_poison_checkpoint_is_never_restarted_and_loses_only_what_the_table_re
     assert (letter["kind"], letter["operator_uid"]) == ("refused", "table")
     assert json.loads(letter["json"]) == {"id": 71, "name": None, "price": 1.0}
     assert "NOT NULL" in letter["reason"]
+
+
+@pytest.mark.parametrize("engine", ["local"])
+def test_a_refused_record_is_one_dead_letter_if_the_job_fails_before_the_target_commits(
+    make_env: MakeEnvironment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, calls, put_aside = table(tmp_path), list[int](), KeptRefusedRecords.put_aside
+
+    def put_aside_and_fail(self: KeptRefusedRecords, checkpoint_id: int, *arguments: Any) -> None:
+        put_aside(self, checkpoint_id, *arguments)
+        calls.append(checkpoint_id)
+        if len(calls) == 1:
+            assert (letters(tmp_path), ids(path)) == ([71], list(range(len(ids(path)))))
+            raise ConnectionError("the driver ends here")
+
+    monkeypatch.setattr(KeptRefusedRecords, "put_aside", put_aside_and_fail)
+    env = make_env(2, settings(tmp_path, **{"pipeline.dead-letters.dir": tmp_path / "dead"}))
+    numbers = env.from_collection(list(range(200)), Types.LONG()).uid("numbers")
+    rows = numbers.map(lambda n: Row(id=n, name=None if n == 71 else "x", price=1.0), TYPE).uid("rows")
+    rows.sink_to(sink(path)).uid("table")
+    env.execute()
+    assert (letters(tmp_path), ids(path)) == ([71], [n for n in range(200) if n != 71])
+    assert calls == [calls[0]] * 2
 
 
 @pytest.mark.parametrize("engine", ["local"])
