@@ -572,9 +572,14 @@ def _checked_type(type_info: Any, what: str, expected: str = "a TypeInformation"
             hint="it holds one: write DataTypes.DECIMAL(10, 2).type_info, for example.",
         )
     forgotten = callable(type_info) and getattr(Types, getattr(type_info, "__name__", ""), None) is type_info
+    got = (
+        f"the class {type_info.__qualname__}"
+        if isinstance(type_info, type)
+        else f"{type_info!r} of type {type(type_info).__name__}"
+    )
     raise InvalidArgumentError(
-        f"{what} must be {expected}; got {type_info!r} of type {type(type_info).__name__}",
-        hint=f"call it: Types.{type_info.__name__}()." if forgotten else "use the methods of Types, such as Types.STRING().",
+        f"{what} must be {expected}; got {got}.",
+        hint=f"call it: Types.{type_info.__name__}()." if forgotten else "take one from Types and call it: Types.STRING().",
     )
 
 

@@ -54,9 +54,8 @@ class _Stretch:
     spans: list[Span]
     #: The windows that have fired but still take late records, the last one first.
     fired: list[Span]
-    #: The keys and values of its records, which are folded together.
-    keys: list[Any] = field(default_factory=list)
-    values: list[Any] = field(default_factory=list)
+    #: For each of `spans`, the keys and values that are still to be folded into it.
+    waiting: list[tuple[list[Any], list[Any]]] = field(default_factory=list)
 
 
 class AlignedWindowOperator(BaseWindowOperator):
@@ -255,31 +254,40 @@ class FoldedWindowsOperator(AlignedWindowOperator):
         assert records.keys is not None
         start = min(times)
         start -= (start - offset) % length
-        stretches = {start: self._stretch_at(start)}
-        if max(times) < start + length and stretches[start].spans and not stretches[start].fired:
-            fold_run(stretches[start].spans, records.keys, records.values, fold, scope)
-            return
+        if max(times) < start + length:
+            only = self._stretch_at(start)
+            if only.spans and not only.fired:
+                fold_run(only.spans, records.keys, records.values, fold, scope)
+                return
+        # By window and not by stretch: each window folds its records in the order of arrival.
+        waiting: dict[Span, tuple[list[Any], list[Any]]] = {}
+        stretches: dict[int, _Stretch] = {}
         start = end = 0
         for value, time, key in zip(records.values, times, records.keys, strict=True):
             if not start <= time < end:
                 start = time - (time - offset) % length
                 end = start + length
-                stretch = stretches.get(start)
-                if stretch is None:
-                    stretch = stretches[start] = self._stretch_at(start)
-                spans, fired, add_key, add_value = stretch.spans, stretch.fired, stretch.keys.append, stretch.values.append
-            if not spans:
+                known = stretches.get(start)
+                stretch = known or self._stretch_at(start)
+                if known is None:
+                    stretches[start] = stretch
+                    stretch.waiting = [waiting.setdefault(span, ([], [])) for span in stretch.spans]
+            if not stretch.spans:
                 self.late(value, time)
-            elif not fired:
-                add_key(key)
-                add_value(value)
-            else:
-                fold_run(spans, [key], [value], fold, scope)
-                for window in fired:
+                continue
+            for keys, values in stretch.waiting:
+                keys.append(key)
+                values.append(value)
+            if stretch.fired:
+                for span, (keys, values) in zip(stretch.spans, stretch.waiting, strict=True):
+                    fold_run([span], keys, values, fold, scope)
+                    keys.clear()
+                    values.clear()
+                for window in stretch.fired:
                     self._fire_again(window, key, time)
-        for stretch in stretches.values():
-            if stretch.keys:
-                fold_run(stretch.spans, stretch.keys, stretch.values, fold, scope)
+        for span, (keys, values) in waiting.items():
+            if keys:
+                fold_run([span], keys, values, fold, scope)
 
     def _fire(self, window: Span, spans: list[Span]) -> None:
         shown, timestamp = TimeWindow(*window), window[1] - 1
