@@ -9,11 +9,13 @@ from typing import Any
 
 import pytest
 
+from flinkish.common.configuration import Configuration
 from flinkish.common.errors import InvalidArgumentError
 from flinkish.common.time import Time
 from flinkish.common.typeinfo import Types
 from flinkish.common.types import Row
-from flinkish.datastream import AggregateFunction, ReduceFunction
+from flinkish.common.watermark_strategy import WatermarkStrategy
+from flinkish.datastream import AggregateFunction, ReduceFunction, StreamExecutionEnvironment
 from flinkish.datastream.window import SlidingEventTimeWindows
 from flinkish.testing import OneInputHarness
 from tests.unit.runtime.operators.window.functions import PAIRS, AnotherEventTimeTrigger, Numbers, SumWithoutMerge, by_key
@@ -73,6 +75,19 @@ def test_records_in_disorder_are_folded_as_they_came(way: str) -> None:
     assert results(lambda windows: WAYS[way](windows).reduce(lambda a, b: b), 1, 4, 2) == [2, 2, 4]
     assert results(lambda windows: WAYS[way](windows).reduce(Doubling()), 1, 4, 2) == [4, 14, 4]
     assert results(lambda windows: WAYS[way](windows).aggregate(Collect()), 1, 4, 2) == [[1, 2], [1, 4, 2], [4]]
+
+
+@each_way
+def test_records_of_one_run_are_folded_as_they_came(way: str) -> None:
+    def of_one_run(build: Callable[[Any], Any]) -> list[Any]:
+        env = StreamExecutionEnvironment(Configuration.from_dict({"execution.engine": "local", "parallelism.default": "1"}))
+        by_number = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(lambda record, _: record[1])
+        records = env.from_collection([("a", 1), ("a", 4), ("a", 2)], PAIRS).assign_timestamps_and_watermarks(by_number)
+        with build(WAYS[way](sliding(by_key(records)))).execute_and_collect() as found:
+            return list(found)
+
+    assert of_one_run(lambda windows: windows.aggregate(Collect())) == [[1, 2], [1, 4, 2], [4]]
+    assert of_one_run(lambda windows: windows.reduce(Doubling())) == [("a", 4), ("a", 14), ("a", 4)]
 
 
 @each_way
