@@ -55,11 +55,11 @@ def refuse_missing(module: str) -> NoReturn:
 
 
 def need(package: str, what_for: str, extra: str) -> Any:
-    """Import a package of an extra; raises MissingPackageError, which says how to install it.
+    """Import a package of an extra; raises MissingPackageError, which names it as pip does and says how to install it.
 
     >>> need("no_such_package", "JdbcSink", "jdbc")
     Traceback (most recent call last):
-    flinkish.common.errors.MissingPackageError: JdbcSink needs the package no_such_package, which is not installed
+    flinkish.common.errors.MissingPackageError: JdbcSink needs the package no-such-package, which is not installed
     Hint: pip install 'flinkish[jdbc]'
     """
     try:
@@ -68,7 +68,8 @@ def need(package: str, what_for: str, extra: str) -> Any:
         if error.name is None or error.name.partition(".")[0] != package:
             raise
         raise MissingPackageError(
-            f"{what_for} needs the package {package}, which is not installed", hint=f"pip install 'flinkish[{extra}]'"
+            f"{what_for} needs the package {package.replace('_', '-')}, which is not installed",
+            hint=f"pip install 'flinkish[{extra}]'",
         ) from error
 
 
