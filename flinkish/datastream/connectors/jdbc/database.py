@@ -12,6 +12,7 @@ from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, TypeVar
+from urllib.parse import parse_qsl
 
 from flinkish.common.errors import (
     FlinkishError,
@@ -65,6 +66,7 @@ _CHECKS_OF_MYSQL: Final = (3819, 4025)
 _MISFITS_OF_MYSQL: Final = (1054, 1064, 1136, 1146, 1364)
 #: SQLSTATE of PostgreSQL; the only one of its class that says nothing about a statement and its tables.
 _NO_PRIVILEGE: Final = "42501"
+_SERVER: Final = re.compile(r"//(?P<host>\[[^\]]*\]|[^/:,@?]*)(?::(?P<port>\d+))?/(?P<database>[^?]*)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,25 +221,31 @@ def _missing(url: sqlalchemy.URL, user: str, error: ImportError) -> MissingPacka
 
 def _translated(text: str, user: str) -> sqlalchemy.URL:
     """Translate a URL of JDBC."""
+    import sqlalchemy
+
     dialect, _, rest = text.removeprefix("jdbc:").partition(":")
     if dialect not in _DRIVERS:
         raise InvalidProgramError(
             f"{user}: URLs of jdbc:{dialect}: cannot be translated, only those of {', '.join(sorted(_DRIVERS))}",
             hint="give a URL of SQLAlchemy for the database, such as oracle+oracledb://host/?service_name=name.",
         )
-    address = rest.partition("?")[0]
-    if address.startswith("//") and ("@" in address or "," in address):
-        raise InvalidProgramError(
-            f"{user}: this jdbc:{dialect}: URL does not name one server as //host:port/database (it is not shown, as it "
-            "may hold a password)",
-            hint="user and password go to with_user_name() and with_password(); several hosts need a URL of SQLAlchemy.",
-        )
-    place = rest if address.startswith("//") else f"///{rest}"
-    url = _parsed(f"{dialect}+{_driver(dialect, user)}:{place}", user)
-    query = dict(url.query)
-    url = url.set(username=query.pop("user", None), password=query.pop("password", None))  # type: ignore[arg-type]
+    drivername = f"{dialect}+{_driver(dialect, user)}"
+    # SQLAlchemy's parser reads other URLs: here, parameters may contain "@", and paths of files "%" and "//".
+    address, _, parameters = rest.partition("?")
+    query = dict(parse_qsl(parameters, keep_blank_values=True))
+    host, port, database = None, None, address
+    if dialect != "sqlite" and "/" in address:
+        found = _SERVER.fullmatch(address)
+        if found is None:
+            raise InvalidProgramError(
+                f"{user}: this jdbc:{dialect}: URL does not name one server as //host:port/database (it is not shown, as it "
+                "may hold a password)",
+                hint="user and password go to with_user_name() and with_password(); several hosts need a URL of SQLAlchemy.",
+            )
+        host, port, database = found["host"].strip("[]"), found["port"], found["database"]
+    user_name, password = query.pop("user", None), query.pop("password", None)
     schema = query.pop("currentSchema", None) if dialect == "postgresql" else None
-    known = _POSTGRESQL_PARAMETERS if url.drivername.startswith("postgresql+psycopg") else {}
+    known = _POSTGRESQL_PARAMETERS if drivername.startswith("postgresql+psycopg") else {}
     others = [name for name in query if name not in known]
     if others:
         raise InvalidProgramError(
@@ -247,7 +255,9 @@ def _translated(text: str, user: str) -> sqlalchemy.URL:
     taken = {known[name]: value for name, value in query.items()}
     if schema is not None:
         taken["options"] = f"{taken.get('options', '')} -csearch_path={schema}".strip()
-    return url.set(query=taken)
+    return sqlalchemy.URL.create(
+        drivername, user_name, password, host or None, None if port is None else int(port), database or None, taken
+    )
 
 
 def _driver(dialect: str, user: str) -> str:
