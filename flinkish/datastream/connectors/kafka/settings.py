@@ -64,7 +64,8 @@ class ClientSettings:
 
     def admin(self, client: str) -> dict[str, str]:
         """Return the configuration of an administration client, which ignores most properties of consumers and producers."""
-        return {key: value for key, value in self.common(client).items() if key != "enable.idempotence"}
+        of_producers = ("enable.idempotence", "enable.gapless.guarantee")
+        return {key: value for key, value in self.common(client).items() if key not in of_producers}
 
     def shown(self) -> dict[str, str]:
         """Return the properties for messages: secrets are hidden."""
@@ -189,6 +190,8 @@ class KafkaSourceSettings(ClientSettings):
     @property
     def reset(self) -> str:
         """Where to continue if messages to read next are gone: earliest or latest; none = fail."""
+        if self.properties.get(_RESET, "").lower() == "error":  # librdkafka's word for Java's none
+            return "none"
         return self._choice(_RESET, "none", ("earliest", "latest", "none"))
 
     @property

@@ -185,6 +185,19 @@ def test_a_time_that_is_no_number_is_refused_by_name(key: str) -> None:
         sink.set_property(key, "soon").build().validate(Types.STRING())
 
 
+@pytest.mark.parametrize("value", ["none", "error", "Error"])
+def test_none_has_the_name_of_java_or_of_librdkafka(value: str) -> None:
+    assert builder(auto_offset_reset=value).build()._settings.reset == "none"
+
+
+def test_properties_that_need_an_idempotent_producer_are_for_no_other_client() -> None:
+    schema = KafkaRecordSerializationSchema.builder().set_topic("t").set_value_serialization_schema(SimpleStringSchema()).build()
+    sink = KafkaSink.builder().set_bootstrap_servers("nowhere:9092").set_record_serializer(schema)
+    settings = sink.set_property("enable.gapless.guarantee", "true").set_property("acks", "all").build()._settings
+    client.make("Producer", settings.producer("0"), "KafkaSink")
+    client.make("AdminClient", settings.admin("0"), "KafkaSink")
+
+
 def test_transactions_without_an_idempotent_producer_are_refused() -> None:
     schema = KafkaRecordSerializationSchema.builder().set_topic("t").set_value_serialization_schema(SimpleStringSchema()).build()
     sink = KafkaSink.builder().set_bootstrap_servers("nowhere:9092").set_record_serializer(schema)
