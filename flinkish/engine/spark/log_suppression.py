@@ -32,7 +32,12 @@ def silence_py4j() -> None:
     logger.setLevel(logging.CRITICAL + 1)
     logger.propagate = False
     # py4j also uses the root logger. A filter of that logger does not see records of other loggers.
-    logging.getLogger().addFilter(lambda record: "py4j" not in Path(record.pathname).parts)
+    # It is added once only, as it is the same function in each call.
+    logging.getLogger().addFilter(_is_not_from_py4j)
+
+
+def _is_not_from_py4j(record: logging.LogRecord) -> bool:
+    return "py4j" not in Path(record.pathname).parts
 
 
 def silence_accumulators(context: Any) -> None:

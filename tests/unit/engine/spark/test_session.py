@@ -18,6 +18,7 @@ from flinkish.engine.scratch import make_folder
 from flinkish.engine.spark import package, scratch, session, session_start
 from flinkish.engine.spark.engine import SparkEngine
 from flinkish.engine.spark.installation import check_java, java_version
+from flinkish.engine.spark.log_suppression import silence_py4j
 from flinkish.engine.spark.session import refuse_connect
 
 
@@ -168,3 +169,15 @@ def test_flinkish_that_runs_from_a_zip_file_sends_this_one(tmp_path: Path, monke
     package.pack(tmp_path / "f.zip")
     monkeypatch.setattr(package.flinkish, "__file__", str(tmp_path / "f.zip" / "flinkish" / "__init__.py"))
     assert package.package_in(tmp_path / "nowhere") == tmp_path / "f.zip"
+
+
+def test_sessions_add_one_filter_for_py4j_to_the_root_logger(monkeypatch: pytest.MonkeyPatch) -> None:
+    root, py4j = logging.getLogger(), logging.getLogger("py4j")
+    monkeypatch.setattr(py4j, "level", py4j.level)
+    monkeypatch.setattr(py4j, "propagate", py4j.propagate)
+    monkeypatch.setattr(root, "filters", [])
+    for _ in range(3):
+        silence_py4j()
+    assert len(root.filters) == 1
+    record = logging.LogRecord("root", logging.INFO, "/site-packages/py4j/java_gateway.py", 1, "", None, None)
+    assert not root.filter(record)
