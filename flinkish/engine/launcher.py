@@ -1,4 +1,4 @@
-"""Starts a program as a job, in steps: check, acquire, locate, plan, claim, assemble, run.
+"""Starts a program as a job, in steps: check, install packages, locate, plan, claim, assemble, run.
 
 All checks that may refuse a program come before the claim of its storage, because from then on another process that runs the same
 job is refused. The graph is generated once, in `check`.

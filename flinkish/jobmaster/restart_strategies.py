@@ -75,14 +75,10 @@ class RestartStrategy:
         self._config = config
         self._clock = clock
         self._random = rng
-        match config:
-            case FixedDelay(attempts=most) | FailureRate(max_failures_per_interval=most):
-                kept = most + 1
-            case _:
-                kept = 0
-        #: Times of the last failures.
-        self._failures: deque[int] = deque(maxlen=kept)
+        #: Times of the last failures, for a failure rate.
+        self._failures: deque[int] = deque(maxlen=config.max_failures_per_interval + 1 if isinstance(config, FailureRate) else 0)
         self._backoff = config.initial_backoff if isinstance(config, ExponentialDelay) else 0
+        #: The number of failures, with an exponential delay since its last reset.
         self._restarts = 0
         #: When the last decided restart is due, with an exponential delay.
         self._next_restart: int | None = None
@@ -95,7 +91,8 @@ class RestartStrategy:
             case NoRestart():
                 return GiveUp(reason="restart-strategy.type is none, or nothing is checkpointed and no strategy is set")
             case FixedDelay(attempts=attempts, delay=delay):
-                if len(self._failures) > attempts:
+                self._restarts += 1
+                if self._restarts > attempts:
                     return GiveUp(reason=f"all {attempts} attempts of restart-strategy.fixed-delay.attempts are used")
                 return RestartAfter(delay=delay)
             case FailureRate(max_failures_per_interval=limit, interval=interval, delay=delay):
