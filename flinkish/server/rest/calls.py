@@ -70,10 +70,10 @@ class Call:
 
     def query_ids(self, name: str) -> tuple[str, ...]:
         """Return a query parameter that must be a list of ids of 32 hexadecimal digits; raises RestError 400 otherwise."""
-        ids = tuple(word.lower() for word in self.words(name))
-        for wrong in (word for word in ids if not HEX_ID.fullmatch(word)):
+        words = self.words(name)
+        for wrong in (word for word in words if not HEX_ID.fullmatch(word.lower())):
             raise unreadable("query", name, "a list of ids of 32 hexadecimal digits", wrong)
-        return ids
+        return tuple(word.lower() for word in words)
 
     def words(self, name: str) -> tuple[str, ...]:
         """Return the comma-separated words of a query parameter; an empty tuple if it is absent."""

@@ -194,7 +194,7 @@ def no_metrics(call: JobCall) -> list[Metric]:
 def aggregated_subtask_metrics(call: JobCall) -> list[AggregatedMetric]:
     vertex = call.view.vertex(call.id("vertexid"))
     if vertex is None:
-        return []
+        return aggregated({}, call)
     listed = call.words("subtasks")
     indexes = _subtasks(listed, vertex.parallelism) if listed else range(vertex.parallelism)
     return aggregated(by_name(metrics.subtask_metrics(call.view, vertex, index) for index in indexes), call)

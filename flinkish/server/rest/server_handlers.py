@@ -91,9 +91,10 @@ def config(state: ServerState, call: Call) -> answers.DashboardConfiguration:
 
 
 def overview(state: ServerState, call: Call) -> answers.ClusterOverview:
-    running = _running(state)
+    views = _views(state)
+    running = [view for view in views if not view.status.is_terminal_state()]
     return overview_of(
-        Counter(view.status.name for view in _views(state)),
+        Counter(view.status.name for view in views),
         running=len(running),
         task_managers=sum(len(view.task_managers) for view in running),
         slots=sum(view.setup.plan.slots for view in running),

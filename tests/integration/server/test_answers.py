@@ -15,8 +15,9 @@ from flinkish.datastream.connectors.discard import DiscardingSink
 from flinkish.datastream.connectors.number_seq import NumberSequenceSource
 from flinkish.server.process_figures import ProcessFigures
 from flinkish.server.rest import server_handlers
+from flinkish.server.state import ServedJob
 from tests.kit.waiting import wait_until
-from tests.unit.server.support import Server, differences, endless_job, make_env, sample, served, shape
+from tests.unit.server.support import UNKNOWN, Server, differences, endless_job, make_env, sample, served, shape
 
 
 @pytest.fixture(scope="module")
@@ -143,6 +144,31 @@ def test_metrics_are_listed_by_name_and_given_as_text(world: tuple[Server, str])
     assert summed["sum"] >= summed["max"] > 0
     assert server.get(f"{path}/watermarks")[0]["id"] == "0.currentInputWatermark"
     assert {"id": "numRestarts", "value": "0"} in server.get(f"/jobs/{job_id}/metrics?get=numRestarts,uptime")
+
+
+@pytest.mark.parametrize("query", ["agg=bad", "get=numRecordsIn&agg=sum,bad"])
+def test_a_statistic_that_does_not_exist_is_refused_also_for_an_unknown_vertex(world: tuple[Server, str], query: str) -> None:
+    server, job_id = world
+    vertex = server.get(f"/jobs/{job_id}")["vertices"][1]["id"]
+
+    for each in (vertex, UNKNOWN):
+        status, answer = server.ask("GET", f"/jobs/{job_id}/vertices/{each}/subtasks/metrics?{query}")
+        assert (status, "(agg) is not known: 'bad'" in answer["errors"][0]) == (400, True)
+
+
+def test_a_job_that_ends_during_a_request_is_counted_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with served() as server:
+        client = endless_job(make_env(tmp_path))
+        job = server.jobs.get(str(client.get_job_id()))
+        assert job is not None
+        running = job.view()
+        client.cancel().result(120)
+        views = iter([running, job.view()])
+        monkeypatch.setattr(ServedJob, "view", lambda _: next(views))
+
+        counts = server.get("/overview")
+
+    assert (counts["jobs-running"], counts["jobs-cancelled"]) == (1, 0)
 
 
 def test_a_failed_job_is_shown_with_its_failures_after_its_end(tmp_path: Path) -> None:

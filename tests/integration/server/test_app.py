@@ -46,6 +46,7 @@ def test_every_path_answers_with_and_without_the_version_and_a_slash_behind(serv
         ("GET", f"/jobs/{UNKNOWN}/savepoints/{UNKNOWN}", 404, "There is no savepoint operation"),
         ("GET", f"/jobs/{UNKNOWN}/checkpoints/{UNKNOWN}", 404, "There is no checkpoint operation"),
         ("GET", "/jobs/metrics?get=uptime&agg=bad", 400, "(agg) is not known: 'bad'"),
+        ("GET", "/jobs/metrics?jobs=ZZ", 400, "(jobs) is not a list of ids of 32 hexadecimal digits: 'ZZ'"),
         ("GET", "/jobmanager/logs/none.txt", 404, "This file does not exist"),
         ("POST", "/jobs", 501, "flinkish cannot run"),
     ],
