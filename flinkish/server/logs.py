@@ -117,24 +117,31 @@ def _file_behind(descriptor: int) -> Path | None:
 
 def end_of(path: Path) -> str:
     """Return the last lines of a file, of at most LONGEST bytes; raises OSError if it cannot be read."""
-    hidden, content = _end(path, LONGEST)
+    hidden, content = _end(path)
     return f"(the first {hidden} bytes are not shown)\n{content}" if hidden else content
 
 
 def tail(path: Path, longest: int) -> str:
-    """Return the last lines of a log, of at most as many bytes; "" if it cannot be read."""
+    """Return the last lines of a log with secrets hidden, of at most as many characters; "" if it cannot be read.
+
+    If the last line is longer, it is the end of this line.
+    """
     try:
-        return _end(path, longest)[1]
+        text = redact(_end(path)[1])
     except OSError:
         return ""
+    if len(text) <= longest:
+        return text
+    end = text[-longest:]
+    return end.partition("\n")[2] or end
 
 
-def _end(path: Path, longest: int) -> tuple[int, str]:
+def _end(path: Path) -> tuple[int, str]:
     with path.open("rb") as file:
         size = file.seek(0, os.SEEK_END)
-        file.seek(max(0, size - longest))
-        content = file.read(longest)
-    if size > longest:
+        file.seek(max(0, size - LONGEST))
+        content = file.read(LONGEST)
+    if size > LONGEST:
         # The first line is incomplete: it may begin within a secret, which would not be recognized.
         content = content.partition(b"\n")[2]
     return max(0, size - len(content)), content.decode(errors="replace")

@@ -75,3 +75,11 @@ def test_of_a_long_file_only_whole_lines_of_its_end_are_shown(log_file: Path, mo
     assert text.endswith("the end\n")
     assert "secret-" not in text
     assert len(text) < 200
+
+
+def test_the_end_of_a_long_line_has_no_part_of_a_secret(tmp_path: Path) -> None:
+    path = tmp_path / "driver.log"
+    path.write_text(f"{'x' * 90} s3.secret-key=hush-hush")
+
+    assert logs.tail(path, 5) == "*****"
+    assert logs.tail(tmp_path / "none", 5) == ""

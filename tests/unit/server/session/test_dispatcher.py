@@ -250,6 +250,7 @@ def _start(member: Member) -> Any:
     [
         ("ZeroDivisionError: division by zero\n", "division by zero", False),
         ("2026-11-23 05:45:53,599 INFO uvicorn.error: Shutting down\n", "(it is empty)", True),
+        ("before\nValueError: " + "x" * 3_000 + " at last\n", "xxx at last", True),
         ("x" * 3_000 + "\nE: the last\n2026-11-23 05:45:53,599 INFO a: b\n", "The end of its log:\nE: the last\nHint", True),
     ],
 )
