@@ -8,13 +8,13 @@ from __future__ import annotations
 import json
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import msgspec
 
 import flinkish
-from flinkish.server.answers.wire import Errors
+from flinkish.server.answers.wire import Errors, Kebab, Wire
 from flinkish.server.rest.calls import Text
 from flinkish.server.rest.routes import ROUTES, Route
 
@@ -51,6 +51,10 @@ def document_of(routes: Sequence[Route]) -> dict[str, Any]:
     types = [kind for route in routes for kind in (route.answer, route.request) if kind not in (None, Text)]
     unique = list(dict.fromkeys([*types, Errors]))
     schemas, components = msgspec.json.schema_components(unique, ref_template=_REFERENCE)
+    requests = {route.request for route in routes if isinstance(route.request, type)}
+    for kind in (*_below(Wire), *_below(Kebab)):
+        if kind not in requests and kind.__name__ in components:
+            components[kind.__name__]["required"] = _always_sent(kind)
     schema_of = dict(zip(unique, schemas, strict=True))
     paths: dict[str, Any] = {}
     for route in routes:
@@ -69,6 +73,20 @@ def document_of(routes: Sequence[Route]) -> dict[str, Any]:
         },
         "security": [{"token": []}, {}],
     }
+
+
+def _below(base: type[msgspec.Struct]) -> Iterator[type[msgspec.Struct]]:
+    for kind in base.__subclasses__():
+        yield kind
+        yield from _below(kind)
+
+
+def _always_sent(kind: type[msgspec.Struct]) -> list[str]:
+    """Return the fields that each answer of a type has: most types also send a field that has its default value."""
+    fields = msgspec.structs.fields(kind)
+    if kind.__struct_config__.omit_defaults:
+        return [field.encode_name for field in fields if field.required]
+    return [field.encode_name for field in fields if field.default is not msgspec.UNSET]
 
 
 def _operation(route: Route, schema_of: dict[Any, Any]) -> dict[str, Any]:

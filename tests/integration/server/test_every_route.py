@@ -204,7 +204,7 @@ def test_the_document_fits_what_the_server_answers(world: tuple[Server, dict[str
 
 
 def test_the_document_is_served_and_names_every_route(world: tuple[Server, dict[str, str]]) -> None:
-    server, _ = world
+    server, values = world
 
     document = server.get("/openapi.json")
 
@@ -212,6 +212,12 @@ def test_the_document_is_served_and_names_every_route(world: tuple[Server, dict[
     operations = [operation for methods in document["paths"].values() for operation in methods.values()]
     assert len(operations) == len(ROUTES)
     assert len({operation["operationId"] for operation in operations}) == len(ROUTES)
+    required = {name: set(schema.get("required", ())) for name, schema in document["components"]["schemas"].items()}
+    # Fields with a default value are sent, too, unless they are left out of some answers.
+    assert {"slots-available", "flink-version"} <= required["ClusterOverview"]
+    assert required["TaskManagerInfo"] == server.get("/taskmanagers")["taskmanagers"][0].keys()
+    assert required["JobInfo"] == server.get(f"/jobs/{values['jobid']}").keys()
+    assert required["OperationInfo"] == required["SavepointRequest"] == set()
     # Nothing refers to a type that is not there.
     text = str(document)
     assert set(re.findall(r"#/components/schemas/([\w.]+)", text)) <= document["components"]["schemas"].keys()
