@@ -186,11 +186,15 @@ class Endpoint:
         self._thread = threading.Thread(target=server.run, args=([self._socket],), name="flinkish-rest", daemon=True)
         self._thread.start()
         deadline = time.monotonic() + _PATIENCE
-        while not server.started:
-            if not self._thread.is_alive() or time.monotonic() > deadline:
-                self.close()
-                raise EngineError(f"the server did not start within {_PATIENCE} s")
-            time.sleep(0.005)
+        try:
+            while not server.started:
+                if not self._thread.is_alive() or time.monotonic() > deadline:
+                    raise EngineError(f"the server did not start within {_PATIENCE} s")
+                time.sleep(0.005)
+        except BaseException:
+            # Also after Ctrl-C: a further try, as in a notebook, finds the port free.
+            self.close()
+            raise
 
     def close(self) -> None:
         """Stop the server and release the port."""

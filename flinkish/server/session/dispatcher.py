@@ -76,7 +76,7 @@ class Dispatcher:
         self._processes = processes
         self._storage = SessionStorage(settings.root)
         self.leadership = Leadership(settings, self._storage, processes, clock, self._lock, address=address, reports=reports)
-        self._launch = Launch(settings, self._storage, processes, clock, ids, reports, environment)
+        self._launch = Launch(settings, self._storage, processes, clock, ids, reports, dict(environment))
         self._archives: OrderedDict[str, Archive] = OrderedDict()
         #: The ended jobs whose logs are on this machine, as far as there are any.
         self._with_logs: set[str] = set()
