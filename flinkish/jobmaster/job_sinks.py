@@ -33,7 +33,7 @@ from flinkish.runtime import faults
 from flinkish.runtime.dead_letters import forms_of, storable
 from flinkish.runtime.protocol import EpochReport
 
-_log = logging.getLogger("flinkish.jobmaster.committers")
+_log = logging.getLogger(__name__)
 
 #: Key in CoordinatorState.extra of the committables that sinks of a job without checkpoints prepared at the end of their input.
 _PREPARED = "prepared_at_end_of_input"
