@@ -39,6 +39,8 @@ _WITHOUT_RECORD: Mapping[str, str] = {
     "notify_checkpoint_complete": "a checkpoint was complete",
     "notify_checkpoint_aborted": "a checkpoint was aborted",
     "end_epoch": "the micro-batch ended",
+    # What an asynchronous operator does before a barrier, and at the end of its input.
+    "_drain": "results of asynchronous calls were awaited",
 }
 #: The modules of edges, by which a record goes on its way to the next operator.
 _EDGES = ("flinkish.runtime.channels", "flinkish.runtime.partitioners")

@@ -127,9 +127,10 @@ class Fold:
         return result if self.convert is None else self.convert(result)
 
     def refuse_nothing(self, value: Any, method: str = "add") -> None:
-        """Raise an error because the function has combined an accumulator and a record to None: all records before would be lost.
+        """Raise an error for a None that `method` returned for a value: with it, all records before this one would be lost.
 
-        A reduce function may return a record that is None, and an aggregate function an accumulator that it also begins with.
+        There is no error if None is a valid result: a reduce function may return a record that is None, and an aggregate function
+        may use None as its empty accumulator.
         """
         if isinstance(self.function, ReduceFunction):
             if value is not None:
@@ -344,7 +345,7 @@ class ReadOnlyBroadcastStateView(_Entries, ReadOnlyBroadcastState[Any, Any]):
     def clear(self) -> None:
         self._refuse("clear()")
 
-    def _refuse(self, method: str, *_: Any) -> NoReturn:
+    def _refuse(self, method: str, /, *_: Any, **__: Any) -> NoReturn:
         raise StateError(
             f"{self.what}: {method} is not possible here, where it is read-only",
             hint="change broadcast state in process_broadcast_element: there every subtask sees the same elements.",

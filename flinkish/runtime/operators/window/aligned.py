@@ -218,7 +218,7 @@ class AlignedWindowOperator(BaseWindowOperator):
 
     def _drop(self, span: Span) -> None:
         if self.lateness and self.clear_function is not None:
-            # Windows with such functions are never combined from panes; see choice.py.
+            # Windows with such functions are never combined from panes; see factory.py.
             window = TimeWindow(*span)
             for key in self._table.members(span):
                 self.backend.current_key = key

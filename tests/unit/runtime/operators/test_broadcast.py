@@ -172,13 +172,14 @@ def test_broadcast_state_that_nobody_asks_for_is_passed_on_to_the_next_checkpoin
     "change",
     [
         lambda rules: rules.put("a", 1),
+        lambda rules: rules.put(key="a", value=1),
         lambda rules: rules.put_all({"a": 1}),
         lambda rules: rules.remove("a"),
         lambda rules: rules.clear(),
         lambda rules: rules.__setitem__("a", 1),
         lambda rules: rules.__delitem__("a"),
     ],
-    ids=["put", "put_all", "remove", "clear", "set item", "delete item"],
+    ids=["put", "put with names", "put_all", "remove", "clear", "set item", "delete item"],
 )
 def test_the_other_side_cannot_write_and_the_error_names_the_state(change: Any) -> None:
     class Writes(Lookup):
