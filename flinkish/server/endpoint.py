@@ -185,8 +185,8 @@ class Endpoint:
         # Off the main thread, uvicorn leaves signals alone.
         self._thread = threading.Thread(target=server.run, args=([self._socket],), name="flinkish-rest", daemon=True)
         self._thread.start()
-        deadline = time.monotonic() + _PATIENCE
         try:
+            deadline = time.monotonic() + _PATIENCE
             while not server.started:
                 if not self._thread.is_alive() or time.monotonic() > deadline:
                     raise EngineError(f"the server did not start within {_PATIENCE} s")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import socket
-import time
 from types import SimpleNamespace
 
 import pytest
@@ -40,12 +39,12 @@ def test_an_address_that_is_not_of_this_machine_is_named() -> None:
 
 
 def test_a_server_whose_start_is_interrupted_releases_its_port(monkeypatch: pytest.MonkeyPatch) -> None:
-    def interrupt(_: float) -> None:
+    def interrupt() -> float:
         raise KeyboardInterrupt
 
     first = Endpoint(read({"rest.port": "0"}))
     port = first.listen()
-    monkeypatch.setattr(endpoint, "time", SimpleNamespace(monotonic=time.monotonic, sleep=interrupt))
+    monkeypatch.setattr(endpoint, "time", SimpleNamespace(monotonic=interrupt))
     with pytest.raises(KeyboardInterrupt):
         first.serve(make_app(make_state()))
 
