@@ -776,6 +776,11 @@ class DataStream(_OperatorSettings, Generic[T_co]):
         The stream must end, and its records be rows or tuples whose type is declared; they pass through this process's memory.
         Raises UnsupportedError, which names the column, for a type that Spark does not have.
         For results that do not end, or are large, use sink_to(DataFrameSink(write)).
+
+        Example, in a process with a SparkSession `spark`::
+
+            pairs = env.from_collection([(1, "a")], Types.ROW_NAMED(["id", "name"], [Types.INT(), Types.STRING()]))
+            pairs.collect_as_data_frame(spark).show()
         """
         from flinkish.datastream.connectors.data_frame_sink import check_rows, to_data_frame
 

@@ -446,6 +446,10 @@ class StreamExecutionEnvironment:
         not keep state (aggregations, dropDuplicates, joins of streams).
         Raises InvalidArgumentError for any other object, and UnsupportedError for a DataFrame of Spark Connect, one that
         keeps state or that Spark does not run as a stream, or a column of a type that has no counterpart.
+
+        Example, in a process with a SparkSession `spark`::
+
+            env.from_data_frame(spark.range(3)).map(lambda row: row.id * 2, Types.LONG()).print()
         """
         from flinkish.datastream.connectors.data_frame import data_frame_source
 
