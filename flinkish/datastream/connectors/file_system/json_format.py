@@ -322,10 +322,10 @@ class _JsonLinesReader(LineSplitReader):
             return NO_RECORD
         try:
             value = self._decoder.decode(text)
+            return value if self._convert is None else self._convert(value, "")
         except UnicodeDecodeError as error:
             raise ValueError(self.undecodable) from error
         except msgspec.DecodeError as error:
             raise ValueError(f"not valid JSON: {error}") from error
         except RecursionError as error:
             raise ValueError("not valid JSON: nested too deeply") from error
-        return value if self._convert is None else self._convert(value, "")

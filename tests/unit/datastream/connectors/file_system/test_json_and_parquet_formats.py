@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import decimal
 import math
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -120,6 +121,13 @@ def test_undecodable_json_is_a_bad_record(tmp_path: Path) -> None:
     with pytest.raises(SourceError, match=r"line 2: .*character set"):
         read_json(path)
     assert read_json(path, None, RecordErrorPolicy.skip()) == ["a"]
+
+
+def test_json_of_any_depth_is_a_bad_record(tmp_path: Path) -> None:
+    # A value that can just be decoded may be too deep for the message that shows it.
+    depth = sys.getrecursionlimit()
+    path = write(tmp_path, "\n".join("[" * each + "]" * each for each in range(depth - 100, depth + 1)) + "\n1\n")
+    assert read_json(path, Types.INT(), RecordErrorPolicy.skip()) == [1]
 
 
 class OfTheUsersOwn(TypeInformation):
