@@ -193,8 +193,10 @@ class _CsvReader(LineSplitReader):
             texts = [f"{text}\n" for text in texts]
         else:
             goes_on = False
-        # Comments can only be told from fields record by record.
-        found = None if self._dialect.comment is not None else self._parse_together(texts, goes_on)
+        is_comment = self._dialect.is_comment
+        data = texts if self._dialect.comment is None else [text for text in texts if not is_comment(text)]
+        # A line of a quoted field may look like a comment, which only shows record by record.
+        found = None if goes_on and len(data) < len(texts) else self._parse_together(texts if goes_on else data, goes_on)
         return self._parse(texts, goes_on) if found is None else found
 
     def _parse_together(self, texts: list[str], goes_on: bool) -> list[Any] | None:
@@ -223,12 +225,13 @@ class _CsvReader(LineSplitReader):
     def _parse(self, texts: list[str], goes_on: bool) -> list[Any]:
         """Parse lines record by record, so that errors name the line in which a record begins."""
         records: list[Any] = []
+        syntax = self._dialect.reader(()).dialect
         begin = 0
         while begin < len(texts):
             if self._dialect.is_comment(texts[begin]):
                 begin += 1
                 continue
-            reader = self._dialect.reader(self._lines(texts, begin) if goes_on else [texts[begin]])
+            reader = csv.reader(self._lines(texts, begin) if goes_on else texts[begin : begin + 1], syntax)
             try:
                 fields: list[str] = next(reader, [])
                 record = self._record(fields) if fields else None
@@ -269,14 +272,14 @@ class _CsvReader(LineSplitReader):
             raise ValueError(f"expected {self._width} fields, found {len(fields)}")
         if self._escaped and any(not _ESCAPED.isdisjoint(field) for field in fields):
             raise ValueError(self.undecodable)
-        values: list[Any] = [fields[i] for i in self._columns]
-        for index, parse in enumerate(self._parsers):
-            try:
-                if parse is not None:
-                    values[index] = parse(values[index])
-            except (ValueError, ArithmeticError):
-                name = str(index + 1) if self._is_tuple else self._names[index]
-                raise ValueError(f"column {name!r} must be {self._types[index]!r}; got {values[index]!r}") from None
+        values: list[Any] = []
+        try:
+            for i, parse in zip(self._columns, self._parsers, strict=True):
+                values.append(fields[i] if parse is None else parse(fields[i]))
+        except (ValueError, ArithmeticError):
+            index = len(values)
+            name = str(index + 1) if self._is_tuple else self._names[index]
+            raise ValueError(f"column {name!r} must be {self._types[index]!r}; got {fields[i]!r}") from None
         return tuple(values) if self._is_tuple else make_row(self._names, values)
 
     def _escape(self, line: bytes) -> str:

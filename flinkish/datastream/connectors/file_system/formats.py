@@ -63,8 +63,9 @@ class StreamFormat(FileFormat):
         from flinkish.datastream.connectors.file_system.csv_format import CsvFormat, HeaderUse
         from flinkish.datastream.connectors.file_system.csv_values import CsvDialect
 
+        nulls = null_values if isinstance(null_values, str) else tuple(null_values)
         dialect = CsvDialect(
-            delimiter=delimiter, quote_char=quote_char, escape_char=escape_char, comment=comment, null_values=null_values
+            delimiter=delimiter, quote_char=quote_char, escape_char=escape_char, comment=comment, null_values=nulls
         )
         use = HeaderUse.FIND if header else HeaderUse.NONE
         return CsvFormat(charset_name=charset_name, dialect=dialect, schema=schema, header=use, multiline=multiline)

@@ -17,7 +17,7 @@ from flinkish.common.errors import InvalidArgumentError, InvalidProgramError, So
 from flinkish.common.time import Instant
 from flinkish.common.typeinfo import DecimalTypeInfo, Types
 from flinkish.common.types import Row
-from flinkish.datastream.connectors.file_system import FileEnumeratorProvider, FileSource, StreamFormat
+from flinkish.datastream.connectors.file_system import FileEnumeratorProvider, FileSource, StreamFormat, csv_format
 from flinkish.datastream.connectors.record_errors import RecordErrorPolicy, SideOutputRecord
 from flinkish.datastream.output_tag import OutputTag
 from tests.unit.datastream.connectors.fakes import FakeMetricGroup, SourceRun
@@ -309,6 +309,21 @@ def test_bytes_that_are_no_text_are_found_in_each_line_of_a_record(file: Path) -
             "the line is not text in the character set utf-8",
             Row(name="d", age=2),
         )
+
+
+def test_lines_with_comments_between_them_are_read_by_columns(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(file, "name,age\nAnn,31\n # a comment\nBob,7\n")
+    monkeypatch.delattr(csv_format._CsvReader, "_parse")
+    for multiline in (True, False):
+        rows = read(file, StreamFormat.csv_format(PERSON, comment="#", multiline=multiline))
+        assert rows == [Row(name="Ann", age=31), Row(name="Bob", age=7)]
+
+
+def test_a_format_keeps_its_null_values_if_the_list_is_changed_later() -> None:
+    nulls = ["NA"]
+    format_ = StreamFormat.csv_format(PERSON, null_values=nulls)
+    nulls.append("-")
+    assert (format_, hash(format_)) == (StreamFormat.csv_format(PERSON, null_values=("NA",)), hash(format_))
 
 
 def test_wrong_settings_are_refused_when_the_format_is_made() -> None:
