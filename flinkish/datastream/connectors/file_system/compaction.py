@@ -26,9 +26,9 @@ import msgspec
 from flinkish.common import safe_files
 from flinkish.common.absent import AbsentMember
 from flinkish.common.absent_names import JAVA_OBJECT
-from flinkish.common.arguments import check, int_of
+from flinkish.common.arguments import bytes_of, check, int_of
 from flinkish.common.disk import sync
-from flinkish.common.errors import ForeignCheckpointError, InvalidArgumentError, InvalidProgramError, SinkError
+from flinkish.common.errors import ForeignCheckpointError, InvalidProgramError, SinkError
 from flinkish.common.ids import IdSource
 from flinkish.datastream.connectors._row_buffer import bytes_state
 from flinkish.datastream.connectors.file_system.parts import (
@@ -144,9 +144,8 @@ class FileCompactor(ABC):
 
         Differs from Flink: refused for bulk formats whose files cannot be concatenated, where Flink writes damaged files.
         """
-        if file_delimiter is not None and not isinstance(file_delimiter, bytes):
-            raise InvalidArgumentError(f"file_delimiter of concat_file_compactor must be bytes; got {file_delimiter!r}")
-        return _ConcatFileCompactor(file_delimiter or b"")
+        delimiter = b"" if file_delimiter is None else file_delimiter
+        return _ConcatFileCompactor(bytes_of("file_delimiter of concat_file_compactor", delimiter))
 
     @staticmethod
     def identical_file_compactor() -> FileCompactor:

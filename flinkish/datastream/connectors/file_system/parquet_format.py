@@ -21,7 +21,7 @@ from flinkish.datastream.connectors.file_system.file_format import FileFormat, S
 from flinkish.datastream.connectors.file_system.formats import BulkFormat
 from flinkish.datastream.connectors.file_system.paths import is_object, open_object
 from flinkish.datastream.connectors.file_system.splits import FileSourceSplit
-from flinkish.datastream.connectors.record_errors import RecordErrors, json_of_row
+from flinkish.datastream.connectors.record_errors import RecordErrors
 
 
 class RowGroupFormat(FileFormat):
@@ -191,16 +191,8 @@ class RowGroupReader(SplitReader):
             return self.rows(columns, 1)[0]
         except (ValueError, OverflowError) as error:
             self._some_bad = True
-            values = texts_of(raw)
-            return partial(
-                self._errors.handle,
-                path=self.path,
-                line=number,
-                reason=f"{reason}{error}",
-                record=", ".join(values),
-                unit="row",
-                as_json=json_of_row(self._read_columns, values),
-            )
+            handle = partial(self._errors.handle_row, self._read_columns, texts_of(raw))
+            return partial(handle, path=self.path, line=number, reason=f"{reason}{error}")
 
     def read(self, limit: int) -> Sequence[Any]:
         while True:

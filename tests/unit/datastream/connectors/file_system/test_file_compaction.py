@@ -183,6 +183,7 @@ def test_a_delimiter_stands_between_files_only(tmp_path: Path) -> None:
     run.checkpoint(["a"])
     run.checkpoint(["b"])
     assert [path.read_text() for path in visible(tmp_path)] == ["a\n--\nb\n"]
+    assert FileCompactor.concat_file_compactor(bytearray(b"-")) == FileCompactor.concat_file_compactor(b"-")
 
 
 def test_a_single_file_keeps_its_name_and_needs_no_copy(tmp_path: Path) -> None:
