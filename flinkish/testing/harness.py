@@ -56,7 +56,7 @@ class OneInputHarness(PieceHarness):
         input_type: TypeInformation | None = None,
         **options: Unpack[HarnessOptions],
     ) -> None:
-        super().__init__(build, (input_type,), options)
+        super().__init__(build, (input_type,), **options)
 
     def process_element(self, value: Any, timestamp: int | None = None) -> None:
         """Push a record; event time in milliseconds."""
@@ -116,7 +116,7 @@ class TwoInputHarness(PieceHarness):
         second_type: TypeInformation | None = None,
         **options: Unpack[HarnessOptions],
     ) -> None:
-        super().__init__(build, (first_type, second_type), options)
+        super().__init__(build, (first_type, second_type), **options)
 
     def process_element1(self, value: Any, timestamp: int | None = None) -> None:
         """Push a record into the first input; event time in milliseconds."""

@@ -41,9 +41,9 @@ class HarnessOptions(TypedDict, total=False):
 
     #: Side outputs to read, in addition to the main output.
     side_outputs: Iterable[OutputTag]
-    #: Parallelism of the operators, 1 by default.
+    #: Parallelism of the operators.
     parallelism: int
-    #: Number of key groups, 128 by default.
+    #: Number of key groups.
     max_parallelism: int
     #: Configuration keys and values.
     settings: Mapping[str, Any] | None
@@ -55,14 +55,22 @@ class PieceHarness:
     """The base class of the operator harnesses."""
 
     def __init__(
-        self, build: Callable[..., DataStream], input_types: Sequence[TypeInformation | None], options: HarnessOptions
+        self,
+        build: Callable[..., DataStream],
+        input_types: Sequence[TypeInformation | None],
+        *,
+        side_outputs: Iterable[OutputTag] = (),
+        parallelism: int = 1,
+        max_parallelism: int = 128,
+        settings: Mapping[str, Any] | None = None,
+        snapshot: HarnessSnapshot | None = None,
     ) -> None:
         self._build = build
         self._types = input_types
-        self._tags = tuple(options.get("side_outputs", ()))
-        self._max_parallelism = options.get("max_parallelism", 128)
-        self._settings = options.get("settings") or {}
-        self._start(options.get("parallelism", 1), options.get("snapshot"))
+        self._tags = tuple(side_outputs)
+        self._max_parallelism = max_parallelism
+        self._settings = dict(settings or {})
+        self._start(parallelism, snapshot)
 
     def _start(self, parallelism: int, snapshot: HarnessSnapshot | None) -> None:
         """Start with new objects, from a checkpoint if there is one."""

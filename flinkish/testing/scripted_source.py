@@ -126,11 +126,11 @@ class ScriptedSource(Source[Any, ScriptSplit, int]):
         if isinstance(step, Pause):
             if step.milliseconds < 0 or self.ended:
                 raise InvalidArgumentError(f"{step!r}: a source that has not ended can pause for 0 ms or more")
-        elif step.split is None:
+        elif isinstance(step, End) and step.split is None:
             for number in set(range(self.splits)) - self._ended:
                 self.do(replace(step, split=number))
             return
-        elif not 0 <= step.split < self.splits:
+        elif step.split not in range(self.splits):
             raise InvalidArgumentError(f"{step!r}: source {self.name!r} has splits 0 to {self.splits - 1}")
         elif step.split in self._ended:
             raise InvalidArgumentError(f"{step!r}: split {step.split} of source {self.name!r} has ended")

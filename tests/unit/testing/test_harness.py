@@ -364,3 +364,14 @@ def test_a_restart_keeps_outputs_that_were_not_taken_and_goes_on_from_its_state(
         first, second = harness.take_output()[:4], harness.take_output()
         assert sorted(first) == [((key, 1, False), 10) for key in range(4)]
         assert second == []
+
+
+def test_unknown_options_are_refused_and_settings_are_copied() -> None:
+    with pytest.raises(TypeError, match="side_output"):
+        OneInputHarness(double, side_output=[])  # type: ignore[call-arg]
+    settings = {"execution.runtime-mode": "STREAMING"}
+    with OneInputHarness(double, settings=settings) as harness:
+        settings["execution.runtime-mode"] = "unknown"
+        harness.restart()
+        harness.process_element(1)
+        assert harness.take_values() == [2]

@@ -13,6 +13,7 @@ from flinkish.datastream import StreamExecutionEnvironment
 from flinkish.datastream.connectors.base import SourceReader, SourceReaderContext
 from flinkish.testing import JobHarness, ScriptedSource
 from flinkish.testing.scripted_source import ScriptSplit
+from flinkish.testing.steps import Emit, End, MarkIdle
 
 
 class Unannounced(ScriptedSource):
@@ -126,3 +127,12 @@ def test_a_script_that_does_not_fit_a_checkpoint_is_refused() -> None:
 def test_wrong_numbers_of_splits_are_refused() -> None:
     with pytest.raises(InvalidArgumentError, match="at least one split"):
         ScriptedSource("source", Types.LONG(), splits=0)
+
+
+def test_only_an_end_may_leave_out_the_split() -> None:
+    source = ScriptedSource("numbers", splits=2)
+    for step in (Emit(1, None, "numbers", None), MarkIdle("numbers", None)):  # type: ignore[arg-type]
+        with pytest.raises(InvalidArgumentError, match="source 'numbers' has splits 0 to 1"):
+            source.do(step)
+    source.do(End("numbers"))
+    assert source.ended
