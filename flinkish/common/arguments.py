@@ -20,19 +20,6 @@ def check(condition: bool, message: str, *, hint: str | None = None) -> None:
         raise InvalidProgramError(message, hint=hint)
 
 
-def in_range(what: str, value: int, minimum: int, maximum: int | None = None, *, unit: str = "", hint: str | None = None) -> int:
-    """Return a number; raise InvalidProgramError unless it is in a range. `unit` is that of the number, such as "ms".
-
-    >>> in_range("interval", 5, 10, unit="ms")
-    Traceback (most recent call last):
-    flinkish.common.errors.InvalidProgramError: interval must be at least 10 ms; got 5 ms.
-    """
-    if value < minimum or (maximum is not None and value > maximum):
-        allowed = f"at least {minimum}" if maximum is None else f"{minimum} to {maximum}"
-        raise InvalidProgramError(f"{what} must be {allowed}{unit and f' {unit}'}; got {value}{unit and f' {unit}'}.", hint=hint)
-    return value
-
-
 def instance_of(what: str, value: object, kind: type[KindT], *, hint: str | None = None) -> KindT:
     """Return a value; raise InvalidArgumentError unless it is an instance of `kind`.
 

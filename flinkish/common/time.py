@@ -343,7 +343,7 @@ def milliseconds_of(
         raise InvalidArgumentError(f"{what} {rule}, or a timedelta; got {value!r} of type {type(value).__name__}.", hint=hint)
     if minimum is not None and millis < minimum:
         rule = "must not be negative" if minimum == 0 else f"must be at least {minimum} ms"
-        raise InvalidArgumentError(f"{what} {rule}; got {value!r}.")
+        raise InvalidArgumentError(f"{what} {rule}; got {value!r}.", hint=hint)
     return millis
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 from flinkish.common import options
 from flinkish.common.absent import AbsentMember, names_of
 from flinkish.common.absent_names import CHECKPOINT_STORAGE, EXTERNALIZED_CLEANUP
-from flinkish.common.arguments import bool_of, in_range, instance_of, int_of
+from flinkish.common.arguments import bool_of, instance_of, int_of
 from flinkish.common.config_options import ConfigOption
 from flinkish.common.configuration import Configuration
 from flinkish.common.limits import INT_MAX
@@ -72,7 +72,9 @@ class CheckpointConfig:
     def set_checkpoint_interval(self, checkpoint_interval: int | AmountOfTime) -> CheckpointConfig:
         """Set the time between the starts of two checkpoints (int: ms), at least 10 ms; this enables checkpoints."""
         hint = "leave it unset to run without checkpoints."
-        interval = _millis(checkpoint_interval, "checkpoint_interval", _MINIMAL_CHECKPOINT_TIME, hint=hint)
+        interval = milliseconds_of(
+            checkpoint_interval, "checkpoint_interval", or_number=True, minimum=_MINIMAL_CHECKPOINT_TIME, hint=hint
+        )
         return self._set(options.CHECKPOINTING_INTERVAL, interval)
 
     def get_checkpoint_timeout(self) -> int:
@@ -81,7 +83,7 @@ class CheckpointConfig:
 
     def set_checkpoint_timeout(self, checkpoint_timeout: int | AmountOfTime) -> CheckpointConfig:
         """Set the time (int: ms) after which an incomplete checkpoint is aborted; at least 10 ms."""
-        timeout = _millis(checkpoint_timeout, "checkpoint_timeout", _MINIMAL_CHECKPOINT_TIME)
+        timeout = milliseconds_of(checkpoint_timeout, "checkpoint_timeout", or_number=True, minimum=_MINIMAL_CHECKPOINT_TIME)
         return self._set(options.CHECKPOINTING_TIMEOUT, timeout)
 
     def get_min_pause_between_checkpoints(self) -> int:
@@ -93,7 +95,7 @@ class CheckpointConfig:
 
         With a pause there is never more than one checkpoint at a time.
         """
-        pause = _millis(min_pause_between_checkpoints, "min_pause_between_checkpoints", 0)
+        pause = milliseconds_of(min_pause_between_checkpoints, "min_pause_between_checkpoints", or_number=True, minimum=0)
         return self._set(options.MIN_PAUSE_BETWEEN_CHECKPOINTS, pause)
 
     def get_max_concurrent_checkpoints(self) -> int:
@@ -102,8 +104,8 @@ class CheckpointConfig:
 
     def set_max_concurrent_checkpoints(self, max_concurrent_checkpoints: int) -> CheckpointConfig:
         """Set how many checkpoints may be in progress at once, at least one."""
-        count = int_of("max_concurrent_checkpoints", max_concurrent_checkpoints)
-        return self._set(options.MAX_CONCURRENT_CHECKPOINTS, in_range("max_concurrent_checkpoints", count, 1))
+        count = int_of("max_concurrent_checkpoints", max_concurrent_checkpoints, minimum=1)
+        return self._set(options.MAX_CONCURRENT_CHECKPOINTS, count)
 
     def is_fail_on_checkpointing_errors(self) -> bool:
         """Return whether the first failed checkpoint fails the job."""
@@ -120,8 +122,8 @@ class CheckpointConfig:
 
     def set_tolerable_checkpoint_failure_number(self, tolerable_checkpoint_failure_number: int) -> CheckpointConfig:
         """Set how many checkpoints in a row may fail before the job fails."""
-        number = int_of("tolerable_checkpoint_failure_number", tolerable_checkpoint_failure_number)
-        return self._set(options.TOLERABLE_FAILURE_NUMBER, in_range("tolerable_checkpoint_failure_number", number, 0))
+        number = int_of("tolerable_checkpoint_failure_number", tolerable_checkpoint_failure_number, minimum=0)
+        return self._set(options.TOLERABLE_FAILURE_NUMBER, number)
 
     def set_externalized_checkpoint_retention(self, retention_mode: ExternalizedCheckpointRetention) -> CheckpointConfig:
         """Set whether the last checkpoints are kept when the job ends."""
@@ -157,10 +159,10 @@ class CheckpointConfig:
     def set_aligned_checkpoint_timeout(self, alignment_timeout: Duration | timedelta) -> CheckpointConfig:
         """Set how long alignment may take before an unaligned checkpoint is taken instead; 0 = immediately.
 
-        Raises InvalidArgumentError unless it is a Duration or timedelta, InvalidProgramError if it is negative.
+        Raises InvalidArgumentError unless it is a Duration or timedelta that is not negative.
         """
-        timeout = milliseconds_of(alignment_timeout, "alignment_timeout", kinds=(Duration,), rule="must be a Duration")
-        return self._set(options.ALIGNED_CHECKPOINT_TIMEOUT, in_range("alignment_timeout", timeout, 0, unit="ms"))
+        timeout = milliseconds_of(alignment_timeout, "alignment_timeout", kinds=(Duration,), minimum=0)
+        return self._set(options.ALIGNED_CHECKPOINT_TIMEOUT, timeout)
 
     def get_aligned_checkpoint_timeout(self) -> Duration:
         """Return how long alignment may take before an unaligned checkpoint is taken instead."""
@@ -190,11 +192,6 @@ class CheckpointConfig:
     def set_checkpoint_storage_dir(self, checkpoint_path: str) -> CheckpointConfig:
         """Set the folder of the checkpoints; from Flink 1.x, replaced by the key execution.checkpointing.dir."""
         return self.set_checkpoint_storage(FileSystemCheckpointStorage(checkpoint_path))
-
-
-def _millis(value: object, argument: str, minimum: int, *, hint: str | None = None) -> int:
-    millis = milliseconds_of(value, argument, rule="must be an int (milliseconds)", or_number=True)
-    return in_range(argument, millis, minimum, unit="ms", hint=hint)
 
 
 if not TYPE_CHECKING:

@@ -6,7 +6,7 @@ from abc import ABC
 from typing import Any, Final
 
 from flinkish.common import options
-from flinkish.common.arguments import check, in_range, text_of
+from flinkish.common.arguments import check, int_of, text_of
 from flinkish.common.configuration import Configuration
 from flinkish.common.errors import UnsupportedError
 from flinkish.common.paths import as_flink_shows, location
@@ -36,7 +36,7 @@ class JobManagerCheckpointStorage(CheckpointStorage):
     def __init__(self, checkpoint_path: str | None = None, max_state_size: int | None = None) -> None:
         self._path = None if checkpoint_path is None else _checked_path(checkpoint_path)
         size = self.DEFAULT_MAX_STATE_SIZE if max_state_size is None else max_state_size
-        self._max_state_size = in_range("max_state_size", size, 1, unit="bytes")
+        self._max_state_size = int_of("max_state_size", size, minimum=1)
 
     def get_checkpoint_path(self) -> str | None:
         """Return the folder, None if flinkish chooses it."""
@@ -73,8 +73,8 @@ class FileSystemCheckpointStorage(CheckpointStorage):
         )
         self._path = _checked_path(checkpoint_path)
         threshold = -1 if file_state_size_threshold is None else file_state_size_threshold
-        in_range("file_state_size_threshold", threshold, -1, self.MAX_FILE_STATE_THRESHOLD, unit="bytes")
-        in_range("write_buffer_size", write_buffer_size, -1, hint="-1 is the default.")
+        int_of("file_state_size_threshold", threshold, minimum=-1, maximum=self.MAX_FILE_STATE_THRESHOLD)
+        int_of("write_buffer_size", write_buffer_size, minimum=-1)
         self._threshold = options.FS_SMALL_FILE_THRESHOLD.default if threshold == -1 else threshold
         self._write_buffer_size = options.FS_WRITE_BUFFER_SIZE.default if write_buffer_size == -1 else write_buffer_size
 

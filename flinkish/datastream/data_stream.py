@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Generic, NoReturn, cast, overload
 
 from flinkish.common.absent import AbsentMember, declare_absent, names_of
 from flinkish.common.absent_names import JAVA_OBJECT, NAMES_ON_STREAMS, SPARK_FRAME, SPARK_WRITE
-from flinkish.common.arguments import check, in_range, instance_of, int_of, text_of
+from flinkish.common.arguments import check, instance_of, int_of, text_of
 from flinkish.common.errors import InvalidArgumentError, InvalidProgramError, UnsupportedError
 from flinkish.common.limits import UPPER_BOUND_MAX_PARALLELISM
 from flinkish.common.pickling import check_serializable, own_copy
@@ -41,7 +41,6 @@ from flinkish.udf.function_wrappers import (
     describe,
     filter_function,
     flat_map_function,
-    function_behind,
     map_function,
 )
 from flinkish.udf.function_wrappers import key_selector as as_key_selector
@@ -270,7 +269,7 @@ class DataStream(_OperatorSettings, Generic[T_co]):
 
             >>> texts = env.from_collection([1]).map(str).set_max_parallelism(720)
         """
-        number = in_range("max_parallelism", int_of("max_parallelism", max_parallelism), 1, UPPER_BOUND_MAX_PARALLELISM)
+        number = int_of("max_parallelism", max_parallelism, minimum=1, maximum=UPPER_BOUND_MAX_PARALLELISM)
         if number != 1 and not self._operator("set_max_parallelism").can_be_parallel:
             raise InvalidProgramError(f"the max parallelism of {self._transformation.name!r} must be 1; got {number}.")
         return self._set("set_max_parallelism", max_parallelism=number)
@@ -293,7 +292,7 @@ class DataStream(_OperatorSettings, Generic[T_co]):
 
             >>> texts = env.from_collection([1]).map(str).set_buffer_timeout(Time.milliseconds(10))
         """
-        timeout = buffer_timeout_of(timeout_millis)
+        timeout = milliseconds_of(timeout_millis, "timeout_millis", or_number=True, minimum=-1)
         return self._set("set_buffer_timeout", buffer_timeout=None if timeout == -1 else timeout)
 
     def start_new_chain(self) -> Self:
@@ -762,7 +761,7 @@ class DataStream(_OperatorSettings, Generic[T_co]):
             3
         """
         if limit is not None:
-            in_range("limit", int_of("limit", limit), 1)
+            int_of("limit", limit, minimum=1)
         self._collected()
         iterator = self._environment._execute_and_collect(job_execution_name or "DataStream Collect")
         if limit is None:
@@ -871,17 +870,19 @@ class DataStreamSink(_OperatorSettings):
 
 
 class Opens(Function):
-    """A function that calls others, and opens and closes the objects whose methods these are."""
+    """A function that opens and closes others; None stands for a plain callable."""
 
-    _called: Sequence[Callable[..., Any]]
+    _opened: Sequence[Function | None]
 
     def open(self, runtime_context: RuntimeContext) -> None:
-        for function in filter(None, map(function_behind, self._called)):
-            function.open(runtime_context)
+        for function in self._opened:
+            if function is not None:
+                function.open(runtime_context)
 
     def close(self) -> None:
-        for function in filter(None, map(function_behind, self._called)):
-            function.close()
+        for function in self._opened:
+            if function is not None:
+                function.close()
 
 
 class _Identity(MapFunction):
@@ -895,12 +896,6 @@ class _Projection(MapFunction):
 
     def map(self, value: Any) -> Any:
         return tuple([value[field] for field in self._fields])
-
-
-def buffer_timeout_of(timeout_millis: object) -> int:
-    """Return the milliseconds of a buffer timeout; -1 is allowed."""
-    timeout = milliseconds_of(timeout_millis, "timeout_millis", rule="must be an int (milliseconds)", or_number=True)
-    return in_range("timeout_millis", timeout, -1)
 
 
 #: Classes that PyFlink has in this module, with the module that they are in here; those build upon this one.

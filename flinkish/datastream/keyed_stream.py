@@ -18,7 +18,7 @@ from flinkish.datastream.data_stream import DataStream, Opens
 from flinkish.datastream.shapes import K, K_co, KeyedProcesses, Reduces, SelectsKeys, T_co, U
 from flinkish.program import operators
 from flinkish.program.transformations import Partitioner, TransformationId
-from flinkish.udf.function_wrappers import check_function, check_kind, reduce_function
+from flinkish.udf.function_wrappers import check_function, check_kind, function_behind, reduce_function
 from flinkish.udf.functions import KeyedProcessFunction, MapFunction, ReduceFunction
 from flinkish.udf.window import CountSlidingWindowAssigner, CountTumblingWindowAssigner
 
@@ -269,7 +269,7 @@ class KeyedStream(DataStream[T_co], Generic[T_co, K_co]):
 
 class _KeyAndRecord(Opens, MapFunction):
     def __init__(self, key_selector: Callable[[Any], Any]) -> None:
-        self._called = (key_selector,)
+        self._opened = (function_behind(key_selector),)
         self._key_selector = key_selector
 
     def map(self, value: Any) -> Row:

@@ -9,7 +9,7 @@ from typing import Any, Self
 
 from flinkish.common.absent import AbsentMember
 from flinkish.common.absent_names import JAVA_OBJECT
-from flinkish.common.arguments import check, in_range, instance_of, int_of, text_of
+from flinkish.common.arguments import check, instance_of, int_of, text_of
 from flinkish.common.errors import InvalidArgumentError
 
 __all__ = ["MemorySize", "SlotSharingGroup"]
@@ -37,7 +37,7 @@ class MemorySize:
             raise InvalidArgumentError(
                 "there is no Java MemorySize to wrap in flinkish.", hint="use MemorySize(bytes_size=...) or of_mebi_bytes()."
             )
-        self._bytes = in_range("bytes_size", int_of("bytes_size", bytes_size), 0)
+        self._bytes = int_of("bytes_size", bytes_size, minimum=0)
 
     @staticmethod
     def of_mebi_bytes(mebi_bytes: int) -> MemorySize:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from flinkish.common import options
 from flinkish.common.absent import names_of
-from flinkish.common.arguments import check, in_range, instance_of, text_of
+from flinkish.common.arguments import check, instance_of, int_of, text_of
 from flinkish.common.configuration import Configuration
 from flinkish.common.errors import InvalidArgumentError, UnsupportedError
 from flinkish.common.paths import as_flink_shows, location
@@ -104,7 +104,7 @@ class EmbeddedRocksDBStateBackend(StateBackend):
 
     def set_number_of_transfer_threads(self, number_of_transfering_threads: int) -> None:
         """Set how many threads transfer files, at least 1; stored, but without effect."""
-        self._transfer_threads = in_range("the number of transfer threads", number_of_transfering_threads, 1)
+        self._transfer_threads = int_of("the number of transfer threads", number_of_transfering_threads, minimum=1)
 
     def __str__(self) -> str:
         return f"EmbeddedRocksDBStateBackend(enable_incremental_checkpointing={self._incremental})"

@@ -11,24 +11,23 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, NoReturn, cast, overload
 from flinkish.common import options
 from flinkish.common.absent import AbsentMember
 from flinkish.common.absent_names import JAVA_OBJECT, RESTART_STRATEGY, SERIALIZERS, SPARK_READ, TIME_CHARACTERISTIC
-from flinkish.common.arguments import check, in_range, instance_of, int_of, text_of
+from flinkish.common.arguments import check, instance_of, int_of, text_of
 from flinkish.common.config_file import PROPERTIES_VARIABLE, check_key, load_configuration
 from flinkish.common.configuration import Configuration
 from flinkish.common.errors import InvalidArgumentError, InvalidProgramError, JobExecutionError, UnsupportedError
 from flinkish.common.execution_config import ExecutionConfig
 from flinkish.common.files import store_settings
 from flinkish.common.io import InputFormat
-from flinkish.common.limits import UPPER_BOUND_MAX_PARALLELISM
 from flinkish.common.paths import location
 from flinkish.common.pickling import check_serializable, own_copy
 from flinkish.common.restart_strategy import RestartStrategies, RestartStrategyConfiguration
-from flinkish.common.time import AmountOfTime
+from flinkish.common.time import AmountOfTime, milliseconds_of
 from flinkish.common.typeinfo import BasicTypeInfo, TupleTypeInfo, TypeInformation, Types, type_of
 from flinkish.common.watermark_strategy import WatermarkStrategy
 from flinkish.datastream.checkpoint_config import CheckpointConfig
 from flinkish.datastream.checkpointing_mode import CheckpointingMode
 from flinkish.datastream.closeable_iterator import CloseableIterator
-from flinkish.datastream.data_stream import DataStream, buffer_timeout_of
+from flinkish.datastream.data_stream import DataStream
 from flinkish.datastream.shapes import DataFrame, T, TupleT
 from flinkish.datastream.slot_sharing_group import SlotSharingGroup
 from flinkish.datastream.state_backend import (
@@ -162,8 +161,7 @@ class StreamExecutionEnvironment:
 
     def set_max_parallelism(self, max_parallelism: int) -> StreamExecutionEnvironment:
         """Set the number of key groups, 1 to 32768: the upper limit of the parallelism."""
-        number = int_of("max_parallelism", max_parallelism)
-        self._config.set_max_parallelism(in_range("max_parallelism", number, 1, UPPER_BOUND_MAX_PARALLELISM))
+        self._config.set_max_parallelism(max_parallelism)
         return self
 
     def get_max_parallelism(self) -> int:
@@ -186,7 +184,9 @@ class StreamExecutionEnvironment:
 
         Differs from Flink: kept, but records travel with the micro-batch they are read in.
         """
-        self._configuration.set(options.BUFFER_TIMEOUT, buffer_timeout_of(timeout_millis))
+        self._configuration.set(
+            options.BUFFER_TIMEOUT, milliseconds_of(timeout_millis, "timeout_millis", or_number=True, minimum=-1)
+        )
         return self
 
     def get_buffer_timeout(self) -> int:
@@ -208,8 +208,7 @@ class StreamExecutionEnvironment:
 
     def set_default_local_parallelism(self, parallelism: int) -> None:
         """Set the default parallelism of environments made from now on in this process."""
-        number = in_range("parallelism", int_of("parallelism", parallelism), 1)
-        StreamExecutionEnvironment._default_local_parallelism = number
+        StreamExecutionEnvironment._default_local_parallelism = int_of("parallelism", parallelism, minimum=1)
 
     def get_default_local_parallelism(self) -> int:
         """Return the default parallelism of environments made in this process."""

@@ -18,7 +18,7 @@ from flinkish.common.typeinfo import RowTypeInfo, TypeInformation, Types, type_o
 from flinkish.common.types import Row
 from flinkish.datastream.data_stream import DataStream, Opens
 from flinkish.datastream.windowed_stream import Windows
-from flinkish.udf.function_wrappers import check_function, describe
+from flinkish.udf.function_wrappers import check_function, describe, function_behind
 from flinkish.udf.function_wrappers import key_selector as as_key_selector
 from flinkish.udf.functions import Function, KeySelector, MapFunction, WindowFunction
 
@@ -105,7 +105,7 @@ class _TwoStreams(Generic[FunctionT]):
     def _combine(self, function: Any) -> _Combine:
         for kind, method, combination in self._kinds:
             if isinstance(function, kind):
-                return _Combine(combination, getattr(function, method))
+                return _Combine(combination, getattr(function, method), function)
         if isinstance(function, (Function, type)) or not callable(function):
             kinds = ", ".join(f"a {kind.__name__}" for kind, *_ in self._kinds)
             raise InvalidArgumentError(f"apply() needs {kinds} or a callable; got {describe(function)}.")
@@ -189,11 +189,12 @@ class CoGroupedStreams(_TwoStreams[CoGroupFunction]):
 
 class _TaggedKey(Opens, KeySelector):
     def __init__(self, first: Selector, second: Selector) -> None:
-        self._called = first, second
+        self._opened = function_behind(first), function_behind(second)
+        self._selectors = first, second
 
     def get_key(self, value: Any) -> Any:
         tag = value[_TAG]
-        return self._called[tag](value[1 + tag])
+        return self._selectors[tag](value[1 + tag])
 
 
 class _Tag(MapFunction):
@@ -214,8 +215,9 @@ def _tagged(stream: DataStream, tag: int, record: RowTypeInfo) -> DataStream:
 class _Combine(Opens, WindowFunction[Any, Any, Any, Any]):
     """Separates the tagged records of a window by stream, and combines both lists by calls of the user's function."""
 
-    def __init__(self, combination: _Combination, call: Callable[..., Any]) -> None:
-        self._called = (call,)
+    def __init__(self, combination: _Combination, call: Callable[..., Any], function: Function | None = None) -> None:
+        self._opened = (function,)
+        self._call = call
         self._combination = combination
 
     def apply(self, key: Any, window: Any, inputs: Iterable[Any]) -> Iterable[Any]:
@@ -223,4 +225,4 @@ class _Combine(Opens, WindowFunction[Any, Any, Any, Any]):
         for tagged in inputs:
             tag = tagged[_TAG]
             sides[tag].append(tagged[1 + tag])
-        return self._combination(self._called[0], *sides)
+        return self._combination(self._call, *sides)

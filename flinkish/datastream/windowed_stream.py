@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, cast, overload
 
-from flinkish.common.arguments import check, instance_of
+from flinkish.common.arguments import instance_of
 from flinkish.common.errors import InvalidArgumentError
 from flinkish.common.pickling import check_serializable
 from flinkish.common.time import AmountOfTime, milliseconds_of
@@ -106,9 +106,7 @@ class Windows(Generic[T_co, K_co]):
             >>> windows.reduce(lambda one, other: one + other).execute_and_collect(limit=9)
             [3000, 7000]
         """
-        lateness = milliseconds_of(time_ms, "time_ms", rule="must be an int (milliseconds)", or_number=True)
-        check(lateness >= 0, f"allowed_lateness() must not be negative; got {lateness} ms.")
-        self._allowed_lateness = lateness
+        self._allowed_lateness = milliseconds_of(time_ms, "the time of allowed_lateness()", or_number=True, minimum=0)
         return self
 
     def side_output_late_data(self, output_tag: OutputTag) -> Self:

@@ -82,7 +82,7 @@ class DataGeneratorSource(FixedSplitsSource[Any, DataGeneratorSplit]):
                 f"generator_function must be a GeneratorFunction or a callable of an index; got {generator_function!r}"
             )
         if count is not None:
-            check(0 <= int_of("count", count) <= LONG_MAX, f"count must be from 0 to {LONG_MAX}; got {count}")
+            int_of("count", count, minimum=0, maximum=LONG_MAX)
         if records_per_second is not None:
             if isinstance(records_per_second, bool) or not isinstance(records_per_second, int | float):
                 raise InvalidArgumentError(f"records_per_second must be a number or None; got {records_per_second!r}")

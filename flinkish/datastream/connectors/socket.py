@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from flinkish.common.arguments import check, int_of, text_of
+from flinkish.common.arguments import int_of, text_of
 from flinkish.common.configuration import Configuration
 from flinkish.common.errors import InvalidArgumentError, SourceError
 from flinkish.common.typeinfo import TypeInformation, Types
@@ -51,9 +51,8 @@ class SocketSource(DriverSource[str]):
     def __post_init__(self) -> None:
         text_of("host of SocketSource", self.host)
         text_of("delimiter of SocketSource", self.delimiter)
-        port, retries = (int_of(f"{name} of SocketSource", getattr(self, name)) for name in ("port", "max_retry"))
-        check(0 < port < 65536, f"port of SocketSource must be from 1 to 65535; got {port}")
-        check(retries >= -1, f"max_retry of SocketSource must be at least 0, or -1 (no limit); got {retries}")
+        int_of("port of SocketSource", self.port, minimum=1, maximum=65535)
+        int_of("max_retry of SocketSource (-1 = no limit)", self.max_retry, minimum=-1)
         try:
             # Codecs such as "hex" have a name, too, but do not decode to text.
             "\n".encode(self.charset_name)

@@ -628,7 +628,7 @@ def test_execute_and_collect_returns_all_if_there_are_fewer_than_the_limit(
 
 @pytest.mark.parametrize("limit", [0, -1])
 def test_a_limit_must_be_positive(env: StreamExecutionEnvironment, limit: int) -> None:
-    with pytest.raises(InvalidProgramError, match="limit must be at least 1"):
+    with pytest.raises(InvalidProgramError, match="limit must be an int of at least 1"):
         numbers(env).execute_and_collect(limit=limit)
 
 

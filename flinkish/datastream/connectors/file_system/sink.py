@@ -8,7 +8,7 @@ from operator import attrgetter
 from typing import Any, ClassVar, Self
 
 from flinkish.common.absent import Absence, AbsentMember
-from flinkish.common.arguments import check, instance_of
+from flinkish.common.arguments import instance_of
 from flinkish.common.configuration import Configuration
 from flinkish.common.errors import SinkError
 from flinkish.common.ids import random_uuid
@@ -116,8 +116,7 @@ class FileSink(Sink[Any, FileCommittable]):
 
         def with_bucket_check_interval(self, interval: int | AmountOfTime) -> Self:
             """Set how often the age of files is checked (int: ms); files of bulk formats are not closed by age."""
-            millis = milliseconds_of(interval, "with_bucket_check_interval", rule="takes milliseconds as int", or_number=True)
-            check(millis > 0, f"the bucket check interval must be more than 0 milliseconds; got {millis}")
+            millis = milliseconds_of(interval, "the bucket check interval", or_number=True, minimum=1)
             return self._with(bucket_check_interval=millis)
 
         def with_bucket_assigner(self, bucket_assigner: BucketAssigner) -> Self:
