@@ -111,7 +111,6 @@ class RestClient:
         return self._ask("PATCH", path, b"{}")
 
     def delete(self, path: str) -> Any:
-        """Return the answer to a DELETE."""
         return self._ask("DELETE", path)
 
     def upload(self, path: str, file: Path, name: str) -> Any:

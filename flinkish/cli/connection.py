@@ -61,7 +61,6 @@ def server_options(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def with_timeout(command: Callable[..., None]) -> Callable[..., None]:
-    """Add --timeout."""
     return click.option(
         "--timeout",
         type=click.FloatRange(min=0),

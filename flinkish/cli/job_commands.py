@@ -55,7 +55,6 @@ def part_of(state: str) -> str:
 
 
 def print_jobs(client: RestClient, jobs: Sequence[Mapping[str, Any]]) -> None:
-    """Print a table of jobs."""
     rows = []
     for job in jobs:
         tasks = job["tasks"]

@@ -255,7 +255,6 @@ def _wait(client: RestClient, job_id: str, sleep: Callable[[float], None], clock
 
 
 def _reason(client: RestClient, job_id: str) -> str:
-    """Return why a job has failed."""
     entries = client.get(f"/jobs/{job_id}/exceptions?maxExceptions=1")["exceptionHistory"]["entries"]
     text = str(entries[0].get("stacktrace") or entries[0].get("exceptionName")) if entries else "the reason is not known"
     return f"job {job_id} has failed: {text.strip()}"

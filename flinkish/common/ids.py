@@ -24,7 +24,6 @@ IdSource = Callable[[], str]
 
 
 def random_id() -> str:
-    """Return 32 random hexadecimal digits."""
     return uuid.uuid4().hex
 
 

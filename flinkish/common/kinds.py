@@ -89,7 +89,6 @@ def shape_of(type_info: TypeInformation) -> Shape:
 
 
 def kind_of(type_info: TypeInformation) -> BasicType | Kind:
-    """Return the kind of a type."""
     return shape_of(type_info)[0]
 
 

@@ -117,7 +117,6 @@ class EmbeddedJobClient(JobClient):
 
     @property
     def job_master(self) -> JobMaster:
-        """The JobMaster itself."""
         return self._job_master
 
     # For signals

@@ -59,12 +59,10 @@ class JobList:
             self._listeners = (*self._listeners, listener)
 
     def unsubscribe(self, listener: JobListener) -> None:
-        """Stop notifying a listener."""
         with self._lock:
             self._listeners = tuple(known for known in self._listeners if known is not listener)
 
     def add(self, job: EmbeddedJobClient) -> None:
-        """Add a job that is about to run."""
         with self._lock:
             self._jobs = (*self._jobs, job)
         for listener in self._listeners:

@@ -104,7 +104,6 @@ def _is_in_use(pid: int) -> bool:
 
 
 def this_process() -> ProcessId:
-    """Return this process."""
     found = ProcessId.of(os.getpid())
     assert found is not None
     return found

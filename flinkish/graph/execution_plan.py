@@ -31,7 +31,6 @@ class ExecutionPlan:
     slot_offsets: Mapping[str, int]
 
     def slot_of(self, vertex: VertexId, subtask: int) -> int:
-        """Return the slot in which a subtask runs."""
         return self.slot_offsets[self.job_graph.vertices[vertex].slot_sharing_group] + subtask
 
     def subtask_in(self, vertex: VertexId, slot: int) -> int | None:

@@ -41,7 +41,6 @@ def explain(stream_graph: StreamGraph, execution_plan: ExecutionPlan, engine_pla
 
 
 def explain_stream_graph(stream_graph: StreamGraph) -> str:
-    """Draw the operators."""
     drawing = _Drawing(stream_graph.nodes, lambda node: _describe_node(stream_graph.nodes[node]), "#{}".format)
     for edge in stream_graph.edges:
         drawing.connect(edge.source, edge.target, _describe_edge(edge.partitioner, edge.side_output))
@@ -51,7 +50,6 @@ def explain_stream_graph(stream_graph: StreamGraph) -> str:
 
 
 def explain_job_graph(job_graph: JobGraph) -> str:
-    """Draw the vertices."""
     drawing = _Drawing(job_graph.vertices, lambda vertex: _describe_vertex(job_graph.vertices[vertex]), "vertex {}".format)
     for edge in job_graph.edges:
         drawing.connect(edge.source_vertex, edge.target_vertex, _describe_edge(edge.partitioner, edge.side_output))

@@ -68,7 +68,6 @@ class JobGraph:
         return tuple(edge for edge in self.edges if edge.target_vertex == vertex)
 
     def outputs(self, vertex: VertexId) -> tuple[JobEdge, ...]:
-        """Return the edges that leave a vertex."""
         return tuple(edge for edge in self.edges if edge.source_vertex == vertex)
 
     def metric_scope(self, operator: StreamNode) -> tuple[str, ...]:

@@ -52,7 +52,6 @@ class EndOfJob:
 
     @property
     def input_ended(self) -> bool:
-        """Whether all subtasks have finished."""
         return len(self.finished) == len(self.subtasks)
 
     def final_checkpoint_due(self) -> bool:

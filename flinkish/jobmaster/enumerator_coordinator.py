@@ -258,7 +258,6 @@ class EnumeratorCoordinator(SourceCoordinator):
 
 
 def _limits_of(reader: _Reader, limits: Mapping[str, int] | None) -> dict[str, int] | None:
-    """Return the limits of the splits that a reader has."""
     return None if limits is None else {name: limits[name] for name in reader.splits if name in limits}
 
 

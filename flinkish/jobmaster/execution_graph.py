@@ -136,7 +136,6 @@ class ExecutionGraph:
             return self._status
 
     def details(self) -> JobDetails:
-        """Return all current states."""
         with self._lock:
             return JobDetails(
                 job_id=self._job_id,
@@ -185,7 +184,6 @@ class ExecutionGraph:
             self.transition(vertex, subtask, to, failure)
 
     def transition(self, vertex: VertexId, subtask: int, to: ExecutionState, failure: str | None = None) -> None:
-        """Change the state of one execution."""
         with self._lock:
             execution = self._executions[vertex, subtask]
             if to not in EXECUTION_TRANSITIONS[execution.state]:

@@ -74,7 +74,6 @@ class JobFailure:
 
 
 def from_task(failure: TaskFailure, parallelism: int) -> JobFailure:
-    """Describe a failure that a task reported."""
     error = failure.error
     summary = _summary(error) if error is not None else _last_line(failure.traceback)
     # There is no operator if the tasks of a level could not be built, for instance because the state to restore is damaged.

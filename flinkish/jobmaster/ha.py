@@ -51,7 +51,6 @@ class JobShape:
 
     @classmethod
     def of(cls, graph: StreamGraph) -> JobShape:
-        """Return the shape of a program's job."""
         nodes = graph.nodes.values()
         sources = [(node.uid, source_kind(node.operator.source)) for node in nodes if isinstance(node.operator, SourceConfig)]
         return cls(graph.job_name, frozenset(node.uid for node in nodes), frozenset(sources))

@@ -128,7 +128,6 @@ class JobMaster:
         return self._graph.details()
 
     def figures(self) -> JobFigures:
-        """Return the job's figures."""
         return self._metrics.figures()
 
     def accumulators(self) -> dict[str, Any]:

@@ -268,7 +268,6 @@ class JobMetrics:
             totals.idle_ms += rest - back_pressured
 
     def figures(self) -> JobFigures:
-        """Return all current figures."""
         with self._lock:
             # While an epoch runs, nobody knows what it does, so the rates are those up to its begin.
             end = self._clock.monotonic() if self._epoch_began is None else self._epoch_ended

@@ -38,7 +38,6 @@ class JobSources:
         self._alignment = AlignmentGroups(self._sources.values())
 
     def start(self, restored: StoredCheckpoint | None) -> JobFailure | None:
-        """Start all sources, from a checkpoint if there is one."""
         states = {} if restored is None else {state.uid: state for state in restored.manifest.coordinator.sources}
         trusted = restored is None or restored.trusted
         return self._each(lambda source: source.start(states.get(source.node.uid), trusted=trusted), "starting {label}")

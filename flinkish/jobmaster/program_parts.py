@@ -69,7 +69,6 @@ def operator_shape(vertex: JobVertex, node: StreamNode) -> OperatorShape:
 
 
 def sources(graph: JobGraph) -> tuple[SourceNode, ...]:
-    """Return the sources of a job."""
     return tuple(
         SourceNode(
             uid=node.uid,

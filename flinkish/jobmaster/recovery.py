@@ -56,7 +56,6 @@ def cluster_record(
 
 
 def signing_key(configuration: Configuration) -> SigningKey:
-    """Return the key that checkpoints are signed with."""
     return SigningKey.load(configuration.get(options.CHECKPOINT_HMAC_KEY_FILE))
 
 

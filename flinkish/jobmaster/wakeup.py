@@ -139,7 +139,6 @@ class ProgressReporter:
         self._stopped = False
 
     def start(self, name: str) -> None:
-        """Start a daemon thread with this name."""
         threading.Thread(target=self.run, name=name, daemon=True).start()
 
     def stop(self) -> None:

@@ -56,7 +56,6 @@ class ProgramBuilder:
         return identifier
 
     def replace(self, identifier: TransformationId, **changes: Any) -> None:
-        """Change fields of a transformation."""
         self.transformations[identifier] = replace(self.transformations[identifier], **changes)
 
     def clear_caches(self) -> None:
@@ -98,7 +97,6 @@ class ProgramBuilder:
         self._pending.clear()
 
     def side_outputs(self, source: TransformationId) -> list[SideOutputTransformation]:
-        """Return the side outputs of a transformation that the program reads."""
         return [
             transformation
             for transformation in self.transformations.values()

@@ -71,7 +71,6 @@ _MORE, _LAST = b"\x01", b"\x02"
 
 
 def encode_body(elements: list[Element | PackedRows]) -> bytes:
-    """Return the body of a frame with the given elements."""
     return pickling.dumps([_packed(element) if isinstance(element, Records) else element for element in elements])
 
 

@@ -26,7 +26,6 @@ class EventLoop:
 
     @property
     def loop(self) -> asyncio.AbstractEventLoop:
-        """The running loop."""
         if self._loop is None:
             self._loop = asyncio.new_event_loop()
             self._thread = threading.Thread(target=self._run, args=(self._loop,), name=self._name, daemon=True)

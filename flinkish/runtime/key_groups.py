@@ -60,7 +60,6 @@ def key_groups(numbers: Any, max_parallelism: int) -> Any:
 
 
 def subtask_of_group(group: int, max_parallelism: int, parallelism: int) -> int:
-    """Return the subtask to which a key group belongs."""
     return group * parallelism // max_parallelism
 
 

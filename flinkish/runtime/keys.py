@@ -171,7 +171,6 @@ def sort_key(key: Any) -> tuple[Any, ...]:
 
 
 def may_be_wrapped(key_type: TypeInformation) -> bool:
-    """Tell whether keys of a type may be CanonicalKeys."""
     if isinstance(key_type, BasicTypeInfo):
         return key_type.basic_type in (BasicType.FLOAT, BasicType.DOUBLE, BasicType.BIG_DEC)
     return True

@@ -74,7 +74,6 @@ class HeldRecords:
         return files
 
     def add(self, input_index: int, records: Records) -> None:
-        """Hold a run of records."""
         run = pickling.dumps((input_index, records))
         size = len(run) + _OBJECT_BYTES * len(records.values)
         self._table[self._next] = size, run
@@ -90,7 +89,6 @@ class HeldRecords:
             del self._table[_FILES]
 
     def _runs(self) -> Iterator[tuple[int, Records]]:
-        """Yield the runs in memory."""
         for number in range(self._first, self._next):
             yield pickling.loads(self._table[number][1])
 
@@ -144,7 +142,6 @@ class SortedRecords(HeldRecords):
 
     @property
     def released(self) -> int:
-        """The number of released pieces."""
         count: int = self._table.get(_RELEASED, 0)
         return count
 

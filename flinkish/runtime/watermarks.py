@@ -26,11 +26,9 @@ class SplitWatermarks:
 
     @property
     def has_begun(self) -> bool:
-        """Whether the split has had records or watermarks."""
         return self._events or self.watermark != MIN_WATERMARK
 
     def emit_watermark(self, timestamp: int) -> None:
-        """Take a watermark from the generator."""
         if timestamp > self.watermark:
             self.watermark = timestamp
             self._combined.changed = True
@@ -153,7 +151,6 @@ class CombinedWatermarks:
         return None, changed
 
     def emit_periodic(self) -> None:
-        """Let periodic generators emit."""
         if self._periodic:
             for split in self._splits.values():
                 split.generator.on_periodic_emit(split)

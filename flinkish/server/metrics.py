@@ -165,7 +165,6 @@ def _record_counts(view: JobView, vertex: JobVertex, now: SubtaskFigures) -> tup
 
 
 def job_metrics(view: JobView) -> dict[str, Any]:
-    """Return the metrics of the job itself."""
     figures, checkpoints = view.figures, view.checkpoints
     latest = checkpoints.latest_completed
     runs = view.status is JobStatus.RUNNING
@@ -270,7 +269,6 @@ def all_samples(views: Iterable[JobView], host: str) -> list[Sample]:
 
 
 def job_samples(view: JobView, host: str) -> Iterator[Sample]:
-    """Yield the metrics of one job."""
     job = {"host": host, "job_id": view.job_id, "job_name": view.name}
     yield from _samples(Scope.JOB, job_metrics(view), job)
     # Latencies are measured for the whole job; the label exists because Flink has it.

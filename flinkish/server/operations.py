@@ -83,7 +83,6 @@ class Operations:
         return OperationResult(status=QueueStatus(id="COMPLETED"), operation=info)
 
     def results(self) -> dict[OperationKey, OperationResult]:
-        """Return the results of all operations that have ended."""
         with self._lock:
             ended = [key for key, operation in self._operations.items() if operation.future.done()]
         found = {key: self.result(key) for key in ended}

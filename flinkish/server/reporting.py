@@ -181,7 +181,6 @@ class _Schedule:
     """Reports at an interval, in a thread of its own."""
 
     def __init__(self, reporters: Reporters, settings: ReporterSettings, reporter: Reporter, clock: Clock) -> None:
-        """Start to report."""
         self._reporters = reporters
         self._settings = settings
         self._reporter = reporter

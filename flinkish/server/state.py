@@ -49,7 +49,6 @@ class MetricHistory:
         self._samples: deque[tuple[int, tuple[float | None, ...]]] = deque(maxlen=_CAPACITY)
 
     def add(self, view: JobView) -> None:
-        """Keep the figures of a view of the job."""
         sample = tuple(value for *_, value in _figures(view))
         with self._lock:
             self._samples.append((view.now, sample))

@@ -24,7 +24,6 @@ _ENTRIES: dict[PurePath, bytes | None] = {}
 
 
 def _below(folder: PurePath) -> list[PurePath]:
-    """Return the files and folders in a folder and its subfolders."""
     return [path for path in _ENTRIES if folder in path.parents]
 
 

@@ -173,7 +173,6 @@ _in_use: Callable[[], bool] = lambda: False  # noqa: E731
 
 
 def s3_settings() -> S3Settings:
-    """Return the settings of this process for S3."""
     return _current.s3
 
 

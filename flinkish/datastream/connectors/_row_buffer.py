@@ -24,7 +24,6 @@ FileT = TypeVar("FileT")
 
 
 def bytes_state(name: str) -> ListStateDescriptor:
-    """Return the descriptor of a list state of byte strings."""
     return ListStateDescriptor(name, Types.PRIMITIVE_ARRAY(Types.BYTE()))
 
 

@@ -117,7 +117,6 @@ class SequentialReader(SourceReader[T, SplitT]):
         """Emit records of a split, at most about `output.credit`; then `_update` or `_finish` the split."""
 
     def _update(self, split: SplitT) -> None:
-        """Set the position of a split."""
         self._splits[split.split_id] = split
 
     def _finish(self, split: SplitT, output: ReaderOutput[T]) -> None:

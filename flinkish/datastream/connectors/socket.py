@@ -99,7 +99,6 @@ class SocketReader:
             self._changed.wait_for(lambda: self._lines or self._ended or self._error or self._closed, timeout / 1000)
 
     def close(self) -> None:
-        """Close the connection."""
         with self._changed:
             self._closed = True
             self._changed.notify_all()

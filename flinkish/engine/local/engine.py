@@ -50,7 +50,6 @@ class LocalEngine:
         return self._scratch
 
     def run_attempt(self, program: TaskProgram, loop: EpochLoop) -> None:
-        """Run epochs until the loop ends."""
         self._thread = threading.get_ident()
         plan = program.plan
         program.scratch.mkdir(parents=True, exist_ok=True)

@@ -26,7 +26,6 @@ def java_class(jvm: Any, name: str) -> Any:
 
 
 def jvm_of(context: Any) -> ProcessId:
-    """Return the process of a context's JVM."""
     pid = int(java_class(context._jvm, "java.lang.ProcessHandle").current().pid())
     found = ProcessId.of(pid)
     if found is None:
@@ -65,7 +64,6 @@ class Watchdog:
         threading.Thread(target=self._watch, name="flinkish-watchdog", daemon=True).start()
 
     def close(self) -> None:
-        """Stop watching."""
         self._closed.set()
 
     def _watch(self) -> None:

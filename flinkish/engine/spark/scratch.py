@@ -87,7 +87,6 @@ class UnsharedScratch:
         return (_WORKING_FOLDER / self.root.name / str(self.attempt) / name).as_uri()
 
     def for_executors(self, program: bytes) -> OwnFolder:
-        """Return the description of the folder for executors."""
         return OwnFolder(name=self.root.name, attempt=self.attempt, program=program)
 
 

@@ -67,7 +67,6 @@ class HeldSession:
 
     @property
     def master(self) -> str:
-        """The master URL of its context."""
         return str(self.session.sparkContext.master)
 
     def setting(self, key: str, default: str) -> str:

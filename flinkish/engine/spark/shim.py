@@ -154,7 +154,6 @@ def encode_command(command: bytes) -> str:
 
 
 def encode_command_file(path: str) -> str:
-    """Return the value of COMMAND_PROPERTY for a command in a file."""
     return "file:" + path
 
 

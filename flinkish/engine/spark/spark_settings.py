@@ -57,7 +57,6 @@ class SparkSettings:
 
     @classmethod
     def of(cls, configuration: Configuration | None) -> SparkSettings:
-        """Read the settings of a configuration."""
         if configuration is None:
             return cls()
         scratch = temporary_folder(configuration)

@@ -68,7 +68,6 @@ class CommandLine:
 
     @property
     def conf(self) -> dict[str, str]:
-        """The settings that are given by --conf."""
         return dict(entry.partition("=")[::2] for entry in self.values("--conf", "-c"))
 
 

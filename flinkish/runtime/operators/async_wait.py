@@ -84,7 +84,6 @@ class CallQueue:
         self._segments.append(_Segment())
 
     def returned(self, call: Call) -> None:
-        """Record that a call has an outcome."""
         segment: _Segment = call.segment
         segment.pending -= 1
         segment.ready.append(call)
@@ -129,7 +128,6 @@ class _Caller:
     # -- the task's thread ---------------------------------------------------------------------------------------------------
 
     def submit(self, call: Call) -> None:
-        """Have a call made."""
         self._submitted.append(call)
         if not self._scheduled:
             self._scheduled = True

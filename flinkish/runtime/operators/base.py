@@ -281,12 +281,10 @@ class Operator:
         return None
 
     def notify_checkpoint_complete(self, checkpoint_id: int) -> None:
-        """Handle the completion of a checkpoint."""
         if isinstance(self.function, CheckpointListener):
             self.function.notify_checkpoint_complete(checkpoint_id)
 
     def notify_checkpoint_aborted(self, checkpoint_id: int) -> None:
-        """Handle the abortion of a checkpoint."""
         if isinstance(self.function, CheckpointListener):
             self.function.notify_checkpoint_aborted(checkpoint_id)
 

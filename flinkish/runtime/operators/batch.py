@@ -39,11 +39,9 @@ class HeadInput:
         self._head = head
 
     def process_records(self, input_index: int, records: Records) -> None:
-        """Process a run of records."""
         self._head.process_records(input_index, records)
 
     def watermark(self, timestamp: int) -> None:
-        """Process a watermark."""
         self._head.watermark(timestamp)
 
     def end_of_input(self, input_index: int) -> None:
@@ -161,7 +159,6 @@ class SortedInput(_HoldingInput[SortedRecords]):
 
 
 def _runs(piece: Piece) -> Iterator[tuple[int, Records]]:
-    """Cut a piece into runs of one input."""
     for input_index, group in itertools.groupby(piece.waiting, key=itemgetter(1)):
         run: list[Waiting] = list(group)
         yield input_index, Records(list(map(itemgetter(2), run)), list(map(itemgetter(0), run)), [piece.key] * len(run))

@@ -380,7 +380,6 @@ class SourceOperator(Operator):
         return self.current_watermark > command.max_watermark
 
     def _reader_at(self, source: Source[Any, Any, Any], command: ReaderCommand) -> SourceReader[Any, Any]:
-        """Return a reader at the position that the command names."""
         wanted = {state.split_id: state.split for state in command.splits}
         current = all(wanted.get(name) == encoded for name, encoded in self._known.items())
         if self._reader is None or not current:

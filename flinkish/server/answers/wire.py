@@ -27,7 +27,6 @@ class Errors(Wire, frozen=True, kw_only=True):
 
 
 def encode(answer: object) -> bytes:
-    """Return an answer as JSON."""
     return _ENCODER.encode(answer)
 
 

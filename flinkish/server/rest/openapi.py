@@ -47,7 +47,6 @@ _REFERENCE = "#/components/schemas/{name}"
 
 
 def document_of(routes: Sequence[Route]) -> dict[str, Any]:
-    """Return the OpenAPI document of a table of routes."""
     types = [kind for route in routes for kind in (route.answer, route.request) if kind not in (None, Text)]
     unique = list(dict.fromkeys([*types, Errors]))
     schemas, components = msgspec.json.schema_components(unique, ref_template=_REFERENCE)

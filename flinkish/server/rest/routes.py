@@ -46,7 +46,6 @@ class Route:
 
     @property
     def parameters(self) -> list[str]:
-        """The names of the parameters in the path."""
         return re.findall(r":(\w+)", self.path)
 
     @property
@@ -116,7 +115,6 @@ _MANAGER = "/taskmanagers/:taskmanagerid"
 
 
 def document(state: ServerState, call: Call) -> dict[str, Any]:
-    """Return the OpenAPI document of this table."""
     # Imported late: that module imports this table.
     from flinkish.server.rest.openapi import document_of
 

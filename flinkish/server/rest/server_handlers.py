@@ -51,7 +51,6 @@ def dashboard(settings: ServerSettings, *, web_submit: bool) -> answers.Dashboar
 
 
 def application_summary(job: JobSummary) -> answers.ApplicationSummary:
-    """Return the line in /applications of the application that is one job."""
     return answers.ApplicationSummary(
         id=job.jid,
         name=f"SingleJobApplication({job.name})",

@@ -190,7 +190,6 @@ def _cancel(dispatcher: Dispatcher, entry: JobEntry, query: Mapping[str, str]) -
 
 
 def _answers(dispatcher: Dispatcher, entry: JobEntry) -> dict[str, Any]:
-    """Return the answers by their paths."""
     job = dispatcher.summary(entry)
     entered = {"CREATED": job.start_time} | ({} if entry.status is None else {entry.status: job.end_time})
     plan = answers.Plan(jid=entry.job_id, name=job.name, type=job.jobType, nodes=())

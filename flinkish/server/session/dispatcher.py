@@ -254,7 +254,6 @@ class Dispatcher:
         return entry.shown(now)
 
     def slots(self, entry: JobEntry) -> int:
-        """Return the number of slots that a job has now."""
         report = self._report(entry)
         return 0 if entry.status is not None or report is None else report.slots
 
@@ -444,7 +443,6 @@ class Dispatcher:
                 assert_never(unexpected)
 
     def _close(self, lead: Lead, entry: JobEntry, status: str) -> None:
-        """Store that a job has ended."""
         driver = entry.driver
         archive = None if driver is None else driver_protocol.archive_file(entry.job_id, driver.id)
         if archive is not None and self._storage.read(archive) is None:

@@ -110,17 +110,14 @@ def log_files(job_id: str, driver_id: str) -> tuple[str, str]:
 
 
 def files_of(job_id: str, driver_id: str) -> tuple[str, ...]:
-    """Return all files that a driver of a job may have written."""
     return archive_file(job_id, driver_id), end_file(job_id, driver_id), *log_files(job_id, driver_id)
 
 
 def program_file(program_id: str) -> str:
-    """Return the file of an uploaded program."""
     return f"programs/{program_id[:32]}"
 
 
 def leader_file(generation: int) -> str:
-    """Return the file of the leader with this generation."""
     return f"{LEADERS}/{generation:012}.json"
 
 

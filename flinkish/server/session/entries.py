@@ -110,7 +110,6 @@ Entry = ProgramEntry | JobEntry
 
 
 def key_of(entry: Entry) -> str:
-    """Return the name of an entry in the registry."""
     return entry.job_id if isinstance(entry, JobEntry) else entry.id[:32]
 
 

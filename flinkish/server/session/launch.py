@@ -188,7 +188,6 @@ class Launch:
         return True
 
     def _driver_command(self, entry: JobEntry, driver_id: str, token: str) -> Command:
-        """Return the command of a driver."""
         log, stdout = self.log_files(entry.job_id)
         checkpoints = self.settings.checkpoints
         assignment = driver_protocol.Assignment(

@@ -97,7 +97,6 @@ class Processes:
 
 
 def driver_command(python: str = sys.executable) -> list[str]:
-    """Return the command that starts a driver directly."""
     return [python, "-m", "flinkish.cli.driver"]
 
 
@@ -160,7 +159,6 @@ def has_same_loopback(there: str, here: str) -> bool:
 
 @functools.cache
 def this_location() -> str:
-    """Return the text of the location of this process."""
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     except OSError:

@@ -149,7 +149,6 @@ class SessionDriver:
         return self._job is not None
 
     def wait(self) -> None:
-        """Wait for the end of the job."""
         job = self._job
         while job is not None and not job.wait_released(1.0):
             pass

@@ -48,7 +48,6 @@ class SessionStorage:
         self._files.replace(inside, content, sync=True)
 
     def remove(self, inside: str) -> None:
-        """Remove a file if it exists."""
         with contextlib.suppress(FileNotFoundError, NotADirectoryError):
             self._files.remove(inside)
 
@@ -94,7 +93,6 @@ class SessionStorage:
         raise OSError(f"the records {LEADERS} in {self.root} are removed faster than they can be read")
 
     def write_leader(self, record: LeaderRecord) -> None:
-        """Write the record of a leader."""
         self.write(leader_file(record.generation), msgspec.json.encode(record))
 
     def forget_leaders(self, before: int) -> None:

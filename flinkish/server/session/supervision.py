@@ -77,7 +77,6 @@ Decision = Keep | Start | Close | Fail
 
 
 def decide(entry: JobEntry, sight: Sight, limits: Limits) -> Decision:
-    """Return the decision about a job that has not ended."""
     driver, patient = entry.driver, sight.silent <= patience(entry, limits)
     if driver is not None and not driver.condemned and sight.alive is not False and patient:
         return Keep()

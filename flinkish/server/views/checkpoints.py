@@ -90,7 +90,6 @@ def checkpoint(view: JobView, record: CheckpointRecord, *, details: bool = False
 
 
 def part(record: CheckpointRecord, vertex: JobVertex) -> answers.VertexCheckpoint:
-    """Return a vertex's part of a checkpoint."""
     mine = [each for each in record.acknowledgements if each.vertex == vertex.id]
     progress = _progress(record, mine, vertex.parallelism)
     if record.status is CheckpointStatus.IN_PROGRESS and len(mine) == vertex.parallelism:

@@ -91,11 +91,9 @@ class JobView:
         )
 
     def endpoint(self, slot: int) -> str:
-        """Return the host and the process of a slot."""
         return endpoint_of(self.figures.processes.get(slot))
 
     def task_manager_id(self, slot: int) -> str:
-        """Return the id of the task manager of a slot."""
         return next((manager.id for manager in self.task_managers if slot in manager.processes), UNASSIGNED)
 
     def id_of_host(self, host: str) -> str:
@@ -116,12 +114,10 @@ class JobView:
         return tuple(execution for execution in self.details.executions if execution.vertex == vertex)
 
     def subtask(self, vertex: VertexId, index: int) -> SubtaskFigures:
-        """Return the figures of a subtask."""
         return self.subtasks.get((vertex, index), SubtaskFigures())
 
 
 def endpoint_of(process: SlotProcess | None) -> str:
-    """Return the host and the id of a process."""
     return UNASSIGNED if process is None else f"{process.host}:{process.pid}"
 
 

@@ -62,7 +62,6 @@ def subtask(view: JobView, vertex: JobVertex, execution: Execution) -> answers.S
 
 
 def aggregated(subtasks: Sequence[answers.SubtaskInfo]) -> answers.Aggregated:
-    """Return statistics over subtasks."""
     return answers.Aggregated(
         metrics={
             name.replace("_", "-"): _statistics([int(getattr(each.metrics, name)) for each in subtasks]) for name in _AGGREGATED

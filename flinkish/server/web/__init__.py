@@ -70,7 +70,6 @@ class WebPage:
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one request."""
         file = page_files().get(scope["path"]) if scope["type"] == "http" and scope["method"] == "GET" else None
         if file is None:
             await self._app(scope, receive, send)

@@ -90,11 +90,9 @@ class TableFiles:
         return []
 
     def exists(self, inside: str) -> bool:
-        """Return whether a file exists."""
         return os.path.exists(self.path(inside))
 
     def size(self, inside: str) -> int:
-        """Return the size of a file in bytes."""
         return os.stat(self.path(inside)).st_size
 
     def read(self, inside: str) -> tuple[bytes, int]:
@@ -103,7 +101,6 @@ class TableFiles:
             return file.read(), os.fstat(file.fileno()).st_mtime_ns // 1_000_000
 
     def read_range(self, inside: str, start: int, length: int) -> bytes:
-        """Return a range of bytes of a file."""
         with open(self.path(inside), "rb") as file:
             file.seek(start)
             return file.read(length)

@@ -69,7 +69,6 @@ class _Part:
     nullable: bool = False
 
     def field(self, name: str) -> pa.Field:
-        """Return the Arrow field with a name."""
         return pa.field(name, self.type, nullable=self.nullable)
 
 

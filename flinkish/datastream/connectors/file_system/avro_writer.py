@@ -278,7 +278,6 @@ class RecordPartWriter(BulkPartWriter):
             yield from msgspec.msgpack.decode(chunk, type=list[tuple[int, bytes]])
 
     def records(self, chunks: Sequence[bytes]) -> Iterator[Any]:
-        """Yield the records of some chunks."""
         for count, data in self.blocks(chunks):
             buffer = io.BytesIO(data)
             for _ in range(count):

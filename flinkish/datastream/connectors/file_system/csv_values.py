@@ -111,7 +111,6 @@ def _parser(type_info: TypeInformation, nulls: frozenset[str], separator: str, c
 
 
 def _simple_parser(type_info: TypeInformation, separator: str, column: str) -> Parse:
-    """Return the parser of an element."""
     type_info = plain_type(type_info)
     if kind_of(type_info) not in (BasicType.STRING, *_PARSERS):
         raise InvalidProgramError(

@@ -116,7 +116,6 @@ class CsvLines:
         return line
 
     def header(self) -> str:
-        """Return the line with the names of the columns."""
         line = self._dialect.delimiter.join(map(self._quoted, self._names)) + self._line_separator
         if self._dialect.is_comment(line):
             raise ValueError(f"it would be a comment, as it begins with {self._dialect.comment!r}")

@@ -52,7 +52,6 @@ def json_decoder(type_info: TypeInformation | None) -> msgspec.json.Decoder[Any]
 
 
 def _mismatch(type_info: TypeInformation, value: Any, path: str) -> ValueError:
-    """Return the error for a value of another type."""
     where = f"field {path!r}" if path else "the value"
     shown = repr(value)
     return ValueError(

@@ -265,7 +265,6 @@ class _RowReader(RowGroupReader):
         return names, self._find(schema.names if self._is_tuple else names, schema), list(types)
 
     def _find(self, names: Sequence[str], schema: pa.Schema) -> list[str]:
-        """Return the names that columns have in the file."""
         fold: Callable[[str], str] = str if self._is_tuple or self._format.case_sensitive else str.lower
         found: dict[str, list[str]] = {}
         for name in schema.names:

@@ -78,7 +78,6 @@ def delta_table_around(path: str) -> str | None:
 
 
 def is_object(path: str) -> bool:
-    """Return whether a path is in an object store."""
     return "://" in path
 
 

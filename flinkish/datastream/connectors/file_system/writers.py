@@ -115,7 +115,6 @@ class _Bucket:
                     self.add_pending(part, closed.length)
 
     def new_part(self) -> PartFile:
-        """Return the paths of a new part."""
         state = self.state
         config = self._settings.output_file_config
         part = PartFile.named(self._folder, config, state.uid, state.counter, self._ids(), self._staging)
@@ -140,7 +139,6 @@ class _Bucket:
             self.add_pending(part, write_part(part, write))
 
     def add_pending(self, part: PartFile, length: int) -> None:
-        """Add a closed part."""
         closed = FileCommittable(bucket_id=self.state.bucket_id, part=part, length=length)
         self.state = replace(self.state, pending=(*self.state.pending, closed))
 
@@ -229,7 +227,6 @@ class FileWriter(SinkWriter[Any, FileCommittable]):
         """Write all closed parts, and make all written bytes durable."""
 
     def _bucket(self, value: Any, context: WriteContext) -> _Bucket:
-        """Return the bucket of a record."""
         if not self._epoch_open:
             self._now = self._context.processing_time()
             self._epoch_open = True

@@ -220,7 +220,6 @@ def _missing(url: sqlalchemy.URL, user: str, error: ImportError) -> MissingPacka
 
 
 def _translated(text: str, user: str) -> sqlalchemy.URL:
-    """Translate a URL of JDBC."""
     import sqlalchemy
 
     dialect, _, rest = text.removeprefix("jdbc:").partition(":")
@@ -282,7 +281,6 @@ def _check_driver_class(name: str, dialect: str, user: str) -> None:
 
 
 def _sqlstate(error: BaseException) -> str:
-    """Return the SQLSTATE of an error, if its driver tells it."""
     original = getattr(error, "orig", None)
     code = getattr(original, "sqlstate", None) or getattr(original, "pgcode", None)
     if not code and original is not None and original.args and isinstance(original.args[0], dict):

@@ -38,7 +38,6 @@ class Statement:
 
     @property
     def placeholders(self) -> int:
-        """The number of placeholders."""
         return len(self._parts) - 1
 
     def text_for(self, paramstyle: str) -> str:
@@ -87,7 +86,6 @@ class JdbcSinkSettings:
 
     @property
     def shape(self) -> RowShape:
-        """The fields of the sink's rows."""
         return RowShape(self.type_info, "JdbcSink")
 
     def statement(self) -> Statement:
@@ -134,5 +132,4 @@ class Target:
         return [*self._sifted(connection, rows[:middle]), *self._sifted(connection, rows[middle:])]
 
     def batches(self, rows: Rows) -> list[Rows]:
-        """Cut rows into batches."""
         return [rows[begin : begin + self.batch_size] for begin in range(0, len(rows), self.batch_size)]

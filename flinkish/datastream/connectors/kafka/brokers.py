@@ -130,7 +130,6 @@ class Brokers:
         return "", None
 
     def offsets(self, pairs: Sequence[Partition], rule: KafkaOffsetsInitializer, what: str) -> dict[Partition, int]:
-        """Return the offset of each partition by a rule."""
         if not pairs:
             return {}
         spec = self._kafka.admin.OffsetSpec

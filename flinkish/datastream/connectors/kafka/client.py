@@ -109,7 +109,6 @@ def is_gone(error: confluent_kafka.KafkaError) -> bool:
 
 
 def text_of(error: confluent_kafka.KafkaError) -> str:
-    """Return an error's text and code."""
     return f"{error.str()} ({error.name()})"
 
 

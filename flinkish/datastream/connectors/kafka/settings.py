@@ -124,7 +124,6 @@ class KafkaPartitionSplit(SourceSplit):
 
     @property
     def pair(self) -> Partition:
-        """Topic and number."""
         return self.topic, self.partition
 
 
@@ -176,7 +175,6 @@ class KafkaSourceSettings(ClientSettings):
 
     @property
     def partition_metrics(self) -> bool:
-        """Whether there are metrics for each partition."""
         return self._choice(_METRICS, "true", ("true", "false")) == "true"
 
     @property
@@ -221,7 +219,6 @@ class KafkaSourceSettings(ClientSettings):
             raise ConfigurationError(f"{SOURCE}: {_COMMIT} = true needs a consumer group", hint="call set_group_id().")
 
     def consumer(self, client: str) -> dict[str, Any]:
-        """Return the configuration of a consumer."""
         return {
             # 1000 ms by default, which a full local queue then costs each time.
             "fetch.queue.backoff.ms": "5",
@@ -238,7 +235,6 @@ class KafkaSourceSettings(ClientSettings):
         }
 
     def wants(self, topic: str, partition: int) -> bool:
-        """Return whether the source reads a partition."""
         if self.pattern is not None:
             return re.fullmatch(self.pattern, topic) is not None
         return topic in self.topics or (topic, partition) in self.partitions
@@ -291,7 +287,6 @@ class KafkaSinkSettings(ClientSettings):
     log_failures_only: bool = False
 
     def producer(self, client: str) -> dict[str, Any]:
-        """Return the configuration of a producer."""
         return {
             # Java's defaults, if those of librdkafka are different.
             "enable.idempotence": "true",
@@ -324,7 +319,6 @@ class KafkaSinkSettings(ClientSettings):
 
     @property
     def compresses(self) -> bool:
-        """Whether the client compresses messages."""
         return any(self.properties.get(key, "none") != "none" for key in ("compression.type", "compression.codec"))
 
     @property

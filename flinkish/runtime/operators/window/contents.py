@@ -42,7 +42,6 @@ class Contents(ABC):
         """Return the elements for the window function; None if the window is empty."""
 
     def clear(self) -> None:
-        """Drop the contents."""
         self._state.clear()
 
     def merge(self, target: Namespace, sources: Sequence[Namespace]) -> None:
@@ -121,11 +120,9 @@ class TimestampedContents(Contents):
         return [value for _, value in self._state.get()] or None
 
     def timestamped(self) -> list[TimestampedValue[Any]]:
-        """Return the records with their timestamps."""
         return [TimestampedValue(value, timestamp) for timestamp, value in self._state.get()]
 
     def replace(self, elements: list[TimestampedValue[Any]]) -> None:
-        """Set the contents."""
         self._state.update([Row(element.timestamp, element.value) for element in elements])
 
 

@@ -53,7 +53,6 @@ class TriggerContext(_Times, Trigger.OnMergeContext):
         self.merged: Sequence[Namespace] = ()
 
     def enter(self, namespace: Namespace) -> None:
-        """Set the current window."""
         self._scope.current_namespace = namespace
 
     def register_processing_time_timer(self, time: int) -> None:
@@ -126,7 +125,6 @@ class WindowFunctionContext(ProcessWindowFunction.Context[Any], ProcessAllWindow
         self._global_state = backend
 
     def enter(self, window: Any, namespace: Namespace) -> None:
-        """Set the current window."""
         self._window = window
         self._scope.current_namespace = namespace
 

@@ -44,7 +44,6 @@ class WindowNamespaces:
         self._serializer: Any = None
 
     def of(self, window: Window) -> Namespace:
-        """Return the namespace of a window."""
         kind = window.__class__
         if kind is TimeWindow:
             return window.start, window.end  # type: ignore[attr-defined]
@@ -57,7 +56,6 @@ class WindowNamespaces:
         return stream.getvalue()
 
     def window(self, namespace: Namespace) -> Any:
-        """Return the window of a namespace."""
         kind = namespace.__class__
         if kind is tuple:
             return TimeWindow(*namespace)
@@ -121,7 +119,6 @@ class MergingWindows:
         self._state.put(window, window)
 
     def retire(self, window: Namespace) -> None:
-        """Remove a window."""
         self._state.remove(window)
 
     def add(self, new: Namespace) -> Namespace:

@@ -118,13 +118,11 @@ def namespace_kinds(timers: TimerTable) -> set[type]:
 
 
 def merging_set() -> MapStateDescriptor:
-    """Return the descriptor of the merging windows of a key."""
     anything = Types.PICKLED_BYTE_ARRAY()
     return MapStateDescriptor(MERGING_SET, anything, anything)
 
 
 def sessions(fold_type: TypeInformation) -> MapStateDescriptor:
-    """Return the descriptor of the sessions of a key, with accumulators of a type."""
     return MapStateDescriptor(SESSIONS, Types.LONG(), Types.TUPLE([Types.LONG(), fold_type]))
 
 
