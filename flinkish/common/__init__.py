@@ -1,8 +1,6 @@
 """The public names of pyflink.common, and the modules that all other packages of flinkish build on."""
 
-from typing import TYPE_CHECKING
-
-from flinkish.common.absent import names_of
+from flinkish.common.absent import add_getattr
 from flinkish.common.completable_future import CompletableFuture
 from flinkish.common.config_options import ConfigOption, ConfigOptions
 from flinkish.common.configuration import Configuration
@@ -64,13 +62,11 @@ __all__ = [
     "to_epoch_milli",
 ]
 
-if not TYPE_CHECKING:
-    # PyFlink's names that live in another module or are absent; hidden from type checkers, which would accept any name otherwise.
-    __getattr__ = names_of(
-        __name__,
-        {
-            f"{form.capitalize()}Row{direction}Schema": f"flinkish.datastream.formats.{form}"
-            for form in ("avro", "csv", "json")
-            for direction in ("Deserialization", "Serialization")
-        },
-    )
+add_getattr(
+    __name__,
+    {
+        f"{form.capitalize()}Row{direction}Schema": f"flinkish.datastream.formats.{form}"
+        for form in ("avro", "csv", "json")
+        for direction in ("Deserialization", "Serialization")
+    },
+)

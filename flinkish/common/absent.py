@@ -48,9 +48,12 @@ def absence_of(qualified: str) -> Absence | None:
     return None
 
 
-def names_of(module: str, homes: Mapping[str, str] = MappingProxyType({})) -> Callable[[str], Any]:
-    """Return the `__getattr__` of a module, which Python calls for names that the module does not have; see `find_name`."""
-    return lambda name: find_name(module, name, homes=homes, caller=sys._getframe(1))
+def add_getattr(module: str, homes: Mapping[str, str] = MappingProxyType({})) -> None:
+    """Give a module the `__getattr__` that Python calls for names that the module does not have; see `find_name`.
+
+    It is not in the text of the module, because type checkers would accept any name of such a module.
+    """
+    sys.modules[module].__getattr__ = lambda name: find_name(module, name, homes=homes, caller=sys._getframe(1))
 
 
 def find_name(module: str, name: str, *, homes: Mapping[str, str] = MappingProxyType({}), caller: FrameType) -> Any:

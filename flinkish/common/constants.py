@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from flinkish.common.absent import names_of
+from flinkish.common.absent import add_getattr
 from flinkish.common.limits import LONG_MAX, LONG_MIN
 
 #: The watermark after the end of bounded input.
@@ -12,5 +12,4 @@ MAX_LONG_VALUE: Final = LONG_MAX
 #: The watermark before the first one, and the timestamp of a record that has none.
 MIN_LONG_VALUE: Final = LONG_MIN
 
-if not TYPE_CHECKING:
-    __getattr__ = names_of(__name__)
+add_getattr(__name__)

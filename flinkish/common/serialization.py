@@ -5,9 +5,9 @@ from __future__ import annotations
 import codecs
 from abc import abstractmethod
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from flinkish.common.absent import AbsentMember, names_of
+from flinkish.common.absent import AbsentMember, add_getattr
 from flinkish.common.absent_names import JAVA_OBJECT
 from flinkish.common.arguments import bytes_of, instance_of, int_of
 from flinkish.common.errors import InvalidArgumentError, TypeMismatchError
@@ -179,6 +179,4 @@ def _checked_charset(charset: Any) -> str:
     return name
 
 
-if not TYPE_CHECKING:
-    # Absent names of PyFlink; hidden from type checkers, which would accept any name otherwise.
-    __getattr__ = names_of(__name__)
+add_getattr(__name__)

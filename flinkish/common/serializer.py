@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from io import BytesIO
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import Generic, TypeVar
 
-from flinkish.common.absent import names_of
+from flinkish.common.absent import add_getattr
 
 T = TypeVar("T")
 
@@ -42,6 +42,4 @@ class VoidNamespaceSerializer(TypeSerializer[bytes]):
         return b""
 
 
-if not TYPE_CHECKING:
-    # Absent names of PyFlink; hidden from type checkers, which would accept any name otherwise.
-    __getattr__ = names_of(__name__)
+add_getattr(__name__)

@@ -1,8 +1,6 @@
 """The DataStream API; the names of pyflink.datastream."""
 
-from typing import TYPE_CHECKING as _TYPE_CHECKING
-
-from flinkish.common.absent import names_of as _names_of
+from flinkish.common.absent import add_getattr as _add_getattr
 from flinkish.datastream.async_data_stream import AsyncDataStream as AsyncDataStream
 from flinkish.datastream.cached_stream import CachedDataStream as CachedDataStream
 from flinkish.datastream.checkpoint_config import CheckpointConfig as CheckpointConfig
@@ -76,6 +74,4 @@ from flinkish.udf.window import WindowAssigner as WindowAssigner
 
 __all__ = sorted(name for name in globals() if name[0].isupper())
 
-if not _TYPE_CHECKING:
-    # Absent names of PyFlink; hidden from type checkers, which would accept any name otherwise.
-    __getattr__ = _names_of(__name__)
+_add_getattr(__name__)

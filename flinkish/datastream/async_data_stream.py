@@ -3,23 +3,19 @@
 from __future__ import annotations
 
 import inspect
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
 from flinkish.common.arguments import instance_of, int_of
 from flinkish.common.errors import InvalidArgumentError
 from flinkish.common.pickling import check_serializable
-from flinkish.common.time import milliseconds_of
-from flinkish.common.typeinfo import type_of
+from flinkish.common.time import AmountOfTime, milliseconds_of
+from flinkish.common.typeinfo import TypeInformation, type_of
 from flinkish.datastream.data_stream import DataStream
 from flinkish.datastream.shapes import Invokes, T, U
 from flinkish.program.operators import AsyncWaitConfig
 from flinkish.udf.async_retry_strategies import NO_RETRY_STRATEGY, AsyncRetryPredicate, AsyncRetryStrategy, NoRetryStrategy
 from flinkish.udf.function_wrappers import check_kind
 from flinkish.udf.functions import AsyncFunction
-
-if TYPE_CHECKING:
-    from flinkish.common.time import AmountOfTime
-    from flinkish.common.typeinfo import TypeInformation
 
 __all__ = ["AsyncDataStream"]
 

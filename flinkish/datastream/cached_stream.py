@@ -6,15 +6,12 @@ import shutil
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from flinkish.common.typeinfo import TypeInformation
 from flinkish.datastream.connectors._cache import CacheFile, CacheSink, CacheSource, committed_files
 from flinkish.datastream.data_stream import DataStream
 from flinkish.datastream.shapes import T_co
 from flinkish.program.transformations import CacheTransformation
-
-if TYPE_CHECKING:
-    from flinkish.common.typeinfo import TypeInformation
 
 __all__ = ["CachedDataStream"]
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from flinkish.common import options
-from flinkish.common.absent import AbsentMember, names_of
+from flinkish.common.absent import AbsentMember, add_getattr
 from flinkish.common.absent_names import CHECKPOINT_STORAGE, EXTERNALIZED_CLEANUP
 from flinkish.common.arguments import bool_of, instance_of, int_of
 from flinkish.common.config_options import ConfigOption
@@ -194,6 +194,4 @@ class CheckpointConfig:
         return self.set_checkpoint_storage(FileSystemCheckpointStorage(checkpoint_path))
 
 
-if not TYPE_CHECKING:
-    # Absent names of PyFlink; hidden from type checkers, which would accept any name otherwise.
-    __getattr__ = names_of(__name__)
+add_getattr(__name__)

@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Generic
+from typing import Generic, Self
 
+from flinkish.common.job_client import JobClient
 from flinkish.datastream.shapes import T_co
-
-if TYPE_CHECKING:
-    from typing import Self
-
-    from flinkish.common.job_client import JobClient
 
 __all__ = ["CloseableIterator"]
 

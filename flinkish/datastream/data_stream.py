@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Generic, NoReturn, cast, overload
 
-from flinkish.common.absent import AbsentMember, declare_absent, names_of
+from flinkish.common.absent import AbsentMember, add_getattr, declare_absent
 from flinkish.common.absent_names import JAVA_OBJECT, NAMES_ON_STREAMS, SPARK_FRAME, SPARK_WRITE
 from flinkish.common.arguments import check, instance_of, int_of, text_of
 from flinkish.common.errors import InvalidArgumentError, InvalidProgramError, UnsupportedError
@@ -908,5 +908,4 @@ _ELSEWHERE = {
     "KeyedStream": "keyed_stream",
     "WindowedStream": "windowed_stream",
 }
-if not TYPE_CHECKING:
-    __getattr__ = names_of(__name__, {name: f"flinkish.datastream.{module}" for name, module in _ELSEWHERE.items()})
+add_getattr(__name__, {name: f"flinkish.datastream.{module}" for name, module in _ELSEWHERE.items()})

@@ -3,24 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Generic, cast
+from typing import Any, Generic, cast
 
 from flinkish.common.arguments import check, instance_of
 from flinkish.common.errors import UnsupportedError
-from flinkish.common.time import milliseconds_of
-from flinkish.common.typeinfo import type_of
+from flinkish.common.time import AmountOfTime, milliseconds_of
+from flinkish.common.typeinfo import TypeInformation, type_of
 from flinkish.datastream.connected_streams import ConnectedStreams
+from flinkish.datastream.data_stream import DataStream
+from flinkish.datastream.keyed_stream import KeyedStream
 from flinkish.datastream.shapes import Joins, T2_co, T_co, U
 from flinkish.program.operators import IntervalJoinConfig
 from flinkish.udf.function_wrappers import check_kind
 from flinkish.udf.functions import ProcessJoinFunction
 from flinkish.udf.output_tag import OutputTag
-
-if TYPE_CHECKING:
-    from flinkish.common.time import AmountOfTime
-    from flinkish.common.typeinfo import TypeInformation
-    from flinkish.datastream.data_stream import DataStream
-    from flinkish.datastream.keyed_stream import KeyedStream
 
 __all__ = ["IntervalJoin", "IntervalJoined"]
 

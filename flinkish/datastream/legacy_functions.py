@@ -6,10 +6,11 @@ import threading
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, NoReturn
+from typing import Any, Final, NoReturn
 
 from flinkish.common import options
 from flinkish.common.clock import SystemClock
+from flinkish.common.configuration import Configuration
 from flinkish.common.errors import SourceError, StateError
 from flinkish.common.pickling import dumps, loads
 from flinkish.common.sizes import rough_size
@@ -17,9 +18,6 @@ from flinkish.metrics import MetricGroup, MetricRegistry
 from flinkish.program.sinks import Sink, SinkWriter, SinkWriterContext, WriteContext
 from flinkish.program.sources import Boundedness, DriverReader, DriverSource
 from flinkish.udf.functions import RuntimeContext, SinkFunction, SourceFunction
-
-if TYPE_CHECKING:
-    from flinkish.common.configuration import Configuration
 
 #: How many records and bytes `collect` buffers before it blocks: enough small records for a few epochs.
 _QUEUE_SIZE: Final = 100_000

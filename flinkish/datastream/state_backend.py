@@ -6,10 +6,10 @@ import os.path
 import re
 from abc import ABC
 from enum import Enum
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from flinkish.common import options
-from flinkish.common.absent import names_of
+from flinkish.common.absent import add_getattr
 from flinkish.common.arguments import check, instance_of, int_of, text_of
 from flinkish.common.configuration import Configuration
 from flinkish.common.errors import InvalidArgumentError, UnsupportedError
@@ -135,6 +135,4 @@ def configuration_of_backend(backend: StateBackend) -> Configuration:
     return configuration
 
 
-if not TYPE_CHECKING:
-    # Absent names of PyFlink; hidden from type checkers, which would accept any name otherwise.
-    __getattr__ = names_of(__name__)
+add_getattr(__name__)

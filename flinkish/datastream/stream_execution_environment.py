@@ -6,7 +6,7 @@ import os
 import shlex
 import sys
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any, ClassVar, Final, NoReturn, cast, overload
+from typing import Any, ClassVar, Final, NoReturn, cast, overload
 
 from flinkish.common import options
 from flinkish.common.absent import AbsentMember
@@ -18,6 +18,8 @@ from flinkish.common.errors import InvalidArgumentError, InvalidProgramError, Jo
 from flinkish.common.execution_config import ExecutionConfig
 from flinkish.common.files import store_settings
 from flinkish.common.io import InputFormat
+from flinkish.common.job_client import JobClient
+from flinkish.common.job_execution_result import JobExecutionResult
 from flinkish.common.paths import location
 from flinkish.common.pickling import check_serializable, own_copy
 from flinkish.common.restart_strategy import RestartStrategies, RestartStrategyConfiguration
@@ -40,15 +42,11 @@ from flinkish.program.execution_mode import RuntimeExecutionMode
 from flinkish.program.executor_loader import ExecutorJobClient, load_executor
 from flinkish.program.program import CachedFile, Program, PythonArchive, PythonRequirements
 from flinkish.program.program_builder import ProgramBuilder
+from flinkish.program.sources import AnySource, DriverSource, NativeSource, Source
 from flinkish.program.transformations import SourceTransformation, Transformation, TransformationId
 from flinkish.udf.checkpoint import CheckpointedFunction, CheckpointListener
 from flinkish.udf.function_wrappers import check_kind, check_strategy, describe
 from flinkish.udf.functions import SourceFunction
-
-if TYPE_CHECKING:
-    from flinkish.common.job_client import JobClient
-    from flinkish.common.job_execution_result import JobExecutionResult
-    from flinkish.program.sources import AnySource, DriverSource, NativeSource, Source
 
 __all__ = ["StreamExecutionEnvironment"]
 

@@ -10,21 +10,19 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar
 
 from flinkish.common.errors import InvalidArgumentError
 from flinkish.common.records import check_results
 from flinkish.common.typeinfo import RowTypeInfo, TypeInformation, Types, type_of
 from flinkish.common.types import Row
 from flinkish.datastream.data_stream import DataStream, Opens
+from flinkish.datastream.keyed_stream import KeyedStream
 from flinkish.datastream.windowed_stream import Windows
 from flinkish.udf.function_wrappers import check_function, describe, function_behind
 from flinkish.udf.function_wrappers import key_selector as as_key_selector
 from flinkish.udf.functions import Function, KeySelector, MapFunction, WindowFunction
-
-if TYPE_CHECKING:
-    from flinkish.datastream.keyed_stream import KeyedStream
-    from flinkish.udf.window import WindowAssigner
+from flinkish.udf.window import WindowAssigner
 
 __all__ = ["CoGroupFunction", "CoGroupedStreams", "FlatJoinFunction", "JoinFunction", "JoinedStreams", "WithWindow"]
 

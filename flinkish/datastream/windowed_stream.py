@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, cast, overload
+from typing import Any, ClassVar, Generic, Self, cast, overload
 
 from flinkish.common.arguments import instance_of
 from flinkish.common.errors import InvalidArgumentError
@@ -24,6 +24,7 @@ from flinkish.datastream.shapes import (
     U,
     WindowFunctions,
 )
+from flinkish.datastream.stream_execution_environment import StreamExecutionEnvironment
 from flinkish.program.operators import WindowConfig
 from flinkish.udf.evictors import Evictor
 from flinkish.udf.function_wrappers import check_function, check_kind, describe
@@ -41,11 +42,6 @@ from flinkish.udf.functions import (
 )
 from flinkish.udf.output_tag import OutputTag
 from flinkish.udf.window import MergingWindowAssigner, Trigger, WindowAssigner
-
-if TYPE_CHECKING:
-    from typing import Self
-
-    from flinkish.datastream.stream_execution_environment import StreamExecutionEnvironment
 
 __all__ = ["AllWindowedStream", "WindowedStream"]
 

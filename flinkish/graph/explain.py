@@ -4,18 +4,16 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Sized
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import Generic, TypeVar
 
 from flinkish.graph.chaining import build_job_graph
 from flinkish.graph.execution_plan import ExecutionPlan, plan
 from flinkish.graph.job_graph import JobGraph, JobVertex, VertexId
 from flinkish.graph.stream_graph import StreamGraph, StreamNode
 from flinkish.graph.stream_graph_generator import generate
+from flinkish.program.program import Program
 from flinkish.program.transformations import Partitioner
-
-if TYPE_CHECKING:
-    from flinkish.program.program import Program
-    from flinkish.udf.output_tag import OutputTag
+from flinkish.udf.output_tag import OutputTag
 
 K = TypeVar("K", bound=Hashable)
 

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NewType
+from typing import NewType
 
 from flinkish.graph.stream_graph import NodeId, StreamNode
 from flinkish.program.transformations import Partitioner
-
-if TYPE_CHECKING:
-    from flinkish.udf.output_tag import OutputTag
+from flinkish.udf.output_tag import OutputTag
 
 VertexId = NewType("VertexId", int)
 EdgeId = NewType("EdgeId", int)

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NewType
+from typing import Any, NewType
 
 from flinkish.common.ids import OperatorUid
+from flinkish.common.typeinfo import TypeInformation
 from flinkish.program.operators import OperatorConfig
 from flinkish.program.transformations import ChainingStrategy, Partitioner
-
-if TYPE_CHECKING:
-    from flinkish.common.typeinfo import TypeInformation
-    from flinkish.udf.output_tag import OutputTag
+from flinkish.udf.output_tag import OutputTag
 
 NodeId = NewType("NodeId", int)
 

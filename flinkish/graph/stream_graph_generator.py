@@ -8,17 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from flinkish.common.errors import InvalidProgramError
 from flinkish.common.ids import OperatorUid
 from flinkish.common.limits import UPPER_BOUND_MAX_PARALLELISM
+from flinkish.common.typeinfo import TypeInformation
 from flinkish.common.watermark_strategy import NoWatermarksGenerator, WatermarkStrategy
 from flinkish.graph.runtime_mode import runtime_mode
 from flinkish.graph.stream_graph import DEFAULT_SLOT_SHARING_GROUP, NodeId, StreamEdge, StreamGraph, StreamNode
 from flinkish.graph.uids import InputIdentity, UidAssigner
 from flinkish.program.execution_mode import RuntimeExecutionMode
 from flinkish.program.operators import OperatorConfig, SinkConfig, SourceConfig, TimestampsAndWatermarksConfig
+from flinkish.program.program import Program
 from flinkish.program.sources import Boundedness, Source
 from flinkish.program.transformations import (
     VIRTUAL,
@@ -36,11 +38,7 @@ from flinkish.program.transformations import (
     TwoInputTransformation,
     UnionTransformation,
 )
-
-if TYPE_CHECKING:
-    from flinkish.common.typeinfo import TypeInformation
-    from flinkish.program.program import Program
-    from flinkish.udf.output_tag import OutputTag
+from flinkish.udf.output_tag import OutputTag
 
 #: From Flink's KeyGroupRangeAssignment: the least default of the maximum parallelism, and the upper bound of any.
 DEFAULT_MAX_PARALLELISM = 128

@@ -9,14 +9,12 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import Any, Final, Protocol
 
+from flinkish.common.configuration import Configuration
 from flinkish.common.ids import OperatorUid
 from flinkish.common.typeinfo import TypeInformation, Types
 from flinkish.program.sinks import Sink
-
-if TYPE_CHECKING:
-    from flinkish.common.configuration import Configuration
 
 #: The uid under which committables of dead letters are stored in checkpoints; part of the transaction's name in the table.
 DEAD_LETTERS_UID: Final = OperatorUid("flinkish.dead-letters")

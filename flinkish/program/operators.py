@@ -6,19 +6,18 @@ Each kind of operator has a class. The table in `runtime.operators` maps these c
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from flinkish.common.typeinfo import TypeInformation
-    from flinkish.common.watermark_strategy import WatermarkStrategy
-    from flinkish.program.sinks import Sink
-    from flinkish.program.sources import AnySource
-    from flinkish.udf import functions
-    from flinkish.udf.async_retry_strategies import AsyncRetryStrategy
-    from flinkish.udf.evictors import Evictor
-    from flinkish.udf.output_tag import OutputTag
-    from flinkish.udf.state import MapStateDescriptor
-    from flinkish.udf.window import Trigger, WindowAssigner
+from flinkish.common.typeinfo import TypeInformation
+from flinkish.common.watermark_strategy import WatermarkStrategy
+from flinkish.program.sinks import Sink
+from flinkish.program.sources import AnySource
+from flinkish.udf import functions
+from flinkish.udf.async_retry_strategies import AsyncRetryStrategy
+from flinkish.udf.evictors import Evictor
+from flinkish.udf.output_tag import OutputTag
+from flinkish.udf.state import MapStateDescriptor
+from flinkish.udf.window import Trigger, WindowAssigner
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
+from flinkish.common.configuration import Configuration
+from flinkish.common.execution_config import ExecutionConfig
+from flinkish.program.dead_letters import DeadLetterTable
 from flinkish.program.transformations import Transformation, TransformationId
-
-if TYPE_CHECKING:
-    from flinkish.common.configuration import Configuration
-    from flinkish.common.execution_config import ExecutionConfig
-    from flinkish.program.dead_letters import DeadLetterTable
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

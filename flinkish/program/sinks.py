@@ -11,21 +11,19 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar
+from typing import Any, Final, Generic, Protocol, TypeVar
 
 import msgspec
 
 from flinkish.common.absent import AbsentMember
 from flinkish.common.absent_names import JAVA_OBJECT
+from flinkish.common.configuration import Configuration
 from flinkish.common.limits import LONG_MAX
+from flinkish.common.typeinfo import TypeInformation
+from flinkish.metrics import MetricGroup
 from flinkish.program.refused_records import RefusedRecords
-
-if TYPE_CHECKING:
-    from flinkish.common.configuration import Configuration
-    from flinkish.common.typeinfo import TypeInformation
-    from flinkish.metrics import MetricGroup
-    from flinkish.udf.functions import Function
-    from flinkish.udf.state import ListState, ListStateDescriptor
+from flinkish.udf.functions import Function
+from flinkish.udf.state import ListState, ListStateDescriptor
 
 T = TypeVar("T")
 WriterCommitT = TypeVar("WriterCommitT")

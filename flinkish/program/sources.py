@@ -12,18 +12,16 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 from flinkish.common.absent import AbsentMember
 from flinkish.common.absent_names import JAVA_OBJECT
+from flinkish.common.configuration import Configuration
+from flinkish.common.typeinfo import TypeInformation
+from flinkish.metrics import MetricGroup
+from flinkish.program.dead_letters import BadRecord, DeadLetters
 from flinkish.program.driver_objects import NeedsDataFrames
-
-if TYPE_CHECKING:
-    from flinkish.common.configuration import Configuration
-    from flinkish.common.typeinfo import TypeInformation
-    from flinkish.metrics import MetricGroup
-    from flinkish.program.dead_letters import BadRecord, DeadLetters
-    from flinkish.udf.output_tag import OutputTag
+from flinkish.udf.output_tag import OutputTag
 
 T = TypeVar("T")
 InT = TypeVar("InT", contravariant=True)

@@ -9,17 +9,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING, Any, NewType, Protocol
+from pathlib import Path
+from typing import Any, NewType, Protocol
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from flinkish.common.typeinfo import TypeInformation
-    from flinkish.common.watermark_strategy import WatermarkStrategy
-    from flinkish.program.operators import OperatorConfig
-    from flinkish.program.sinks import Sink
-    from flinkish.program.sources import AnySource, Source
-    from flinkish.udf.output_tag import OutputTag
+from flinkish.common.typeinfo import TypeInformation
+from flinkish.common.watermark_strategy import WatermarkStrategy
+from flinkish.program.operators import OperatorConfig
+from flinkish.program.sinks import Sink
+from flinkish.program.sources import AnySource, Source
+from flinkish.udf.output_tag import OutputTag
 
 TransformationId = NewType("TransformationId", int)
 

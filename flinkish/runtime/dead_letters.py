@@ -92,8 +92,6 @@ class SubtaskDeadLetters:
         self._epoch_bytes += size + _ROW_BYTES
         self._writer.write((*row[:12], self._dropped_at, *row[12:], self._checkpoint_id), self._context)
 
-    # -- epochs --------------------------------------------------------------------------------------------------------------
-
     def begin_epoch(self, checkpoint_id: int | None) -> None:
         """Begin an epoch; `checkpoint_id` is the checkpoint that covers its records, None if the job takes none."""
         self._checkpoint_id = checkpoint_id

@@ -62,8 +62,6 @@ Emit = Callable[[Any, int | None], None]
 EmitRun = Callable[[Iterable[Any]], None]
 
 
-# -- frames ----------------------------------------------------------------------------------------------------------------------
-
 #: Maximum bytes of one row between slots; a larger frame is sent in several rows, because Spark copies rows several times.
 _PIECE_BYTES = 4 << 20
 #: First byte of a piece of a body: more pieces follow, or it is the last one; a whole body begins with pickle's 0x80.

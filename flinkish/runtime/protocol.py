@@ -10,17 +10,15 @@ import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
+from flinkish.common.configuration import Configuration
 from flinkish.common.ids import AttemptId, CheckpointId, Epoch, LineageId, OperatorUid
 from flinkish.common.limits import LONG_MAX, LONG_MIN
 from flinkish.graph.execution_plan import ExecutionPlan
 from flinkish.graph.job_graph import VertexId
-
-if TYPE_CHECKING:
-    from flinkish.common.configuration import Configuration
-    from flinkish.program.program import CachedFile, PythonArchive, PythonRequirements
-    from flinkish.program.sinks import Sink
+from flinkish.program.program import CachedFile, PythonArchive, PythonRequirements
+from flinkish.program.sinks import Sink
 
 MIN_WATERMARK = LONG_MIN
 MAX_WATERMARK = LONG_MAX

@@ -223,9 +223,6 @@ def _in_blocks(entries: Iterable[_Entry]) -> Iterator[list[_Entry]]:
         yield block
 
 
-# -- files -------------------------------------------------------------------------------------------------------------------
-
-
 def _write(folder: Path, blocks: Iterable[Any]) -> str:
     """Write blocks into a new file and return its name, which is different for each try."""
     with _disk_errors(folder):

@@ -256,9 +256,6 @@ def _operator(name: str) -> str:
     return "".join("_" if character in " :,." else character for character in name)
 
 
-# -- all metrics of this process as samples, for reporters -----------------------------------------------------------------------
-
-
 def all_samples(views: Iterable[JobView], host: str) -> list[Sample]:
     """Return the metrics of all jobs; `host` is the name of this machine."""
     looks = list(views)

@@ -172,9 +172,6 @@ def _ports(configuration: Configuration) -> tuple[int, ...] | None:
     return tuple(found)
 
 
-# -- TLS ------------------------------------------------------------------------------------------------------------------------
-
-
 def server_tls(configuration: Configuration) -> Tls | None:
     """Return the settings of TLS; None if TLS is off. Raises ConfigurationError if the setting of a required file is missing."""
     if not configuration.get(options.REST_SSL_ENABLED):

@@ -178,9 +178,6 @@ class ServerState:
         self.needing_savepoint = needing_savepoint
 
 
-# -- the figures that a MetricHistory keeps ------------------------------------------------------------------------------------
-
-
 def _figures(view: JobView) -> list[tuple[str | None, str, str, float | None]]:
     """Return vertex, metric, aggregation and value of each figure; the figures of a job always have the same order."""
     of_job = metrics.job_metrics(view)

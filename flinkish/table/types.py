@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from flinkish.common.absent import AbsentMember, declare_absent, names_of
+from flinkish.common.absent import AbsentMember, add_getattr, declare_absent
 from flinkish.common.absent_names import COLUMN_TYPE, TABLE_API
 from flinkish.common.arguments import int_of, text_of
 from flinkish.common.errors import InvalidArgumentError, UnsupportedError
@@ -273,6 +273,4 @@ def _of_precision(name: str, precision: int, type_info: TypeInformation, nullabl
     return _checked(DataType(f"{name}({precision})", type_info), nullable)
 
 
-if not TYPE_CHECKING:
-    # Absent names of PyFlink; hidden from type checkers, which would accept any name otherwise.
-    __getattr__ = names_of(__name__)
+add_getattr(__name__)

@@ -46,8 +46,6 @@ class CollectingSink(Sink[Any, Prepared]):
         # The collected records stay in the test's process.
         return CollectingSink, (self.name,)
 
-    # -- the test ------------------------------------------------------------------------------------------------------------
-
     def take_output(self) -> list[StreamRecord]:
         """Return the records written since the last call, with event times; pending records of sources are processed first."""
         self._settle()
@@ -80,8 +78,6 @@ class CollectingSink(Sink[Any, Prepared]):
         if not any(isinstance(value, StreamRecord) for value in expected):
             actual = [record.value for record in records]
         assert_records_equal(actual, expected, ordered=ordered, what=f"sink {self.name!r}")
-
-    # -- the job -------------------------------------------------------------------------------------------------------------
 
     @property
     def destination(self) -> str:

@@ -36,8 +36,6 @@ class VirtualClock:
         self._changed = threading.Condition()
         self._waiters: dict[threading.Thread, _Waiter] = {}
 
-    # -- Clock ---------------------------------------------------------------------------------------------------------------
-
     def wall_time(self) -> int:
         return self._now
 
@@ -54,8 +52,6 @@ class VirtualClock:
         condition.wait()
         with self._changed:
             del self._waiters[thread]
-
-    # -- the test's side -----------------------------------------------------------------------------------------------------
 
     def move_to(self, time: int) -> None:
         """Set the time in milliseconds; call `settle` afterwards."""

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from flinkish.udf.functions import KeyedStateStore
-    from flinkish.udf.state import OperatorStateStore
+from flinkish.udf.functions import KeyedStateStore
+from flinkish.udf.state import OperatorStateStore
 
 __all__ = ["CheckpointListener", "CheckpointedFunction", "FunctionInitializationContext", "FunctionSnapshotContext"]
 

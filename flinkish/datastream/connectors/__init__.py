@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from flinkish.common.absent import names_of
+from flinkish.common.absent import add_getattr
 from flinkish.datastream.connectors.base import DeliveryGuarantee, Sink, Source
 
 if TYPE_CHECKING:
@@ -83,5 +83,4 @@ _CONNECTORS: Final = {
     "SocketSource": "socket",
 }
 
-if not TYPE_CHECKING:
-    __getattr__ = names_of(__name__, {name: f"{__name__}.{module}" for name, module in _CONNECTORS.items()})
+add_getattr(__name__, {name: f"{__name__}.{module}" for name, module in _CONNECTORS.items()})

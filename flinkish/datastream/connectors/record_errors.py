@@ -5,20 +5,17 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import Any, Final, Literal
 
 from flinkish.common import options
 from flinkish.common.arguments import instance_of
 from flinkish.common.errors import InvalidArgumentError, SourceError
 from flinkish.common.typeinfo import BasicType, BasicTypeInfo, PickledBytesTypeInfo, TypeInformation, Types
 from flinkish.common.types import Row
+from flinkish.metrics import Counter
 from flinkish.program.dead_letters import UNDECODABLE, BadRecord, DeadLetters
-from flinkish.program.sources import SideOutputRecord
+from flinkish.program.sources import SideOutputRecord, SourceReaderContext
 from flinkish.udf.output_tag import OutputTag
-
-if TYPE_CHECKING:
-    from flinkish.metrics import Counter
-    from flinkish.program.sources import SourceReaderContext
 
 __all__ = ["RECORD_ERRORS_METRIC", "RECORD_ERROR_TYPE", "RecordErrorPolicy", "RecordErrors", "SideOutputRecord"]
 

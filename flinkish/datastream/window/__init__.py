@@ -4,11 +4,7 @@ A WindowAssigner assigns each record to windows, and a Trigger decides when a wi
 to the window function. Times are milliseconds; sizes are given as `Time` or timedelta.
 """
 
-from typing import TYPE_CHECKING as _TYPE_CHECKING
-
-from flinkish.common.absent import names_of as _names_of
+from flinkish.common.absent import add_getattr as _add_getattr
 from flinkish.udf.window import *  # noqa: F403
 
-if not _TYPE_CHECKING:
-    # Absent names of PyFlink; hidden from type checkers, which would accept any name otherwise.
-    __getattr__ = _names_of(__name__)
+_add_getattr(__name__)

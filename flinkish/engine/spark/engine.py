@@ -12,7 +12,7 @@ import threading
 from collections.abc import Callable, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.sql import DataFrame, SparkSession
@@ -21,6 +21,7 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from flinkish.common import notices, options, pickling
 from flinkish.common.clock import Clock, SystemClock
+from flinkish.common.configuration import Configuration
 from flinkish.common.errors import CloseTimeoutError, EngineError
 from flinkish.common.ids import IdSource, random_id
 from flinkish.common.paths import hadoop_url
@@ -47,9 +48,6 @@ from flinkish.engine.spark.session import HeldSession, hold_session, job_session
 from flinkish.engine.spark.spark_settings import SparkSettings
 from flinkish.jobmaster.epochs import EpochLoop
 from flinkish.runtime.protocol import EpochReport, TaskProgram
-
-if TYPE_CHECKING:
-    from flinkish.common.configuration import Configuration
 
 _log = logging.getLogger(__name__)
 

@@ -8,15 +8,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import metadata
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from flinkish.common import options
+from flinkish.common.configuration import Configuration
 from flinkish.common.errors import ConfigurationError, EngineError
 from flinkish.common.paths import location
 from flinkish.engine.scratch import temporary_folder
-
-if TYPE_CHECKING:
-    from flinkish.common.configuration import Configuration
 
 #: A task has four tries also in local mode, so that a lost Python worker does not fail the query.
 DEFAULT_MASTER = "local[*,4]"

@@ -141,9 +141,6 @@ class KeyedCoProcessContext(KeyedContext, KeyedCoProcessFunction.OnTimerContext)
     """The context of process_element1, process_element2 and on_timer of KeyedCoProcessFunction."""
 
 
-# -- one input -------------------------------------------------------------------------------------------------------------------
-
-
 def _unconverted(self: object, function: Callable[[Any], Any], values: Iterable[Any]) -> Iterator[Any]:
     """Like a function made by `mapping`, but the edge converts the results."""
     for record in values:
@@ -277,8 +274,6 @@ class ReduceOperator(FunctionOperator[ReduceConfig]):
         assert self.backend is not None
         self.emit(self._table.get(self.backend.current_key), None)
 
-
-# -- two inputs ------------------------------------------------------------------------------------------------------------------
 
 ProcessInput = Callable[[Any, int | None], None]
 

@@ -78,8 +78,6 @@ def keyed(records: Records) -> zip[tuple[Any, int | None, Any]]:
     return zip(values, nothing if timestamps is None else timestamps, nothing if keys is None else keys, strict=True)
 
 
-# -- results ---------------------------------------------------------------------------------------------------------------------
-
 EmitResults = Callable[[Any, int | None], None]
 
 #: Maximum number of accepted classes, as a program may create classes without end.

@@ -82,9 +82,6 @@ def manager_figures(*, jobs: int, task_managers: int, slots: int) -> dict[str, i
     return {**named, "taskSlotsTotal": slots, "taskSlotsAvailable": 0}
 
 
-# -- /config, /overview, /applications, /jobs, /datasets ----------------------------------------------------------------------
-
-
 def config(state: ServerState, call: Call) -> answers.DashboardConfiguration:
     return dashboard(state.settings, web_submit=False)
 
@@ -141,9 +138,6 @@ def jobs_metrics(state: ServerState, call: Call) -> list[AggregatedMetric]:
 
 def data_sets(state: ServerState, call: Call) -> answers.DataSets:
     return answers.DataSets()
-
-
-# -- /jobmanager ---------------------------------------------------------------------------------------------------------------
 
 
 def manager_config(state: ServerState, call: Call) -> list[answers.ConfigurationEntry]:
@@ -203,9 +197,6 @@ def thread_dump(state: ServerState, call: Call) -> answers.ThreadDump:
             for ident, frame in sys._current_frames().items()
         )
     )
-
-
-# -- /taskmanagers -------------------------------------------------------------------------------------------------------------
 
 
 def all_managers(state: ServerState, call: Call) -> answers.TaskManagers:
@@ -292,9 +283,6 @@ def _figures(state: ServerState, manager: TaskManager) -> Mapping[str, Any]:
     processes = {process.pid: process for process in manager.processes.values()}
     reported = [process.usage for process in processes.values() if process.usage is not None]
     return summed(reported, max(process.memory for process in processes.values()))
-
-
-# -- all ------------------------------------------------------------------------------------------------------------------------
 
 
 def _views(state: ServerState) -> list[JobView]:

@@ -138,9 +138,6 @@ def shut_down(state: SessionState, call: Call) -> Answer:
     return {}
 
 
-# -- programs ------------------------------------------------------------------------------------------------------------------
-
-
 def programs(state: SessionState, call: Call) -> Answer:
     return answers.JarList(
         address=state.dispatcher.address,
@@ -294,9 +291,6 @@ def _number(value: Any) -> list[float]:
         return [float(value)]
     except (TypeError, ValueError):
         return []
-
-
-# -- the table -------------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)

@@ -113,9 +113,6 @@ def _append(path: Path) -> IO[bytes]:
     return open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600), "ab")
 
 
-# -- locations ----------------------------------------------------------------------------------------------------------------
-
-
 class Location(NamedTuple):
     """The machine, container and network in which a process runs. Records contain its text."""
 

@@ -341,9 +341,6 @@ def _restart_text(restart: RestartConfig) -> str:
     raise AssertionError(restart)
 
 
-# -- task managers: the processes of a job on one host ---------------------------------------------------------------------------
-
-
 def task_manager(view: JobView, manager: TaskManager) -> cluster.TaskManagerInfo:
     """Return its line in /taskmanagers."""
     slots = len(manager.processes)

@@ -6,7 +6,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Generic, Self, TypeAlias, TypeVar
+from typing import Any, Generic, Self, TypeAlias, TypeVar
 
 from flinkish.common.arguments import instance_of, int_of
 from flinkish.common.errors import InvalidProgramError
@@ -14,6 +14,7 @@ from flinkish.common.limits import LONG_MIN
 from flinkish.common.serializer import TypeSerializer
 from flinkish.common.time import Time, milliseconds_of
 from flinkish.common.typeinfo import Types
+from flinkish.udf.functions import RuntimeContext
 from flinkish.udf.state import ValueStateDescriptor
 from flinkish.udf.window.triggers import CountTrigger, EventTimeTrigger, NeverTrigger, ProcessingTimeTrigger, Trigger
 from flinkish.udf.window.windows import (
@@ -27,9 +28,6 @@ from flinkish.udf.window.windows import (
     size_in_ms,
     sizes_in_ms,
 )
-
-if TYPE_CHECKING:
-    from flinkish.udf.functions import RuntimeContext
 
 __all__ = [
     "CountSlidingWindowAssigner",

@@ -6,17 +6,14 @@ import operator
 from abc import ABC, abstractmethod
 from datetime import timedelta
 from enum import Enum
-from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
+from typing import Any, Generic, Self, TypeVar
 
 from flinkish.common.arguments import instance_of, int_of
 from flinkish.common.errors import InvalidProgramError
 from flinkish.common.time import Time
 from flinkish.common.typeinfo import Types
-from flinkish.udf.state import ReducingStateDescriptor
+from flinkish.udf.state import ReducingStateDescriptor, State, StateDescriptor
 from flinkish.udf.window.windows import OperatorTimes, TimeWindow, Window, size_in_ms
-
-if TYPE_CHECKING:
-    from flinkish.udf.state import State, StateDescriptor
 
 __all__ = [
     "ContinuousEventTimeTrigger",

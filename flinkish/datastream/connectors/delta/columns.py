@@ -115,9 +115,6 @@ def partition_value(text: str | None, part: str, what: str) -> Any:
         raise SourceError(f"DeltaSource: {what} has the partition value {text!r}, which is not a valid {part}") from error
 
 
-# -- from files to columns -----------------------------------------------------------------------------------------------------
-
-
 def find_field(fields: Sequence[pa.Field], field: dict[str, Any], *, by_id: bool) -> int | None:
     """Return the index of a column of the table in a file; None if the file lacks it, because it is older than the column."""
     if by_id:
@@ -181,9 +178,6 @@ def readable(have: pa.DataType, part: Any, *, by_id: bool) -> bool:
     except ValueError:
         return False
     return True
-
-
-# -- changes of the schema -----------------------------------------------------------------------------------------------------
 
 
 def changed_columns(columns: Sequence[DeltaColumn], metadata: Metadata, *, all_columns: bool) -> list[str]:

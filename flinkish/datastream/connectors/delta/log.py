@@ -179,8 +179,6 @@ class DeltaLog:
         newest = self.newest()
         return next((version for version, committed in self._times() if committed >= time), newest + 1)
 
-    # -- inside --------------------------------------------------------------------------------------------------------------
-
     @contextmanager
     def _reading(self, what: str) -> Iterator[None]:
         """Turn errors other than FileNotFoundError into SourceErrors."""

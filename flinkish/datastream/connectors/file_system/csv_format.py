@@ -128,8 +128,6 @@ class _CsvReader(LineSplitReader):
         self._escaped = False
         self._quote = None if dialect.quote_char is None else dialect.quote_char.encode(source.encoding)
 
-    # -- the header ----------------------------------------------------------------------------------------------------------
-
     def _read_header(self) -> list[str]:
         path = self._source.path
         if self._source.at_file_start:
@@ -178,8 +176,6 @@ class _CsvReader(LineSplitReader):
                 case HeaderUse.FIND if len(header) != len(names):
                     raise SourceError(f"{place}: the schema has {len(names)} columns, the header {len(header)}: {header}")
         return list(range(len(names)))
-
-    # -- records -------------------------------------------------------------------------------------------------------------
 
     def records(self, lines: list[bytes]) -> Sequence[Any]:
         texts: list[Any] = decode_lines(lines, self._source.encoding, strip=False)

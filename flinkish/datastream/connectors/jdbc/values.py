@@ -254,8 +254,6 @@ _SQLITE: Final[dict[type, Convert]] = {
 }
 
 
-# -- reading -----------------------------------------------------------------------------------------------------------------
-
 _ERRORS: Final = (TypeMismatchError, ValueError, TypeError, OverflowError, InvalidOperation)
 
 

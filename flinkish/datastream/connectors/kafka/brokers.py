@@ -223,8 +223,6 @@ class Brokers:
                 errors[pair] = error.args[0]
         return offsets, errors
 
-    # -- ends, again and again -----------------------------------------------------------------------------------------------
-
     def look(self, reading: Mapping[Partition, int | None]) -> Mapping[Partition, int]:
         """Wait at most about a second until the ends of some partitions have moved, and return these."""
         until = self._clock.monotonic() + _LOOKS
@@ -298,8 +296,6 @@ class Brokers:
             if not self._is_closed:
                 self._clock.wait(self._closed, milliseconds)
             return not self._is_closed
-
-    # -- the group -----------------------------------------------------------------------------------------------------------
 
     def commit(self, positions: Mapping[Partition, int]) -> None:
         """Commit offsets to the group without waiting for the answer: they inform others, and recovery does not use them.

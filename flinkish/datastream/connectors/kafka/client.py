@@ -197,8 +197,6 @@ class GroupReader(Watched):
         return [each for each in found if each.offset >= 0]
 
 
-# -- properties --------------------------------------------------------------------------------------------------------------
-
 #: Java's names for properties that have another name, and the same unit, in librdkafka.
 _RENAMED: Final[Mapping[str, str]] = {
     "fetch.max.wait.ms": "fetch.wait.max.ms",

@@ -52,8 +52,6 @@ class KafkaEnumerator(SplitEnumerator[KafkaPartitionSplit, KafkaEnumeratorState]
         #: Positions at checkpoints that are not complete yet.
         self._positions: dict[int, dict[Partition, int]] = {}
 
-    # -- partitions ----------------------------------------------------------------------------------------------------------
-
     def start(self) -> None:
         restored, self._pending = self._pending, []
         self._assign(restored)
@@ -110,8 +108,6 @@ class KafkaEnumerator(SplitEnumerator[KafkaPartitionSplit, KafkaEnumeratorState]
             reader = (zlib.crc32(split.topic.encode()) + split.partition) % self._context.parallelism
             self._context.assign_split(split, reader)
 
-    # -- ends ----------------------------------------------------------------------------------------------------------------
-
     def _watch(self) -> None:
         """Request the ends of the partitions that are being read, repeatedly; this replaces the partitions of the last call."""
         self._brokers.watched = reading = dict(self._reading)
@@ -150,8 +146,6 @@ class KafkaEnumerator(SplitEnumerator[KafkaPartitionSplit, KafkaEnumeratorState]
 
     def split_limits(self) -> Mapping[str, int]:
         return self._limits
-
-    # -- checkpoints ---------------------------------------------------------------------------------------------------------
 
     def snapshot_state(self, checkpoint_id: int) -> KafkaEnumeratorState:
         if self._settings.commits_offsets:

@@ -175,8 +175,6 @@ class KafkaReader(SourceReader[Any, KafkaPartitionSplit]):
         self._consumer.pause([self._kafka.TopicPartition(*pair)])
         output.split_finished(progress.split.split_id)
 
-    # -- reading -------------------------------------------------------------------------------------------------------------
-
     def _emit(self, progress: _Progress, most: int, output: ReaderOutput[Any]) -> None:
         """Emit at most `most` messages of a partition, and none beyond its end for this epoch."""
         output.select_split(progress.split.split_id)

@@ -108,9 +108,6 @@ class ClientBuilder:
         check(named, f"{who} needs brokers", hint="call set_bootstrap_servers('host:9092').")
 
 
-# -- source ------------------------------------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KafkaPartitionSplit(SourceSplit):
     """A partition, from the next offset to read up to `stop`, exclusive (None = no end)."""
@@ -243,9 +240,6 @@ class KafkaSourceSettings(ClientSettings):
 def split_id(topic: str, partition: int) -> str:
     """Return the id of a partition's split; Flink's."""
     return f"{topic}-{partition}"
-
-
-# -- sink --------------------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
