@@ -84,15 +84,12 @@ def errors_printed(level: int = logging.WARNING) -> Iterator[None]:
     try:
         yield
     except FlinkishError as error:
-        say(redaction.redact(f"{public_name(error)}: {error}"))
+        # The name of a class of common/errors.py, as others are internal.
+        name = next(each.__name__ for each in type(error).__mro__ if each.__module__ == FlinkishError.__module__)
+        say(redaction.redact(f"{name}: {error}"))
         sys.exit(1)
     except KeyboardInterrupt:
         sys.exit(INTERRUPTED)
-
-
-def public_name(error: FlinkishError) -> str:
-    """Return the name of an error's class in common/errors.py."""
-    return next(each.__name__ for each in type(error).__mro__ if each.__module__ == FlinkishError.__module__)
 
 
 def say(text: str) -> None:

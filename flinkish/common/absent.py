@@ -53,7 +53,7 @@ def add_getattr(module: str, homes: Mapping[str, str] = MappingProxyType({})) ->
 
     It is not in the text of the module, because type checkers would accept any name of such a module.
     """
-    sys.modules[module].__getattr__ = lambda name: find_name(module, name, homes=homes, caller=sys._getframe(1))
+    vars(sys.modules[module])["__getattr__"] = lambda name: find_name(module, name, homes=homes, caller=sys._getframe(1))
 
 
 def find_name(module: str, name: str, *, homes: Mapping[str, str] = MappingProxyType({}), caller: FrameType) -> Any:

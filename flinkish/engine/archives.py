@@ -125,7 +125,8 @@ def _put_link(archive: str, target: Path, path: str, link: str) -> None:
     parts = [part for part in link.split("/") if part not in ("", ".")]
     climbs = next((index for index, part in enumerate(parts) if part != ".."), len(parts))
     stays = not link.startswith("/") and climbs <= path.count("/") and ".." not in parts[climbs:]
-    if not path or not link or "\0" in link or not (stays or _is_program(link)):
+    is_program = link.startswith("/") and os.path.isfile(link) and os.access(link, os.X_OK)
+    if not path or not link or "\0" in link or not (stays or is_program):
         raise _leaves(archive, f"{path!r} is a link to {link!r}, which is neither a path inside of it nor a program")
     with _inside_only(archive, path):
         safe_files.make_folders(target, os.path.dirname(path))
@@ -133,10 +134,6 @@ def _put_link(archive: str, target: Path, path: str, link: str) -> None:
             safe_files.remove_file(target, path)
         with safe_files.open_folder(target, os.path.dirname(path)) as folder:
             os.symlink(link, os.path.basename(path), dir_fd=folder)
-
-
-def _is_program(link: str) -> bool:
-    return link.startswith("/") and os.path.isfile(link) and os.access(link, os.X_OK)
 
 
 @contextlib.contextmanager

@@ -151,7 +151,8 @@ class _Generator:
                 return self._add_node(it, it.operator, *inputs, key_type=it.key_type)
             case CacheTransformation() as it:
                 # Readers within this job get the records as they come. As in Flink, an unbounded stream is not cached.
-                if self._is_batch():
+                mode = runtime_mode(self._program.configuration, self._program.transformations.values())
+                if mode is RuntimeExecutionMode.BATCH:
                     self._add_node(it, SinkConfig(sink=it.cache.sink()), (it.input, None), name="CacheWrite")
                 return self._read(it.input)
             case UnionTransformation() as it:
@@ -165,10 +166,6 @@ class _Generator:
             case _:
                 kind = type(transformation).__name__
                 raise InvalidProgramError(f"there is no translator for {kind} (transformation {transformation.name!r})")
-
-    def _is_batch(self) -> bool:
-        mode = runtime_mode(self._program.configuration, self._program.transformations.values())
-        return mode is RuntimeExecutionMode.BATCH
 
     def _read(self, transformation: TransformationId) -> tuple[_Output, ...]:
         if transformation not in self._outputs:

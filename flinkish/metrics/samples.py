@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -39,26 +40,17 @@ class Sample:
 
 
 def histogram(values: Sequence[float], count: int) -> Histogram:
-    """Return the statistics of one or more values, as commons-math computes them for Flink; `count` includes older values."""
-    ordered = sorted(values)
-    size = len(ordered)
-    mean = sum(ordered) / size
-    variance = sum((value - mean) ** 2 for value in ordered) / (size - 1) if size > 1 else 0.0
+    """Return the statistics of one or more values, as Flink computes them; `count` includes older values."""
+    # Imported late: most jobs measure no latencies, and numpy takes 0.15 s.
+    import numpy as np
+
+    # The position quantile * (n + 1) of Commons Math, which Flink uses, is called "weibull" here.
+    quantiles = np.quantile(values, QUANTILES, method="weibull")
     return Histogram(
         count=count,
-        min=ordered[0],
-        max=ordered[-1],
-        mean=mean,
-        stddev=variance**0.5,
-        quantiles={share: _quantile(ordered, share) for share in QUANTILES},
+        min=min(values),
+        max=max(values),
+        mean=statistics.fmean(values),
+        stddev=statistics.stdev(values) if len(values) > 1 else 0.0,
+        quantiles=dict(zip(QUANTILES, map(float, quantiles), strict=True)),
     )
-
-
-def _quantile(ordered: Sequence[float], share: float) -> float:
-    position = share * (len(ordered) + 1)
-    below = int(position)
-    if below < 1:
-        return ordered[0]
-    if below >= len(ordered):
-        return ordered[-1]
-    return ordered[below - 1] + (position - below) * (ordered[below] - ordered[below - 1])

@@ -96,10 +96,7 @@ class _GuardedProtocol(H11Protocol):
         """Give the client `limits.head` seconds for the head of a request, even if it keeps sending parts of it."""
         _cancel(self._head_timer)
         if not self.transport.is_closing():
-            self._head_timer = self.loop.call_later(self.limits.head, self._too_slow)
-
-    def _too_slow(self) -> None:
-        self._refuse(408, "The request did not come in time.")
+            self._head_timer = self.loop.call_later(self.limits.head, self._refuse, 408, "The request did not come in time.")
 
     def _refuse(self, status: int, message: str) -> None:
         """Answer with an error in Flink's form, if no answer has begun, and close the connection."""
