@@ -105,7 +105,7 @@ def flinkish_job(flinkish_engine: str, _flinkish_share: Share) -> Iterator[Calla
     from flinkish.testing import JobHarness
 
     _flinkish_share(flinkish_engine)
-    yield from _making(partial(JobHarness, engine=flinkish_engine))
+    yield from _making(lambda program, **options: JobHarness(program, engine=flinkish_engine, **options))
 
 
 @pytest.fixture

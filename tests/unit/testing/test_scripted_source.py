@@ -129,6 +129,16 @@ def test_wrong_numbers_of_splits_are_refused() -> None:
         ScriptedSource("source", Types.LONG(), splits=0)
 
 
+@pytest.fixture
+def flinkish_engine() -> str:
+    return "local"
+
+
+def test_the_engine_of_a_job_is_that_of_its_test(flinkish_job: Any) -> None:
+    with pytest.raises(TypeError, match="engine"):
+        flinkish_job(lambda env, job: None, engine="spark")
+
+
 def test_only_an_end_may_leave_out_the_split() -> None:
     source = ScriptedSource("numbers", splits=2)
     for step in (Emit(1, None, "numbers", None), MarkIdle("numbers", None)):  # type: ignore[arg-type]
