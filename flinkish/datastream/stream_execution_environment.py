@@ -145,11 +145,9 @@ class StreamExecutionEnvironment:
             self._builder.fix_parallelism(before)
 
     def set_parallelism(self, parallelism: int) -> StreamExecutionEnvironment:
-        """Set the parallelism of the operators made from now on that set none; -1: the number of cores."""
+        """Set the parallelism of the operators made from now on that set none; -1: the number of cores, -2: no change."""
         before = self.get_parallelism()
-        number = int_of("parallelism", parallelism)
-        check(number == -1 or number >= 1, f"parallelism must be at least 1, or -1 for the number of cores; got {number}.")
-        self._config.set_parallelism(number)
+        self._config.set_parallelism(int_of("parallelism", parallelism))
         self._builder.fix_parallelism(before)
         return self
 

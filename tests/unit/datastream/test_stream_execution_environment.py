@@ -19,7 +19,7 @@ from flinkish.common.errors import (
     TypeMismatchError,
     UnsupportedError,
 )
-from flinkish.common.execution_config import default_parallelism
+from flinkish.common.execution_config import ExecutionConfig, default_parallelism
 from flinkish.common.io import InputFormat
 from flinkish.datastream import (
     CheckpointedFunction,
@@ -81,6 +81,7 @@ def test_settings_are_read_back() -> None:
     assert (env.get_checkpoint_interval(), env.get_checkpointing_mode()) == (500, CheckpointingMode.AT_LEAST_ONCE)
     assert env.is_changelog_state_backend_enabled() is True
     assert env.get_default_savepoint_directory() == "file:///tmp/s"
+    assert env.set_parallelism(ExecutionConfig.PARALLELISM_UNKNOWN).get_parallelism() == 3
     assert env.set_parallelism(-1).get_parallelism() == default_parallelism()
 
 
