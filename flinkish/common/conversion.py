@@ -583,6 +583,7 @@ class _Builder:
         paths = [self._field_path(path, name, position) for position, name in enumerate(names)]
         scope: dict[str, Any] = {"Row": Row, "new": Row.__new__, "names": names, "insert": RowKind.INSERT}
         scope |= {f"n{position}": name for position, name in enumerate(names)}
+        scope |= self._row_helpers(type_info, names, path)
         learn_names(names)
         lines = [
             "def convert(row):",
@@ -613,7 +614,11 @@ class _Builder:
             "    converted._kind = kind",
             "    return converted",
         ]
-        fail, lenient = self._fail, self._lenient
+        return compiled(lines, scope)
+
+    def _row_helpers(self, type_info: TypeInformation, names: tuple[str, ...], path: str) -> dict[str, Callable[..., Any]]:
+        """Return the functions that the generated code calls for values other than complete Rows in the order of the fields."""
+        fail, lenient, count = self._fail, self._lenient, len(names)
         expected = f"a Row ({type_info!r})"
 
         def as_row(value: Any) -> Row:
@@ -642,8 +647,7 @@ class _Builder:
         def wrong_length(row: Row) -> NoReturn:
             fail(path, f"a Row of {count} fields ({type_info!r})", row)
 
-        scope |= {"as_row": as_row, "reorder": reorder, "wrong_length": wrong_length}
-        return compiled(lines, scope)
+        return {"as_row": as_row, "reorder": reorder, "wrong_length": wrong_length}
 
     def _tuple(self, type_info: TypeInformation, types: Sequence[TypeInformation], path: str) -> Convert:
         count = len(types)

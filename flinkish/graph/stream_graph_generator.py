@@ -187,18 +187,7 @@ class _Generator:
         node_id = NodeId(transformation.id)
         name = transformation.name if name is None else name
         read = [(index, output) for index, (origin, _) in enumerate(inputs) for output in self._read(origin)]
-        uid = self._uids.assign(
-            name=name,
-            kind=type(operator).__name__,
-            uid=transformation.uid,
-            uid_hash=transformation.uid_hash,
-            inputs=[
-                InputIdentity(
-                    index, self.nodes[output.node].uid, None if output.side_output is None else output.side_output.tag_id
-                )
-                for index, output in read
-            ],
-        )
+        uid = self._uid(transformation, name, type(operator).__name__, read)
         operator = self._with_held_watermarks(operator, name, [output.node for _, output in read])
         parallelism = self._parallelism(transformation, name)
         if transformation.beside_input:
@@ -228,6 +217,15 @@ class _Generator:
         )
         self.edges.extend(self._edge(node_id, index, output, keyed=inputs[index][1] is not None) for index, output in read)
         return (_Output(node=node_id),)
+
+    def _uid(self, transformation: Transformation, name: str, kind: str, read: Sequence[tuple[int, _Output]]) -> OperatorUid:
+        identities = [
+            InputIdentity(index, self.nodes[output.node].uid, None if output.side_output is None else output.side_output.tag_id)
+            for index, output in read
+        ]
+        return self._uids.assign(
+            name=name, kind=kind, uid=transformation.uid, uid_hash=transformation.uid_hash, inputs=identities
+        )
 
     def _with_held_watermarks(self, operator: OperatorConfig, name: str, inputs: Sequence[NodeId]) -> OperatorConfig:
         """Return the operator; it sends no watermark before the end of its input if the order of that input is a source's choice.

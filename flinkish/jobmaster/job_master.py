@@ -231,18 +231,17 @@ class JobMaster:
 
     def _run_attempt(self, number: int) -> Outcome:
         """Run one attempt; all of its resources are released on return."""
-        setup = self.setup
         try:
             restored = self.checkpoints.restore_point()
         except Exception as error:
             return Failed(failure=failures.from_error(error, "reading the last checkpoint"))
-        own = restored if restored is not None and restored.manifest.job_id == setup.job_id else None
+        own = restored if restored is not None and restored.manifest.job_id == self.setup.job_id else None
         self._metrics.restore({} if own is None else own.manifest.coordinator.extra)
         if number > 0:
             self.results.restart(None if own is None else own.checkpoint_id)
         attempt_id = AttemptId(self._environment.ids())
         attempt = Attempt(
-            setup=setup,
+            setup=self.setup,
             number=number,
             attempt_id=attempt_id,
             restored=restored,
@@ -262,19 +261,7 @@ class JobMaster:
         try:
             attempt.start()
             if attempt.outcome is None:
-                program = TaskProgram(
-                    plan=self._task_plan,
-                    configuration=setup.configuration,
-                    job_id=setup.job_id,
-                    lineage=setup.lineage,
-                    job_name=setup.job_name,
-                    attempt_id=attempt_id,
-                    scratch=self._engine.scratch_root() / attempt_id,
-                    spill=None if setup.spill is None else setup.spill / attempt_id,
-                    dead_letters=setup.dead_letters if setup.keeps_dead_letters else None,
-                    dependencies=setup.dependencies,
-                    python_executable=setup.python_executable,
-                )
+                program = self._task_program(attempt_id)
                 self._graph.transition_all(ExecutionState.DEPLOYING)
                 self._engine.run_attempt(program, attempt)
         except BaseException as error:  # user code may call sys.exit(), and the waiting client must learn of it
@@ -290,6 +277,22 @@ class JobMaster:
             return attempt.outcome
         lost = EngineError("the engine ended the attempt without being told to")
         return Failed(failure=failure or failures.from_error(lost, "the engine"))
+
+    def _task_program(self, attempt_id: AttemptId) -> TaskProgram:
+        setup = self.setup
+        return TaskProgram(
+            plan=self._task_plan,
+            configuration=setup.configuration,
+            job_id=setup.job_id,
+            lineage=setup.lineage,
+            job_name=setup.job_name,
+            attempt_id=attempt_id,
+            scratch=self._engine.scratch_root() / attempt_id,
+            spill=None if setup.spill is None else setup.spill / attempt_id,
+            dead_letters=setup.dead_letters if setup.keeps_dead_letters else None,
+            dependencies=setup.dependencies,
+            python_executable=setup.python_executable,
+        )
 
     def _begin_states(self, number: int, restored: StoredCheckpoint | None) -> None:
         if number > 0:

@@ -112,6 +112,31 @@ class _Located(dict[Any, Channel]):
         self.wrapped.clear()
 
 
+def _appending(type_info: RowTypeInfo, key_field: int | None, timestamp: str | None, end: str) -> list[str]:
+    """Return the source that finds the channel of a row, whose fields are in v0, v1, ..., and appends the row to its columns.
+
+    `timestamp`: the expression for the row's timestamp; None = the channel is padded later. `end`: the statement after it.
+    """
+    columns = [f"c{position}" for position in range(len(type_info.field_names))]
+    lines = ["try:", "    channel = located[key]", "except (KeyError, TypeError):"]
+    # A key that has a channel is within the bounds of its field's type, so that only new keys are compared with them.
+    bounds = None if key_field is None else out_of_bounds(type_info.field_types[key_field], "key")
+    if bounds:
+        lines += [f"    if key is None or {bounds}:", f"        emit_slowly(value, {timestamp})", f"        {end}"]
+    lines += ["    key = as_key(key)", "    channel = located.get(key) or locate(key)"]
+    lines.append(f"{''.join([f'{column}, ' for column in columns])} = channel.columns")
+    lines += [f"{column}.append(v{position})" for position, column in enumerate(columns)]
+    if key_field is None:
+        lines += ["keys = channel.keys", "keys.append(key)"]
+    lines += [f"channel.timestamps.append({timestamp})"] if timestamp else []
+    lines += [f"if len({'keys' if key_field is None else columns[key_field]}) >= channel.limit:", "    look(channel)", end]
+    if key_field is not None:
+        return [f"key = v{key_field}", *lines]
+    # A selector that reads by position fills all slots of the row; then the fields must be in the declared order.
+    checked = "if value._kwargs is named or value._names == names:"
+    return ["key = select(value)", checked, *[f"    {line}" for line in lines]]
+
+
 class _HashWriter(EdgeWriter):
     """HASH by key group, as Flink's KeyGroupStreamPartitioner; the targets of recent keys are cached."""
 
@@ -160,7 +185,26 @@ class _HashWriter(EdgeWriter):
         # positional values, rows of other kinds than INSERT, None, and values that need a conversion.
         if not isinstance(type_info, RowTypeInfo) or not self.owns:
             return False
-        fields = type_info.field_names
+        key_field = field_read(self._select, type_info)
+        channels = [RowChannel(channel.index, type_info.field_names, key_field) for channel in self.channels]
+        scope: dict[str, Any] = {"select": self._select, "located": self._located, "locate": self._locate, "look": self._look}
+        scope |= {"as_key": self._as_key, "channels": channels, "__name__": __name__}
+        scope["emit_slowly"] = self._converting_emitter(type_info)
+        one = taking_apart(type_info, _appending(type_info, key_field, "timestamp", "return"), scope, key_field)
+        run = taking_apart(type_info, _appending(type_info, key_field, None, "continue"), scope, key_field)
+        if one is None or run is None:
+            return False
+        self.channels = [*channels]
+        self._located.of_field(channels, None if key_field is None else type_info.field_types[key_field])
+        lines = ["def emit(value, timestamp):", *[f"    {line}" for line in one], "    emit_slowly(value, timestamp)"]
+        lines += ["def emit_run(values):", "    for value in values:", *[f"        {line}" for line in run]]
+        lines += ["        emit_slowly(value, None)", "    for channel in channels:", "        channel.pad()"]
+        self.emit = compiled(lines, scope, "emit")
+        self.emit_run = self._run_emitter(channels, key_field, type_info.field_names, scope["emit_run"])
+        return True
+
+    def _converting_emitter(self, type_info: TypeInformation) -> Emit:
+        """Return the `emit` for records that need a conversion."""
         select, located, locate, look, as_key = self._select, self._located, self._locate, self._look, self._as_key
         convert = converter(type_info)
         assert convert is not None
@@ -177,40 +221,16 @@ class _HashWriter(EdgeWriter):
             if channel.held() >= channel.limit or channel.records >= channel.full:
                 look(channel)
 
-        key_field = field_read(self._select, type_info)
-        channels = [RowChannel(channel.index, fields, key_field) for channel in self.channels]
-        scope: dict[str, Any] = {"select": select, "located": located, "locate": locate, "look": look, "as_key": as_key}
-        scope |= {"channels": channels, "emit_slowly": emit_slowly, "__name__": __name__}
-        # A key that has a channel is within the bounds of its field's type, so that only new keys are compared with them.
-        bounds = None if key_field is None else out_of_bounds(type_info.field_types[key_field], "key")
+        return emit_slowly
 
-        def appended(timestamp: str | None, end: str) -> list[str]:
-            slowly = [f"if key is None or {bounds}:", f"    emit_slowly(value, {timestamp})", f"    {end}"] if bounds else []
-            lines = ["try:", "    channel = located[key]", "except (KeyError, TypeError):", *[f"    {line}" for line in slowly]]
-            lines += ["    key = as_key(key)", "    channel = located.get(key) or locate(key)"]
-            lines.append(f"{''.join([f'c{position}, ' for position in range(len(fields))])} = channel.columns")
-            lines += [f"c{position}.append(v{position})" for position in range(len(fields))]
-            if key_field is None:
-                lines += ["keys = channel.keys", "keys.append(key)"]
-            lines += [f"channel.timestamps.append({timestamp})"] if timestamp else []
-            lines += [f"if len({'keys' if key_field is None else f'c{key_field}'}) >= channel.limit:", "    look(channel)", end]
-            if key_field is not None:
-                return [f"key = v{key_field}", *lines]
-            # A selector that reads by position fills all slots of the row; then the fields must be in the declared order.
-            checked = "if value._kwargs is named or value._names == names:"
-            return ["key = select(value)", checked, *[f"    {line}" for line in lines]]
-
-        one = taking_apart(type_info, appended("timestamp", "return"), scope, key_field)
-        run = taking_apart(type_info, appended(None, "continue"), scope, key_field)
-        if one is None or run is None:
-            return False
-        self.channels = [*channels]
-        located.of_field(channels, None if key_field is None else type_info.field_types[key_field])
-        lines = ["def emit(value, timestamp):", *[f"    {line}" for line in one], "    emit_slowly(value, timestamp)"]
-        lines += ["def emit_run(values):", "    for value in values:", *[f"        {line}" for line in run]]
-        lines += ["        emit_slowly(value, None)", "    for channel in channels:", "        channel.pad()"]
-        self.emit = compiled(lines, scope, "emit")
-        emit_rows = scope["emit_run"]
+    def _run_emitter(
+        self,
+        channels: Sequence[RowChannel],
+        key_field: int | None,
+        fields: Sequence[str],
+        emit_rows: Callable[[Iterable[Any]], None],
+    ) -> Callable[[Iterable[Any]], None]:
+        """Return the `emit_run` for rows, which may come as columns."""
 
         def emit_run(values: Iterable[Any]) -> None:
             if key_field is None or not isinstance(values, RowColumns) or values.fields != fields:
@@ -221,12 +241,11 @@ class _HashWriter(EdgeWriter):
                 for own, column in zip(channel.columns, values.columns, strict=True):
                     own.extend(map(column.__getitem__, chosen))
                 if channel.held() >= channel.limit:
-                    look(channel)
+                    self._look(channel)
             for channel in channels:
                 channel.pad()
 
-        self.emit_run = emit_run
-        return True
+        return emit_run
 
     def _emit_keyed(self, values: Iterable[Any]) -> None:
         select, located, locate, look, as_key = self._select, self._located, self._locate, self._look, self._as_key

@@ -22,10 +22,11 @@ from flinkish.common.clock import Clock, SystemClock
 from flinkish.common.closing import Unwinding, close_all, raised_by
 from flinkish.common.ids import CheckpointId, IdSource, OperatorUid, random_id
 from flinkish.common.process_usage import measure
+from flinkish.graph.job_graph import JobVertex
 from flinkish.runtime import faults
 from flinkish.runtime.elements import Element, in_order
 from flinkish.runtime.failing import failing
-from flinkish.runtime.operators.base import EpochTime, Operator
+from flinkish.runtime.operators.base import EpochTime
 from flinkish.runtime.protocol import (
     EpochCommand,
     EpochReport,
@@ -57,6 +58,17 @@ def _rare_garbage_collections() -> Iterator[None]:
         yield
     finally:
         gc.set_threshold(*thresholds)
+
+
+def _restore_requests(vertex: JobVertex, subtask: int) -> Iterator[RestoreRequest]:
+    for node in vertex.operators:
+        yield RestoreRequest(
+            uid=node.uid,
+            subtask=subtask,
+            parallelism=vertex.parallelism,
+            max_parallelism=vertex.max_parallelism,
+            keyed=node.key_type is not None,
+        )
 
 
 class _LevelTask:
@@ -96,22 +108,9 @@ class _LevelTask:
         restored: CheckpointId | None = None
         if command.restore is not None and blob is None:
             restored = command.restore.checkpoint_id
-            requests = [
-                RestoreRequest(
-                    uid=node.uid,
-                    subtask=subtask,
-                    parallelism=vertex.parallelism,
-                    max_parallelism=vertex.max_parallelism,
-                    keyed=node.key_type is not None,
-                )
-                for vertex, subtask in members
-                for node in vertex.operators
-            ]
-            self.state.restore(command.restore, requests)
-        self.tasks: list[VertexTask] = []
-        self.operators: list[Operator] = []
-        for vertex, subtask in members:
-            task = VertexTask(
+            self.state.restore(command.restore, [request for member in members for request in _restore_requests(*member)])
+        self.tasks = [
+            VertexTask(
                 program,
                 vertex,
                 subtask,
@@ -122,8 +121,9 @@ class _LevelTask:
                 restored=restored,
                 rebuilt=blob is not None,
             )
-            self.tasks.append(task)
-            self.operators.extend(task.operators)
+            for vertex, subtask in members
+        ]
+        self.operators = [operator for task in self.tasks for operator in task.operators]
 
     def open(self) -> None:
         for task in self.tasks:

@@ -159,45 +159,15 @@ def spark_submit(line: CommandLine, installation: SparkInstallation, package: Pa
     Raises InvalidArgumentError if the driver starts in the cluster and its configuration cannot reach it there, and
     ConfigurationError if config.yaml, which is sent to a driver on YARN, cannot be read.
     """
-    given = line.conf
-    master = given["spark.master"] = master_of(line, installation)
-    in_cluster = is_driver_in_cluster(line, installation)
-    ours = {
-        "spark.app.name": Path(line.job).stem,
-        "spark.driver.extraJavaOptions": spark_settings.QUICK_COMPILER,
-        "spark.python.unix.domain.socket.enabled": "true",
-        **(
-            {}
-            if spark_settings.is_one_machine(master)
-            else spark_settings.EXECUTOR_SOCKETS | spark_settings.FORGET_LOST_EXECUTORS
-        ),
-        **spark_settings.DELTA_CLASSES,
-        **(_restarts_by_yarn(line, installation) if in_cluster and master == _YARN else {}),
-        **installation.project_defaults,
-    }
-    wanted = {key: value for key, value in ours.items() if key not in installation.defaults} | given
-    java_options = wanted.get("spark.driver.extraJavaOptions", installation.defaults.get("spark.driver.extraJavaOptions", ""))
-    log4j = None if "log4j2.configurationFile" in java_options else installation.log4j
-    files: list[Path] = []
-    if in_cluster:
-        wanted |= _driver_environment(line, master)
-        if master == _YARN:
-            # YARN puts them into the working folder of the driver, where Java finds a log configuration of this name by itself.
-            files = [file for file in (log4j, installation.config) if file is not None]
-            if installation.config is not None:
-                wanted.setdefault(f"{_DRIVER_ENVIRONMENT[_YARN]}{DIRECTORY_VARIABLE}", ".")
-    elif log4j is not None:
-        wanted["spark.driver.extraJavaOptions"] = f"{java_options} -Dlog4j2.configurationFile={log4j.resolve().as_uri()}"
+    master = master_of(line, installation)
+    wanted, files = _settings(line, installation, master)
     added = {
         "--py-files": [str(package)],
         "--jars": [str(jar) for jar in installation.delta_jars],
         "--packages": [] if installation.delta_jars else [spark_settings.delta_coordinates()],
         "--files": [str(file) for file in files],
     }
-    command = []
-    del wanted["spark.master"]
-    if master != installation.defaults.get("spark.master"):
-        command += ["--master", master]
+    command = [] if master == installation.defaults.get("spark.master") else ["--master", master]
     for name, key in _LISTS.items():
         set_before = wanted.pop(key, None) or installation.defaults.get(key)
         before = line.values(name) or ([set_before] if set_before else [])
@@ -212,6 +182,41 @@ def spark_submit(line: CommandLine, installation: SparkInstallation, package: Pa
         if name not in ("--master", "--conf", "-c", _PROPERTIES_FILE, _WITH_DEFAULTS, *_LISTS):
             command += [name] if option is None else [name, option]
     return SparkSubmit(installation.home, (*command, line.job, *line.arguments), wanted)
+
+
+def _settings(line: CommandLine, installation: SparkInstallation, master: str) -> tuple[dict[str, str], list[Path]]:
+    """Return the settings of a job in addition to Spark's own defaults, without its master, and the files that they need."""
+    given = line.conf
+    given.pop("spark.master", None)
+    in_cluster = is_driver_in_cluster(line, installation)
+    ours = {
+        "spark.app.name": Path(line.job).stem,
+        "spark.driver.extraJavaOptions": spark_settings.QUICK_COMPILER,
+        "spark.python.unix.domain.socket.enabled": "true",
+        **(
+            {}
+            if spark_settings.is_one_machine(master)
+            else spark_settings.EXECUTOR_SOCKETS | spark_settings.FORGET_LOST_EXECUTORS
+        ),
+        **spark_settings.DELTA_CLASSES,
+        **(_restarts_by_yarn(line, installation) if in_cluster and master == _YARN else {}),
+        **installation.project_defaults,
+    }
+    ours.pop("spark.master", None)
+    wanted = {key: value for key, value in ours.items() if key not in installation.defaults} | given
+    java_options = wanted.get("spark.driver.extraJavaOptions", installation.defaults.get("spark.driver.extraJavaOptions", ""))
+    log4j = None if "log4j2.configurationFile" in java_options else installation.log4j
+    files: list[Path] = []
+    if in_cluster:
+        wanted |= _driver_environment(line, master)
+        if master == _YARN:
+            # YARN puts them into the working folder of the driver, where Java finds a log configuration of this name by itself.
+            files = [file for file in (log4j, installation.config) if file is not None]
+            if installation.config is not None:
+                wanted.setdefault(f"{_DRIVER_ENVIRONMENT[_YARN]}{DIRECTORY_VARIABLE}", ".")
+    elif log4j is not None:
+        wanted["spark.driver.extraJavaOptions"] = f"{java_options} -Dlog4j2.configurationFile={log4j.resolve().as_uri()}"
+    return wanted, files
 
 
 def submit_arguments(given: Sequence[str], values: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:

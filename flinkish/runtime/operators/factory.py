@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 from flinkish.common import options
 from flinkish.common.errors import UnsupportedError
@@ -60,7 +61,7 @@ def window_operator(context: OperatorContext) -> Operator:
     trigger = EventTimeTrigger if config.assigner.is_event_time() else ProcessingTimeTrigger
     if config.evictor is not None or type(config.trigger) is not trigger or config.allowed_lateness >= _FOREVER:
         return WindowOperator(context)
-    if assigner in _TUMBLING or (assigner in _SLIDING and config.assigner._slide <= config.assigner._size):
+    if assigner in _TUMBLING or (assigner in _SLIDING and _overlap(config.assigner)):
         if config.fold is None:
             return ListedWindowsOperator(context)
         shared = assigner in _SLIDING and _may_share_panes(context, config)
@@ -68,6 +69,11 @@ def window_operator(context: OperatorContext) -> Operator:
     if assigner in SESSIONS and config.fold is not None and config.allowed_lateness == 0:
         return SessionWindowsOperator(context)
     return WindowOperator(context)
+
+
+def _overlap(assigner: Any) -> bool:
+    overlap: bool = assigner._slide <= assigner._size
+    return overlap
 
 
 def _may_share_panes(context: OperatorContext, config: configs.WindowConfig) -> bool:

@@ -207,29 +207,13 @@ class DeltaCommitter(Committer[DeltaCommittable]):
         requests = sorted(requests, key=lambda request: request.committable.order)
         first = requests[0]
         schema, staged = first.committable.schema, first.committable.staged
-        if any(request.committable.staged != staged for request in requests):
-            raise SinkChangedError(
-                f"DeltaSink cannot commit {checkpoint_name(checkpoint_id)} to {self.path}: only some of the rows are staged, as "
-                "features of the table were changed while the job ran",
-                hint="start the job from an older checkpoint.",
-            )
+        self._check_alike(checkpoint_id, requests)
         files = [file for request in requests for file in request.committable.files]
         application = _application(first.lineage, first.sink_uid)
         # A job started from another job's savepoint also advances that job's transaction, so a second start from the savepoint
         # finds a table that is ahead of it, and is refused.
         applications = (application, *(() if application in self._state.origins else self._state.origins))
-        properties = CommitProperties(
-            custom_metadata={
-                "flinkish.job-id": first.job_id,
-                "flinkish.lineage": first.lineage,
-                "flinkish.sink-uid": first.sink_uid,
-                "flinkish.checkpoint-id": str(checkpoint_id),
-            },
-            app_transactions=[
-                *(Transaction(name, checkpoint_id) for name in applications),
-                Transaction(f"{application}/files", _digest(files)),
-            ],
-        )
+        properties = _commit_properties(checkpoint_id, first, applications, files)
         written = self._state.version
         for _ in range(_COMMIT_TRIES):
             table = self._current_table(schema, applications)
@@ -247,15 +231,7 @@ class DeltaCommitter(Committer[DeltaCommittable]):
             # Commits of others may come in between; a RESTORE in between is a conflict.
             written = table.version() + 1
             try:
-                if not (staged and files and self._write_staged(table, files, properties, replace=replace)):
-                    table.create_write_transaction(
-                        [] if staged else [self._add_action(file) for file in files],
-                        "overwrite" if replace else "append",
-                        table.schema() if staged or self._writes.add_columns else Schema.from_json(schema),
-                        list(self._writes.partition_by),
-                        commit_properties=properties,
-                        post_commithook_properties=self._hooks,
-                    )
+                self._write(table, schema, files, properties, staged=staged, replace=replace)
                 break
             except CommitFailedError:
                 continue  # another commit came first: read again, as it may have been this commit
@@ -270,13 +246,43 @@ class DeltaCommitter(Committer[DeltaCommittable]):
         for path in (*(file.path for file in files if staged), *self._leftovers):
             self._files.remove(path)
         self._leftovers = ()
-        self._state.last = (application, checkpoint_id)
         self._stands |= dict.fromkeys(applications, max(committed or 0, checkpoint_id))
+        self._state.last = (application, checkpoint_id)
         self._state.version, self._seen = written, max(written, self._seen)
         self._state.overwrite = False
         self._compact(table)
         if application not in self._state.origins:
             self._state.origins = ()
+
+    def _check_alike(self, checkpoint_id: int, requests: Sequence[CommitRequest[DeltaCommittable]]) -> None:
+        if len({request.committable.staged for request in requests}) > 1:
+            raise SinkChangedError(
+                f"DeltaSink cannot commit {checkpoint_name(checkpoint_id)} to {self.path}: only some of the rows are staged, as "
+                "features of the table were changed while the job ran",
+                hint="start the job from an older checkpoint.",
+            )
+
+    def _write(
+        self,
+        table: DeltaTable,
+        schema: str,
+        files: Sequence[DeltaFile],
+        properties: CommitProperties,
+        *,
+        staged: bool,
+        replace: bool,
+    ) -> None:
+        """Commit files, or the rows in staged ones; with `replace` they replace all rows of the table."""
+        if staged and files and self._write_staged(table, files, properties, replace=replace):
+            return
+        table.create_write_transaction(
+            [] if staged else [self._add_action(file) for file in files],
+            "overwrite" if replace else "append",
+            table.schema() if staged or self._writes.add_columns else Schema.from_json(schema),
+            list(self._writes.partition_by),
+            commit_properties=properties,
+            post_commithook_properties=self._hooks,
+        )
 
     def _current_table(self, schema: str, applications: Sequence[str]) -> DeltaTable:
         """Open the table as it is now, or create it, and add columns; raise SinkChangedError if commits of the job are gone."""
@@ -493,6 +499,24 @@ def _changed_table() -> Iterator[None]:
 def _application(lineage: str, sink_uid: str) -> str:
     """Return the sink's application id in Delta. It contains the lineage, within which checkpoint ids only increase."""
     return f"flinkish/{lineage}/{sink_uid}"
+
+
+def _commit_properties(
+    checkpoint_id: int, request: CommitRequest[DeltaCommittable], applications: Sequence[str], files: Sequence[DeltaFile]
+) -> CommitProperties:
+    """Return what a commit says in addition to its files: of which job it is, and the transactions by which it is recognized."""
+    return CommitProperties(
+        custom_metadata={
+            "flinkish.job-id": request.job_id,
+            "flinkish.lineage": request.lineage,
+            "flinkish.sink-uid": request.sink_uid,
+            "flinkish.checkpoint-id": str(checkpoint_id),
+        },
+        app_transactions=[
+            *(Transaction(name, checkpoint_id) for name in applications),
+            Transaction(f"{applications[0]}/files", _digest(files)),
+        ],
+    )
 
 
 def _digest(files: Sequence[DeltaFile]) -> int:

@@ -101,25 +101,11 @@ class DeltaSink(Sink[Any, DeltaCommittable]):
             instance_of("row_type of DeltaSink", row_type, TypeInformation)
         if compression not in COMPRESSIONS:
             raise InvalidArgumentError(f"compression must be one of {', '.join(COMPRESSIONS)}; got {compression!r}")
-        properties = {} if table_properties is None else table_properties
-        if not isinstance(properties, dict) or not all(isinstance(part, str) for pair in properties.items() for part in pair):
-            raise InvalidArgumentError(
-                f"table_properties of DeltaSink must be a dict of texts; got {table_properties!r}",
-                hint='{"delta.appendOnly": "true"}.',
-            )
-        self._path = table_location(path, "path of DeltaSink")
-        unusable = None if is_reference(self._path) else unusable_name(self._path)
-        if unusable is not None:
-            name, characters = unusable
-            raise InvalidArgumentError(
-                f"path of DeltaSink {path!r}: no Delta table can be kept in the folder {name!r}, because of the {characters!r} "
-                "in its name",
-                hint=f"choose a folder without {characters!r} in its path.",
-            )
+        self._path = _location(path)
         self._row_type = row_type
         self._writes = DeltaWrites(
             partition_by=partitions,
-            table_properties=dict(properties),
+            table_properties=_properties(table_properties),
             overwrite=bool(overwrite),
             keys=keys,
             add_columns=bool(add_columns),
@@ -235,6 +221,29 @@ class _ByKey:
             return tuple([values[index] if convert is None else convert(values[index]) for index, convert in converts])
 
         return ds.key_by(key_of)
+
+
+def _properties(given: Any) -> dict[str, str]:
+    properties = {} if given is None else given
+    if not isinstance(properties, dict) or not all(isinstance(part, str) for pair in properties.items() for part in pair):
+        raise InvalidArgumentError(
+            f"table_properties of DeltaSink must be a dict of texts; got {given!r}", hint='{"delta.appendOnly": "true"}.'
+        )
+    return dict(properties)
+
+
+def _location(path: str) -> str:
+    """Return the location of a table; raise InvalidArgumentError for a folder in which Delta cannot keep one."""
+    location = table_location(path, "path of DeltaSink")
+    unusable = None if is_reference(location) else unusable_name(location)
+    if unusable is not None:
+        name, characters = unusable
+        raise InvalidArgumentError(
+            f"path of DeltaSink {path!r}: no Delta table can be kept in the folder {name!r}, because of the {characters!r} "
+            "in its name",
+            hint=f"choose a folder without {characters!r} in its path.",
+        )
+    return location
 
 
 class DeltaSinkBuilder:

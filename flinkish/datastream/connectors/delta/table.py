@@ -295,17 +295,28 @@ def check_table(table: DeltaTable | None, schema_json: str, writes: DeltaWrites,
             _check_mapped(writes, path)
         _check_partitions(ours, writes, path, staged=staged)
         return
+    _check_protocol(table, path)
+    _check_features(table, writes, path, staged=staged)
+    fields = json.loads(table.schema().to_json())["fields"]
+    _check_columns(fields, ours, path, add_columns=writes.add_columns)
+    partitioned_by = list(table.metadata().partition_columns)
+    if partitioned_by != list(writes.partition_by):
+        wanted = list(writes.partition_by)
+        raise SinkError(f"DeltaSink: the table {path} is partitioned by {partitioned_by}, the sink by {wanted}")
+    _check_partitions(fields, writes, path, staged=staged)
+
+
+def _check_protocol(table: DeltaTable, path: str) -> None:
+    """Raise SinkError if the table asks more of its writers than the sink and deltalake can do."""
     protocol = table.protocol()
     features = set(protocol.writer_features or ()) | set(protocol.reader_features or ())
     schema = json.loads(table.schema().to_json())
-    fields = schema["fields"]
     # deltalake lists variantType in tables with deletion vectors, too.
     unused = frozenset() if has_variants(schema) else frozenset({"variantType"})
     foreign = sorted(features - _HARMLESS_FEATURES - _FEATURES_OF_DELTALAKE - unused)
-    special, configuration = written_by_deltalake(table), table.metadata().configuration
-    if any(name.startswith("delta.constraints.") for name in configuration):
+    if any(name.startswith("delta.constraints.") for name in table.metadata().configuration):
         foreign.append("constraints")
-    if any(name.startswith("delta.identity.") for field in fields for name in field["metadata"]):
+    if any(name.startswith("delta.identity.") for field in schema["fields"] for name in field["metadata"]):
         foreign.append("identity columns")
     if foreign or protocol.min_writer_version > 7:
         raise SinkError(
@@ -313,6 +324,11 @@ def check_table(table: DeltaTable | None, schema_json: str, writes: DeltaWrites,
             f"{'with ' + ', '.join(foreign) + ' ' if foreign else ''}asks more of writers than DeltaSink supports",
             hint="write to a table without these features, and let Spark copy the rows.",
         )
+
+
+def _check_features(table: DeltaTable, writes: DeltaWrites, path: str, *, staged: bool) -> None:
+    """Raise SinkError if the table has a feature or a property with which the sink cannot write as it is configured."""
+    special, configuration = written_by_deltalake(table), table.metadata().configuration
     if special and not staged:
         raise SinkError(
             f"DeltaSink cannot commit to {path}: the table got {' and '.join(special)} after rows were written for it",
@@ -337,12 +353,6 @@ def check_table(table: DeltaTable | None, schema_json: str, writes: DeltaWrites,
             "repeated commits are recognized",
             hint=f"ALTER TABLE ... UNSET TBLPROPERTIES ('{_TRANSACTIONS_EXPIRE}').",
         )
-    _check_columns(fields, ours, path, add_columns=writes.add_columns)
-    partitioned_by = list(table.metadata().partition_columns)
-    if partitioned_by != list(writes.partition_by):
-        wanted = list(writes.partition_by)
-        raise SinkError(f"DeltaSink: the table {path} is partitioned by {partitioned_by}, the sink by {wanted}")
-    _check_partitions(fields, writes, path, staged=staged)
 
 
 def has_mapping(configuration: Mapping[str, str]) -> bool:
