@@ -16,6 +16,7 @@ import pytest
 from flinkish.datastream import DataStream, StreamExecutionEnvironment
 from tests.conftest import MakeEnvironment
 from tests.jobs.record_examples import EXAMPLES, expected, names
+from tests.kit.own_process import set_arguments
 
 sys.path.insert(0, str(EXAMPLES))
 
@@ -40,7 +41,7 @@ def in_order(name: str, lines: list[str]) -> list[str]:
 
 def run(monkeypatch: pytest.MonkeyPatch, name: str, *arguments: str | Path, engine: str = "local") -> None:
     """Run an example in this process."""
-    monkeypatch.setattr(sys, "argv", [str(EXAMPLES / f"{name}.py"), f"-Dexecution.engine={engine}", *map(str, arguments)])
+    set_arguments(monkeypatch, EXAMPLES / f"{name}.py", f"-Dexecution.engine={engine}", *arguments)
     importlib.import_module(name).main()
 
 

@@ -25,13 +25,14 @@ from tests.jobs.conftest import JOBS, NO_FLIGHTS
 from tests.jobs.pandas_flights import expected_tables, rows, written_table
 from tests.kit import local_broker
 from tests.kit.kafka_broker import Broker
+from tests.kit.own_process import set_arguments
 from tests.kit.waiting import wait_until
 
 DELAY = ("aircraft", "carrier", "flight", "origin", "departure", "late_in", "late_out", "chain", "chain_minutes")
 
 
 def main(monkeypatch: pytest.MonkeyPatch, script: Any, *arguments: str | Path) -> None:
-    monkeypatch.setattr(sys, "argv", [script.__file__, *map(str, arguments)])
+    set_arguments(monkeypatch, script.__file__, *arguments)
     script.main()
 
 
@@ -422,6 +423,6 @@ def test_a_broker_to_try_things_with_names_the_port_that_is_taken(
 ) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listening:
         port = listening.getsockname()[1]
-        monkeypatch.setattr(sys, "argv", ["local_broker", "--port", str(port)])
+        set_arguments(monkeypatch, "local_broker", "--port", str(port))
         assert local_broker.main() == 1
     assert f"make kafka: port {port} cannot be used" in capsys.readouterr().err

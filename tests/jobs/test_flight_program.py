@@ -14,12 +14,13 @@ from deltalake import DeltaTable, write_deltalake
 
 from tests.jobs.conftest import JOBS
 from tests.jobs.pandas_flights import expected_tables, rows, written_table
+from tests.kit.own_process import set_arguments
 
 SCRIPT = str(JOBS / "flight_delays.py")
 
 
 def main(monkeypatch: pytest.MonkeyPatch, *arguments: str | Path) -> None:
-    monkeypatch.setattr(sys, "argv", [SCRIPT, "--engine", "local", *map(str, arguments)])
+    set_arguments(monkeypatch, SCRIPT, "--engine", "local", *arguments)
     job.main()
 
 

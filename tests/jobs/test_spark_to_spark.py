@@ -17,6 +17,7 @@ from deltalake import DeltaTable, write_deltalake
 
 from flinkish.datastream import StreamExecutionEnvironment
 from tests.jobs.conftest import JOBS, ROOT
+from tests.kit.own_process import set_arguments
 from tests.kit.waiting import wait_until
 
 if TYPE_CHECKING:
@@ -101,7 +102,7 @@ def test_spells_are_merged_once_although_the_job_is_killed(
 
     clients: list[Any] = []
     monkeypatch.setattr(StreamExecutionEnvironment, "execute", lambda env, name: clients.append(env.execute_async(name)))
-    monkeypatch.setattr(sys, "argv", arguments)
+    set_arguments(monkeypatch, *arguments)
     job.main(str(source), str(target))
     append(source, end)
     expected = spells(first + second)

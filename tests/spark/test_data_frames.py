@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import sys
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -27,6 +26,7 @@ from flinkish.engine.spark.native import Arrivals
 from flinkish.program.driver_objects import session_settings
 from tests.integration.docs.test_examples import needs_spark, run
 from tests.kit.functions import Number
+from tests.kit.own_process import set_arguments
 from tests.kit.waiting import wait_until
 from tests.unit.docs.pages import PAGES, blocks
 
@@ -130,7 +130,7 @@ def test_the_examples_of_the_documentation_print_what_it_says(
     page: Path, spark_session: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "argv", ["example"])
+    set_arguments(monkeypatch, "example")
     monkeypatch.setenv("FLINKISH_PROPERTIES", "-Dexecution.engine=spark")
     namespace: dict[str, Any] = {"__name__": "example"}
     for block in blocks(page, "python"):

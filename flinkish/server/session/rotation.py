@@ -22,8 +22,27 @@ _COLLAPSE_RANGE = 0x08
 _CHUNK = 1 << 20
 
 
-def begin_again(file: Path, old: Path) -> None:
+def remove_beginning(descriptor: int, size: int) -> bool:
+    """Remove the first bytes of a file, which has more; return False if the file system cannot do that."""
+    call = _fallocate()
+    return call is not None and call(descriptor, _COLLAPSE_RANGE, 0, size) == 0
+
+
+@functools.cache
+def _fallocate() -> Callable[[int, int, int, int], int] | None:
+    """Return the C library's function, which Python does not have; None if there is none, as on macOS."""
+    library = ctypes.CDLL(None)
+    found = getattr(library, "fallocate64", None) or getattr(library, "fallocate", None)
+    if found is not None:
+        found.argtypes = (ctypes.c_int, ctypes.c_int, ctypes.c_int64, ctypes.c_int64)
+        found.restype = ctypes.c_int
+    return found
+
+
+def begin_again(file: Path, old: Path, collapse: Callable[[int, int], bool] = remove_beginning) -> None:
     """Move the content of a file to `old`, whose former content is lost; raises OSError.
+
+    `collapse` removes the first bytes of an open file, or returns False; the file system does it by default.
 
     Lines stay whole, because half of a secret would not be recognized: instead of the line that the removed part ends in, the
     file begins with blanks. It keeps at most 64 KB. If this process is killed meanwhile, lines are in both files.
@@ -42,7 +61,7 @@ def begin_again(file: Path, old: Path) -> None:
         draft.replace(old)
         if whole and length >= 0:
             os.pwrite(content.fileno(), b" " * length, whole)
-            if _collapse(content.fileno(), whole):
+            if collapse(content.fileno(), whole):
                 return
         content.seek(whole + length + 1)
         with old.open("ab") as copy:
@@ -63,20 +82,3 @@ def _copy(content: IO[bytes], copy: IO[bytes], size: int) -> None:
             raise OSError("the file became shorter while it was copied")
         copy.write(part)
         size -= len(part)
-
-
-def _collapse(descriptor: int, size: int) -> bool:
-    """Remove the first bytes of a file, which has more; return False if the file system cannot do that."""
-    call = _fallocate()
-    return call is not None and call(descriptor, _COLLAPSE_RANGE, 0, size) == 0
-
-
-@functools.cache
-def _fallocate() -> Callable[[int, int, int, int], int] | None:
-    """Return the C library's function, which Python does not have; None if there is none, as on macOS."""
-    library = ctypes.CDLL(None)
-    found = getattr(library, "fallocate64", None) or getattr(library, "fallocate", None)
-    if found is not None:
-        found.argtypes = (ctypes.c_int, ctypes.c_int, ctypes.c_int64, ctypes.c_int64)
-        found.restype = ctypes.c_int
-    return found

@@ -21,6 +21,7 @@ from flinkish.cli.tables import time_text
 from flinkish.common.errors import InvalidArgumentError, InvalidProgramError, ServerError
 from flinkish.program import executor_loader
 from tests.integration.cli.fake_server import FakeServer, fake_server
+from tests.kit.own_process import set_arguments
 
 JOB = "a" * 32
 PROGRAM = "b" * 32 + "_job.py"
@@ -323,7 +324,7 @@ def flink(monkeypatch: pytest.MonkeyPatch, cluster: FakeServer, script: Path) ->
     given = {**RECORDED, "rest.port": str(cluster.port)}
     monkeypatch.setenv(executor_loader.GATEWAY_VARIABLE, "12345")
     monkeypatch.setattr(flink_run, "read_options", lambda: given)
-    monkeypatch.setattr(sys, "argv", [str(script), "--input", "x"])
+    set_arguments(monkeypatch, script, "--input", "x")
     module = types.ModuleType("__main__")
     module.__file__ = str(script)
     monkeypatch.setitem(sys.modules, "__main__", module)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +9,7 @@ import pytest
 
 from flinkish.common import options
 from flinkish.common.config_file import load_configuration
+from tests.kit.own_process import set_arguments
 from tests.unit.datastream.connectors.fakes import FakeOutput
 from tests.unit.docs.pages import PAGES, PAGES_FOLDER, Block, blocks, blocks_of, title
 
@@ -40,7 +40,7 @@ def test_the_examples_of_a_page_print_what_it_says(
     page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "argv", ["example"])
+    set_arguments(monkeypatch, "example")
     monkeypatch.setenv("FLINKISH_PROPERTIES", "-Dexecution.engine=local")
     monkeypatch.setenv("FLINKISH_CONF_DIR", str(_ROOT / "conf"))
     monkeypatch.setenv("HOME", str(tmp_path / "home"))

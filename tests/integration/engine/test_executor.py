@@ -35,6 +35,7 @@ from flinkish.datastream.data_stream import DataStream
 from flinkish.datastream.functions import MapFunction, RuntimeContext
 from flinkish.engine.job_client import EmbeddedJobClient
 from tests.kit.functions import FailOnce
+from tests.kit.own_process import set_temporary_folder
 from tests.kit.waiting import completed, wait_until
 
 NUMBERS = 20_000
@@ -397,7 +398,7 @@ def test_nothing_is_left_of_a_job_in_temporary_folders(
 ) -> None:
     temporary = tmp_path / "temporary"
     temporary.mkdir()
-    monkeypatch.setattr("tempfile.tempdir", str(temporary))
+    set_temporary_folder(monkeypatch, temporary)
     env = make_env(2, **{"execution.checkpointing.interval": 10})
     numbers(env).filter(lambda n: False).print()
     env.execute()

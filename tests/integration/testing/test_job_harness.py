@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -32,6 +31,7 @@ from flinkish.testing import CrashPoint, JobHarness, ScriptedSource, StreamRecor
 from flinkish.testing import steps as step
 from flinkish.testing.results import assert_records_equal
 from tests.kit.functions import Itself, Second
+from tests.kit.own_process import set_temporary_folder
 
 Environment = StreamExecutionEnvironment
 NO_WATERMARKS = WatermarkStrategy.no_watermarks()
@@ -591,7 +591,7 @@ def test_two_jobs_at_once_do_not_wait_for_each_other() -> None:
 
 
 def test_nothing_is_left_of_a_job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    set_temporary_folder(monkeypatch, tmp_path)
     threads = set(threading.enumerate())
     with JobHarness(counting) as job:
         job.source("source").emit("a")

@@ -12,6 +12,7 @@ from flinkish.cli import driver
 from flinkish.common.config_file import PROPERTIES_VARIABLE
 from flinkish.common.errors import InvalidProgramError
 from flinkish.server.session import driver_protocol
+from tests.kit.own_process import set_arguments
 
 
 def zipped(path: Path, **files: str) -> Path:
@@ -40,7 +41,7 @@ def test_an_error_of_flinkish_is_told_without_its_own_frames(
         (tmp_path / "job.py").write_text(script)
         program = driver_protocol.Program(file=str(tmp_path / "job.py"))
     monkeypatch.setenv(PROPERTIES_VARIABLE, f"-Dexecution.full-traceback={str(full).lower()}")
-    monkeypatch.setattr(sys, "argv", sys.argv)
+    set_arguments(monkeypatch, *sys.argv)
     monkeypatch.setattr(sys, "path", [*sys.path])
     monkeypatch.setitem(sys.modules, "__main__", sys.modules["__main__"])
 

@@ -15,6 +15,7 @@ from flinkish.cli import entry
 from flinkish.cli.main import cli, split_arguments
 from flinkish.common.config_file import PROPERTIES_VARIABLE, parse_properties
 from flinkish.program import executor_loader
+from tests.kit.own_process import set_arguments
 
 
 class ScriptedExecutor:
@@ -33,7 +34,7 @@ class ScriptedExecutor:
 @pytest.fixture(autouse=True)
 def same_process_as_before(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Undo what running a script changes."""
-    monkeypatch.setattr(sys, "argv", list(sys.argv))
+    set_arguments(monkeypatch, *sys.argv)
     monkeypatch.setattr(sys, "path", list(sys.path))
     monkeypatch.setitem(sys.modules, "__main__", sys.modules["__main__"])
     monkeypatch.setenv(PROPERTIES_VARIABLE, "")
@@ -317,7 +318,7 @@ def test_ctrl_c_ends_a_command_with_130_and_no_traceback(
     def interrupted(*_: Any) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(sys, "argv", ["flinkish", "version"])
+    set_arguments(monkeypatch, "flinkish", "version")
     if where == "command":
         monkeypatch.setattr(cli, "invoke", interrupted)
     else:
@@ -334,7 +335,7 @@ def test_ctrl_c_ends_a_command_with_130_and_no_traceback(
 def test_the_exit_code_is_that_of_the_command(
     arguments: list[str], code: int, told: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(sys, "argv", ["flinkish", *arguments])
+    set_arguments(monkeypatch, "flinkish", *arguments)
     with pytest.raises(SystemExit) as ended:
         entry.main()
     assert (ended.value.code or 0) == code

@@ -1,12 +1,12 @@
 from __future__ import annotations
 
 import re
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.kit.own_process import set_arguments
 from tests.unit.docs.pages import blocks
 
 README = Path(__file__).parents[3] / "README.md"
@@ -16,7 +16,7 @@ README = Path(__file__).parents[3] / "README.md"
 def as_in_a_script(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     """Set up a new user's process on the local engine, and return the namespace of a script."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "argv", ["silence.py"])
+    set_arguments(monkeypatch, "silence.py")
     monkeypatch.setenv("FLINKISH_PROPERTIES", "-Dexecution.engine=local")
     monkeypatch.setenv("HOME", str(tmp_path))
     return {"__name__": "readme"}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 import threading
 from pathlib import Path
 from typing import Any
@@ -36,6 +35,7 @@ from flinkish.datastream.connectors.number_seq import NumberSequenceSource
 from flinkish.datastream.stream_execution_environment import _properties
 from flinkish.program.program import CachedFile, PythonArchive, PythonRequirements
 from flinkish.program.transformations import SourceTransformation
+from tests.kit.own_process import set_arguments
 from tests.kit.programs import id_of, last, program_of
 from tests.unit.datastream.helpers import FakeExecutor, make_env, numbers
 
@@ -133,7 +133,7 @@ def test_an_unknown_key_is_reported_with_the_nearest_known_one(caplog: pytest.Lo
 def test_file_command_line_and_program_override_each_other_in_this_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "config.yaml").write_text("parallelism.default: 2\npipeline.name: file\npipeline.max-parallelism: 32\n")
     monkeypatch.setenv("FLINKISH_CONF_DIR", str(tmp_path))
-    monkeypatch.setattr(sys, "argv", ["job.py", "-Dpipeline.name=line", "-Dpipeline.max-parallelism=64"])
+    set_arguments(monkeypatch, "job.py", "-Dpipeline.name=line", "-Dpipeline.max-parallelism=64")
 
     env = StreamExecutionEnvironment.get_execution_environment(Configuration.from_dict({"pipeline.max-parallelism": "256"}))
 
@@ -148,7 +148,7 @@ def test_properties_come_from_flinkish_run_and_then_from_the_script() -> None:
 
 
 def test_each_call_returns_a_new_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "argv", ["job.py"])
+    set_arguments(monkeypatch, "job.py")
     get = StreamExecutionEnvironment.get_execution_environment
 
     assert get() is not get()
@@ -156,7 +156,7 @@ def test_each_call_returns_a_new_environment(monkeypatch: pytest.MonkeyPatch) ->
 
 def test_the_default_local_parallelism_holds_for_environments_made_later(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(StreamExecutionEnvironment, "_default_local_parallelism", None)
-    monkeypatch.setattr(sys, "argv", ["job.py"])
+    set_arguments(monkeypatch, "job.py")
     monkeypatch.chdir(tmp_path)
     assert make_env().get_default_local_parallelism() == default_parallelism()
 

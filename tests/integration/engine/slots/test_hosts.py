@@ -29,6 +29,7 @@ from flinkish.engine.slots.hosts import HostConfig
 from flinkish.engine.slots.messages import Call, Reply
 from flinkish.engine.spark.query import slot_values
 from flinkish.runtime.protocol import EpochCommand, EpochReport, TaskProgram
+from tests.kit.own_process import set_temporary_folder
 from tests.kit.waiting import wait_until
 from tests.spark.toy import TOY, ToySettings, toy_program
 
@@ -370,7 +371,7 @@ def test_a_folder_of_somebody_else_does_not_say_which_processes_are_hosts(folder
     try:
         process = ProcessId.of(victim.pid)
         assert process is not None
-        monkeypatch.setattr(tempfile, "tempdir", str(folder))
+        set_temporary_folder(monkeypatch, folder)
         for name, mode in (("open", 0o755), ("link", 0o700)):
             claimed = folder / f"{hosts.folder_prefix('a' * 32)}{name}"
             claimed.mkdir()

@@ -20,6 +20,7 @@ from flinkish.common.errors import EngineError
 from flinkish.engine.processes import ProcessId
 from flinkish.engine.slots import template
 from flinkish.engine.slots.template import TemplateError, fork_host
+from tests.kit.own_process import set_temporary_folder
 
 #: A task that the host imports when it is first called, which these tests do not.
 TASK = "flinkish.common.ids:Nothing"
@@ -37,7 +38,7 @@ def _wait_for(what: str, condition: Callable[[], bool]) -> None:
 def folder(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """The folder for temporary files; short, as it holds sockets."""
     with tempfile.TemporaryDirectory(prefix="ft-") as path:
-        monkeypatch.setattr(tempfile, "tempdir", path)
+        set_temporary_folder(monkeypatch, path)
         yield Path(path)
 
 

@@ -9,10 +9,11 @@ from pathlib import Path
 import pytest
 
 from flinkish.engine.spark.submission import property_file
+from tests.kit.own_process import set_temporary_folder
 
 
 def test_the_file_is_private_and_removed_at_the_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    set_temporary_folder(monkeypatch, tmp_path)
     with property_file({"spark.a": "1"}) as path:
         assert path.read_text() == "spark.a=1\n"
         assert path.stat().st_mode & 0o777 == 0o600
@@ -27,13 +28,13 @@ def test_the_file_of_a_killed_process_is_removed_by_the_next_one(tmp_path: Path,
     )
     subprocess.run([sys.executable, "-c", script], env={"TMPDIR": str(tmp_path)}, timeout=60, check=False)
     [left] = tmp_path.iterdir()
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    set_temporary_folder(monkeypatch, tmp_path)
     with property_file({"spark.a": "1"}):
         assert not left.exists()
 
 
 def test_values_are_written_as_java_reads_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    set_temporary_folder(monkeypatch, tmp_path)
     # The last one is outside of Unicode's first 65,536 characters: Java has two units for it.
     with property_file({"spark.a b": " x=\\\n#!:ä\U0001f600"}) as path:
         written = path.read_text()

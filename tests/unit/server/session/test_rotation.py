@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import re
+import tempfile
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from flinkish.server.session import rotation
-from flinkish.server.session.rotation import begin_again
+from flinkish.server.session.rotation import begin_again, remove_beginning
 from tests.kit.waiting import wait_until
 
 
@@ -19,17 +21,21 @@ def _append(file: Path) -> int:
     return os.open(file, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
 
 
-def _can_collapse(folder: Path) -> bool:
-    probe = folder / "probe"
-    probe.write_bytes(bytes(2 << 16))
-    with probe.open("r+b") as file:
-        return rotation._collapse(file.fileno(), 1 << 16)
+@pytest.fixture
+def on_disk() -> Iterator[Path]:
+    """Return a folder whose file system can remove the beginning of a file; those in memory, where `tmp_path` may be, cannot."""
+    with tempfile.TemporaryDirectory(dir="/var/tmp") as name:
+        folder = Path(name)
+        with (folder / "probe").open("w+b") as file:
+            file.write(bytes(2 << 16))
+            file.flush()
+            if not remove_beginning(file.fileno(), 1 << 16):
+                pytest.skip("this file system cannot remove the beginning of a file")
+        yield folder
 
 
-def test_no_line_is_lost_that_is_written_while_a_log_is_begun_again(tmp_path: Path) -> None:
-    if not _can_collapse(tmp_path):
-        pytest.skip("this file system cannot remove the beginning of a file")
-    file, old = tmp_path / "a.log", tmp_path / "a.log.1"
+def test_no_line_is_lost_that_is_written_while_a_log_is_begun_again(on_disk: Path) -> None:
+    file, old = on_disk / "a.log", on_disk / "a.log.1"
     lines: list[bytes] = []
     enough = threading.Event()
 
@@ -59,21 +65,17 @@ def test_no_line_is_lost_that_is_written_while_a_log_is_begun_again(tmp_path: Pa
     assert b"".join(found) == b"".join(lines)
 
 
-def test_a_line_that_is_written_after_the_copy_stays_in_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    if not _can_collapse(tmp_path):
-        pytest.skip("this file system cannot remove the beginning of a file")
-    file, old = tmp_path / "a.log", tmp_path / "a.log.1"
+def test_a_line_that_is_written_after_the_copy_stays_in_the_file(on_disk: Path) -> None:
+    file, old = on_disk / "a.log", on_disk / "a.log.1"
     target = _append(file)
     before, secret = b"a" * 65_530, b"password=hunter2"
     os.write(target, b"%s\n%s\nrest\n" % (before, secret))
-    collapse = rotation._collapse
 
     def late(descriptor: int, size: int) -> bool:
         os.write(target, b"late\n")
-        return collapse(descriptor, size)
+        return remove_beginning(descriptor, size)
 
-    monkeypatch.setattr(rotation, "_collapse", late)
-    begin_again(file, old)
+    begin_again(file, old, collapse=late)
     os.close(target)
 
     # The line at which the file is cut is whole in one of the two, and is in no part in the other.
@@ -88,7 +90,7 @@ def test_a_long_line_without_an_end_is_moved_as_a_whole(tmp_path: Path) -> None:
     assert (old.read_bytes(), file.read_bytes()) == (b"a" * 100_000, b"")
 
 
-def test_a_log_is_begun_again_where_its_beginning_cannot_be_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_log_is_begun_again_where_its_beginning_cannot_be_removed(tmp_path: Path) -> None:
     file, old = tmp_path / "a.log", tmp_path / "a.log.1"
     target = _append(file)
     os.write(target, b"a" * 70_000 + b"\n" + b"b" * 30_000)
@@ -97,8 +99,7 @@ def test_a_log_is_begun_again_where_its_beginning_cannot_be_removed(tmp_path: Pa
         os.write(target, b"a line of that time")
         return False
 
-    monkeypatch.setattr(rotation, "_collapse", refuses)
-    begin_again(file, old)
+    begin_again(file, old, collapse=refuses)
     os.write(target, b"the end")
     os.close(target)
 
@@ -114,7 +115,7 @@ def test_a_log_that_another_process_begins_again_is_left_to_it(tmp_path: Path) -
     file = tmp_path / "a.log"
     file.write_bytes(b"a" * 100_000)
     with file.open() as other:
-        rotation.fcntl.flock(other, rotation.fcntl.LOCK_EX)
+        fcntl.flock(other, fcntl.LOCK_EX)
         with pytest.raises(BlockingIOError):
             begin_again(file, tmp_path / "a.log.1")
 
