@@ -153,7 +153,7 @@ class _LevelTask:
         return out, self.state.end_epoch(command.epoch)
 
     def close(self) -> None:
-        close_all(self.tasks)
+        close_all([*self.tasks, self.state])
 
 
 class SlotTask:

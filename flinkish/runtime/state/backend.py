@@ -1,21 +1,27 @@
 """The interface between the runtime and state backends, which keep state while a job runs.
 
-A `StateBackend` has all tables of one slot at one level; `Table` and its subclasses define the operations on a table. Operators,
-handles, time-to-live, checkpoints and restores use only these operations, so other backends can be added to the heap (heap/).
-`backends.py` decides which backend a job gets.
+A `StateBackend` has all tables of one slot at one level, and makes them durable; `Table` and its subclasses define the operations
+on a table. Operators, handles, time-to-live, checkpoints and restores use only these operations, so other backends can be added
+to the heap (heap/). `backends.py` decides which backend a job gets.
 
-A checkpoint does not depend on the backend: it is written from the frozen rows of `rows` and restored by `load`.
+A checkpoint does not depend on the backend: it contains rows, which `freeze` takes from the tables and `load` puts into them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol
 
+from flinkish.common.ids import OperatorUid
+from flinkish.runtime.protocol import Barrier, StateFile
 from flinkish.runtime.state.codec import Codec
+from flinkish.runtime.state.positions import Place, Position
 from flinkish.runtime.state.tables import Address, Frozen, StateAddress, TableMeta
 from flinkish.udf.state import ValueState
 
+#: Rows of one state in a checkpoint that are not decoded yet: RestoredRows of restore.py; they can be pickled.
+HeldRows = Any
 #: Checks and converts a value on its way into state.
 Convert = Callable[[Any], Any]
 #: timestamp (ms), key, namespace
@@ -44,15 +50,18 @@ class Folding(Protocol):
 
 
 class Table(Protocol):
-    """One state of one operator in one subtask."""
+    """One state of one operator in one subtask.
+
+    While a caller iterates over a table, it may change it; what it adds or removes then may still be seen or not.
+    """
 
     meta: TableMeta
 
     def is_empty(self) -> bool:
         """Tell whether the table is empty."""
 
-    def addresses(self) -> list[Address]:
-        """Return the addresses that have values."""
+    def addresses(self) -> Iterator[Address]:
+        """Iterate over the addresses that have values."""
 
     def changed(self) -> int:
         """Return the approximate number of entries that changed in this epoch."""
@@ -73,9 +82,6 @@ class ValueRows(Table, Protocol):
 
     codec: Codec
 
-    def rows(self) -> Iterable[tuple[Address, Frozen]]:
-        """Return all values, for a checkpoint."""
-
     def load(self, addresses: Iterable[Address], values: Iterable[Frozen]) -> None:
         """Set an empty table to rows of a checkpoint."""
 
@@ -84,9 +90,6 @@ class ListRows(Table, Protocol):
     """A table that checkpoints show as one list for each address, however it is grouped. Its elements are frozen."""
 
     codec: Codec
-
-    def rows(self) -> Iterable[tuple[Address, list[Frozen]]]:
-        """Return all lists, for a checkpoint."""
 
     def load(self, addresses: Iterable[Address], lists: Iterable[list[Frozen]]) -> None:
         """Set an empty table to rows of a checkpoint."""
@@ -129,11 +132,11 @@ class Groups(Table, Protocol):
 
     codec: Codec
 
-    def groups(self) -> list[Any]:
-        """Return the groups that have members."""
+    def groups(self) -> Iterator[Any]:
+        """Iterate over the groups that have members."""
 
-    def members(self, group: Any) -> list[Any]:
-        """Return the members of a group, in order."""
+    def members(self, group: Any) -> Iterator[Any]:
+        """Iterate over the members of a group, in order."""
 
     def remove(self, group: Any, member: Any) -> None:
         """Remove a member."""
@@ -157,7 +160,7 @@ class GroupedTable(Groups, Protocol):
     def has(self, group: Any) -> bool:
         """Tell whether a group has members."""
 
-    def entries(self, group: Any) -> list[tuple[Any, Any]]:
+    def entries(self, group: Any) -> Iterable[tuple[Any, Any]]:
         """Return the members of a group with their values, in order. The objects belong to the state, as with `get`."""
 
 
@@ -165,9 +168,6 @@ class MapTable(GroupedTable, ExpiringTable, Protocol):
     """A map for each address: addresses are the groups, the user's keys their members."""
 
     key_codec: Codec
-
-    def rows(self) -> Iterable[tuple[Address, Any, Frozen]]:
-        """Return all entries for a checkpoint: address, the user's key, value."""
 
     def load(self, addresses: Iterable[Address], keys: Iterable[Any], values: Iterable[Frozen]) -> None:
         """Set an empty table to rows of a checkpoint."""
@@ -183,7 +183,10 @@ class PaneTable(GroupedTable, ValueRows, Protocol):
         """
 
     def copies(self, namespace: Any) -> Iterable[tuple[Any, Any]]:
-        """Return the keys of a namespace with copies of their values; changing these does not change the state."""
+        """Return the keys of a namespace with copies of their values; changing these does not change the state.
+
+        The namespace must not be changed meanwhile.
+        """
 
     def copy(self, namespace: Any, key: Any) -> Any:
         """Return a copy of a value, None if there is none."""
@@ -229,7 +232,7 @@ class TimerQueue(Protocol):
         """Drop all timers, as `Table.forget`."""
 
     def __iter__(self) -> Iterator[tuple[int, Address]]:
-        """Return all timers in time order, for a checkpoint."""
+        """Iterate over all timers in time order; they must not be changed meanwhile."""
 
     def load(self, by_time: Mapping[int, Iterable[Address]]) -> None:
         """Add the timers of a checkpoint."""
@@ -245,12 +248,56 @@ class TimerTable(Table, Protocol):
     def processing_time(self) -> TimerQueue: ...
 
 
-class StateBackend(Protocol):
-    """The tables of one slot at one level.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SnapshotFiles:
+    """Where the files of one subtask's snapshot go: into the folder of the barrier, with names that begin with `name`."""
 
-    Its owner keeps a log of its content (level_state.py): the changes of each epoch and, from time to time, the whole content. A
-    new backend that gets the same entries has the same content.
+    barrier: Barrier
+    name: str
+
+
+class Snapshot(Protocol):
+    """The state of one subtask as it was when it was frozen."""
+
+    def upload(self, files: SnapshotFiles, known: Sequence[StateFile]) -> tuple[StateFile, ...]:
+        """Write the state; return the files that contain it, none if there is no state. May run in another thread.
+
+        `known` are the files of the subtask's last snapshot in the same table that belongs to a completed checkpoint; they may be
+        returned again. Raises OSError if a file cannot be written, StateError if a value cannot; then no new file is left.
+        """
+
+
+class StateBackend(Protocol):
+    """The tables of one slot at one level, which it makes durable epoch by epoch.
+
+    Besides tables, it holds rows of a checkpoint whose states have not been requested yet; these are as durable as the tables.
     """
+
+    def open(self, place: Place) -> None:
+        """Begin, without any tables. Called first and once."""
+
+    def recover(self, position: Position, kept: bytes) -> None:
+        """Go to a position, at which `commit` returned these bytes in this or another process; called before anything else.
+
+        Raises EngineError if that is not possible.
+        """
+
+    def commit(self, position: Position) -> bytes:
+        """Make the state durable at the end of an epoch; return bytes that `recover` needs, which should be few.
+
+        The engine keeps the bytes, and may go back to those of the epoch before, but not further. Objects that functions have
+        changed in place are encoded here: raises TypeMismatchError or StateError, with the name of the state, if one cannot be
+        stored as declared; OSError if a file cannot be written.
+        """
+
+    def freeze(self, uids: Collection[OperatorUid], subtask: int) -> Snapshot:
+        """Return the state of some operators as it is now, for a checkpoint; it must be quick.
+
+        What a snapshot shows does not change with the tables, and survives `close`.
+        """
+
+    def close(self) -> None:
+        """Release everything but what `recover` needs; nothing is called afterwards."""
 
     @property
     def tables(self) -> Mapping[StateAddress, Table]:
@@ -262,15 +309,12 @@ class StateBackend(Protocol):
         `meta.kind` and `meta.grouped_by` decide which Protocol it implements; a table of kind INTERNAL is a MutableMapping.
         """
 
-    def take_changes(self) -> Any:
-        """Return the changes since the last call, as data that can be pickled; None if there are none.
+    @property
+    def held(self) -> Mapping[StateAddress, HeldRows]:
+        """The rows of a checkpoint that are held; not to be changed."""
 
-        Objects that functions have changed in place are encoded here: raises TypeMismatchError or StateError, with the name of
-        the state, if one cannot be stored as declared.
-        """
+    def hold(self, restored: Mapping[StateAddress, HeldRows]) -> None:
+        """Hold rows of a checkpoint, until `claim`. Called once, before there are tables."""
 
-    def apply(self, changes: Any) -> None:
-        """Apply changes that `take_changes` returned."""
-
-    def dump(self) -> Any:
-        """Return the whole content after `take_changes`, as changes of an empty backend; the caller must not change it."""
+    def claim(self, address: StateAddress) -> None:
+        """Hold the rows of a state no longer: they have been loaded into its table."""

@@ -10,9 +10,9 @@ from flinkish.runtime.state.backend import StateBackend
 from flinkish.runtime.state.heap.backend import HeapBackend
 
 #: Backends by state.backend.type, whose values options.py checks. `rocksdb` also keeps state on the heap, as the option says.
-_BACKENDS: dict[str, Callable[[], StateBackend]] = {"hashmap": HeapBackend, "rocksdb": HeapBackend}
+BACKENDS: dict[str, Callable[[], StateBackend]] = {"hashmap": HeapBackend, "rocksdb": HeapBackend}
 
 
 def make_backend(configuration: Configuration) -> StateBackend:
     """Create an empty backend of the kind that a job's configuration names."""
-    return _BACKENDS[configuration.get(options.STATE_BACKEND)]()
+    return BACKENDS[configuration.get(options.STATE_BACKEND)]()

@@ -291,11 +291,11 @@ class _Entries:
     def contains(self, key: Any) -> bool:
         return self.table.contains(self._backend.address(), key if self._find is None else self._find(key))
 
-    def items(self) -> list[tuple[Any, Any]]:
+    def items(self) -> Iterable[tuple[Any, Any]]:
         return self.table.entries(self._backend.address())
 
     def keys(self) -> list[Any]:
-        return self.table.members(self._backend.address())
+        return list(self.table.members(self._backend.address()))
 
     def values(self) -> list[Any]:
         return [value for _, value in self.items()]

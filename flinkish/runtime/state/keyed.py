@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Literal, Protocol, cast, overload
 
 from flinkish.common.errors import StateError
@@ -218,9 +218,9 @@ class KeyedStateBackend(KeyedStateStore):
             self._timers = cast(TimerTable, table)
         return self._timers
 
-    def keys_and_namespaces(self, name: str) -> list[tuple[Any, Any]]:
-        """Return the keys (as in `current_key`) and namespaces for which a requested state has values."""
-        return [(key_of(address), namespace_of(address)) for address in self._tables[name].addresses()]
+    def keys_and_namespaces(self, name: str) -> Iterator[tuple[Any, Any]]:
+        """Iterate over the keys (as in `current_key`) and namespaces for which a requested state has values."""
+        return ((key_of(address), namespace_of(address)) for address in self._tables[name].addresses())
 
     def forget(self, *, logged: bool) -> None:
         """Drop all state and timers in batch mode, where they belong to a single key that has ended.

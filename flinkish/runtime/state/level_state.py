@@ -1,26 +1,22 @@
-"""All state of one slot at one level: a state backend, which is a cache of the change log that Spark stores."""
+"""All state of one slot at one level: a state backend, and where it stands."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, MutableMapping, Sequence
+from collections.abc import Callable, Collection, MutableMapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
-from flinkish.common import pickling
 from flinkish.common.errors import StateError
 from flinkish.common.ids import AttemptId, Epoch, IdSource, OperatorUid
 from flinkish.runtime.protocol import Barrier, Restore, StateFile
 from flinkish.runtime.state import rows, tables
-from flinkish.runtime.state.backend import ExpiringTable, ListTable, MapTable, StateBackend, Table
+from flinkish.runtime.state.backend import ExpiringTable, ListTable, MapTable, Snapshot, SnapshotFiles, StateBackend, Table
 from flinkish.runtime.state.handles import OneAddress, TableBroadcastState, TableListState, conversion
-from flinkish.runtime.state.log import ChangeLog, Entry, Identity, position_of
+from flinkish.runtime.state.positions import Identity, Place, Position, pack, position_of, unpack
 from flinkish.runtime.state.rows import RestoreRequest
-from flinkish.runtime.state.tables import StateAddress, TableMeta, naming
+from flinkish.runtime.state.tables import StateAddress, TableMeta
 from flinkish.runtime.state.ttl import Sweeper, TtlPolicy
 from flinkish.udf.state import ListState, ListStateDescriptor, MapStateDescriptor
-
-if TYPE_CHECKING:
-    from flinkish.runtime.state.restore import RestoredRows
 
 
 class LevelState:
@@ -29,8 +25,8 @@ class LevelState:
     Between `end_epoch` and the next `begin_epoch`, the heap is at the position (epoch, nonce) of the bytes that `end_epoch`
     returned. Discard the heap if it is in mid-epoch or ahead of the given bytes; `matches` checks this.
 
-    The constructor rebuilds the heap from the log in an empty backend; None or empty bytes mean an empty log. It raises
-    EngineError if the bytes belong to another attempt, slot or level, or a file they refer to is missing or damaged.
+    The constructor goes to the position of the bytes; None or empty bytes mean that there is no state. It raises EngineError if
+    the bytes belong to another attempt, slot or level, or the backend cannot go there.
     """
 
     def __init__(
@@ -45,22 +41,17 @@ class LevelState:
         backend: StateBackend,
     ) -> None:
         self._identity = Identity(attempt_id=attempt_id, slot=slot, level=level)
-        self._log = ChangeLog(self._identity, scratch / "state", blob)
         self._ids = ids
         self._backend = backend
         self._in_change = False
         #: They remove the expired values of tables with a time-to-live.
         self.sweepers: dict[StateAddress, Sweeper] = {}
-        #: Rows of a checkpoint whose states have not been requested yet.
-        self.restored: dict[StateAddress, RestoredRows] = {}
-        #: Whether the next entry must have all state, because restored state is not in the log yet.
-        self._needs_full = False
         self._operators: dict[str, OperatorState] = {}
-        for entry in self._log.entries():
-            content = pickling.loads(entry.payload)
-            if entry.full:  # it is the first one
-                content, self.restored = content
-            backend.apply(content)
+        self._position: Position | None = None
+        backend.open(Place(owner=self._identity, folder=scratch / "state"))
+        if blob:
+            self._position, kept = unpack(blob, self._identity)
+            backend.recover(self._position, kept)
 
     def matches(self, blob: bytes | None) -> bool:
         """Tell whether this heap can continue from these bytes: it is exactly at their end, and not in mid-epoch.
@@ -70,37 +61,26 @@ class LevelState:
         if self._in_change:
             return False
         if not blob:
-            return self._log.position is None
-        return self._log.position is not None and position_of(blob, self._identity) == self._log.position
+            return self._position is None
+        return self._position is not None and position_of(blob, self._identity) == self._position
 
     def begin_epoch(self) -> None:
         """Mark the heap as in mid-epoch, until `end_epoch`."""
         self._in_change = True
 
     def end_epoch(self, epoch: Epoch | int) -> bytes:
-        """Log the changes since the last epoch; return the bytes to be kept for the next one.
+        """Make the changes since the last epoch durable; return the bytes to be kept for the next one.
 
         Raises TypeMismatchError or StateError if a value turns out not to be of its declared type or cannot be stored, OSError
         if a file cannot be written.
         """
         for address, sweeper in self.sweepers.items():
             sweeper.sweep_part(self._backend.tables[address].changed())
-        changes = self._backend.take_changes()
-        log = self._log
-        nonce = self._ids()
-        if changes is None and not self._needs_full:
-            log.pass_epoch((int(epoch), nonce))
-        else:
-            payload = pickling.dumps(changes)
-            del changes  # the next entry may be as large as all state, so free this one first
-            full = self._needs_full or log.wants_full(len(payload))
-            if full:
-                payload = b""
-                payload = pickling.dumps((self._backend.dump(), self.restored))
-            log.append(Entry(int(epoch), nonce, full, payload))
-            self._needs_full = False
+        position = int(epoch), self._ids()
+        kept = self._backend.commit(position)
+        self._position = position
         self._in_change = False
-        return log.to_bytes()
+        return pack(self._identity, position, kept)
 
     def restore(self, restore: Restore, requests: Sequence[RestoreRequest]) -> None:
         """Take over state of a checkpoint; it is decoded when it is requested.
@@ -111,8 +91,7 @@ class LevelState:
         from flinkish.runtime.state.restore import read_state
 
         self._in_change = True
-        self.restored = read_state(restore, requests)
-        self._needs_full = bool(self.restored)
+        self._backend.hold(read_state(restore, requests))
 
     def operator(self, uid: OperatorUid | str) -> OperatorState:
         """Return the state of one operator."""
@@ -132,38 +111,36 @@ class LevelState:
                 )
             return table
         table = self._backend.create(address, meta)
-        restored = self.restored.get(address)
+        restored = self._backend.held.get(address)
         if restored is not None:
             from flinkish.runtime.state.restore import fill
 
             fill(table, address[0], address[2], restored, now)
-            del self.restored[address]
-            self._needs_full = True
+            self._backend.claim(address)
         return table
+
+    def unclaimed(self, uid: str) -> set[str]:
+        """Return the names of the keyed states of an operator that were restored and not requested yet."""
+        return {name for owner, category, name in self._backend.held if owner == uid and category == "keyed"}
+
+    def freeze(self, uids: Collection[OperatorUid], subtask: int) -> Snapshot:
+        """Return the state of operators of one subtask as it is now, for a checkpoint."""
+        for address, sweeper in self.sweepers.items():
+            if address[0] in uids:
+                sweeper.sweep_all()
+        return self._backend.freeze(uids, subtask)
 
     def snapshot(self, uids: Sequence[OperatorUid], barrier: Barrier, *, vertex: int, subtask: int) -> tuple[StateFile, ...]:
         """Write the state of operators of one subtask, as of now, into a file of a checkpoint; none if there is no state.
 
         Raises OSError if it cannot be written.
         """
-        held = self._backend.tables
-        mine = [address for address in held if address[0] in uids and address[1] != tables.INTERNAL]
-        for address in mine:
-            if address in self.sweepers:
-                self.sweepers[address].sweep_all()
-        mine = [address for address in mine if not held[address].is_empty()]
-        kept = [address for address in self.restored if address[0] in uids]
-        if not mine and not kept:
-            return ()
-        from flinkish.runtime.state.snapshot import SnapshotWriter
+        name = f"state-{barrier.checkpoint_id}-{vertex}-{subtask}-{self._ids()}"
+        return self.freeze(uids, subtask).upload(SnapshotFiles(barrier=barrier, name=name), ())
 
-        with SnapshotWriter(barrier, vertex, subtask, self._ids) as writer:
-            for address in mine:
-                with naming(address):
-                    writer.write_table(address[0], address[2], held[address])
-            for address in kept:
-                writer.write_restored(address[0], address[2], self.restored[address])
-            return writer.finish()
+    def close(self) -> None:
+        """Release the backend."""
+        self._backend.close()
 
 
 class OperatorState:
@@ -185,7 +162,7 @@ class OperatorState:
 
     def unclaimed(self) -> set[str]:
         """Return the names of the keyed states that were restored and not requested yet."""
-        return {name for uid, category, name in self._level.restored if uid == self.uid and category == "keyed"}
+        return self._level.unclaimed(self.uid)
 
     def list_state(self, descriptor: ListStateDescriptor) -> ListState[Any]:
         """Return a list that belongs to the subtask; a restore at another parallelism distributes the elements round-robin."""

@@ -9,6 +9,7 @@ with its declaration. All binary columns are encodings of codec.py: `key` has th
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -17,6 +18,7 @@ import msgspec
 
 from flinkish.common.errors import CorruptCheckpointError
 from flinkish.common.ids import OperatorUid
+from flinkish.runtime.state.tables import TableMeta
 
 FORMAT = 1
 
@@ -46,6 +48,18 @@ COLUMNS = (
     "value_json",
     "checkpoint_id",
 )
+
+
+@dataclass(frozen=True, slots=True)
+class TableRows:
+    """The rows of one table, as it was at one moment, by their kind.
+
+    An item is (address, frozen value) or (address, list of frozen elements); for a map (address, the user's key, frozen value);
+    for timers, which have two kinds, (timestamp in milliseconds, address).
+    """
+
+    meta: TableMeta
+    by_kind: Mapping[str, Iterable[Any]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

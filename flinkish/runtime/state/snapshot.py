@@ -19,12 +19,11 @@ import pyarrow.parquet as pq
 from flinkish.common.errors import StateError
 from flinkish.common.files.checkpoint_files import NewFile
 from flinkish.common.files.schemes import files_at, root_of
-from flinkish.common.ids import IdSource
 from flinkish.common.typeinfo import Types
 from flinkish.runtime.keys import may_be_wrapped, original_key
-from flinkish.runtime.protocol import Barrier, StateFile
+from flinkish.runtime.protocol import StateFile
 from flinkish.runtime.state import rows, tables
-from flinkish.runtime.state.backend import MapTable, Table
+from flinkish.runtime.state.backend import SnapshotFiles
 from flinkish.runtime.state.codec import Codec, encode_untyped
 from flinkish.runtime.state.columns import (
     JSON_LIMIT,
@@ -87,12 +86,13 @@ class SnapshotWriter:
     Use as a context manager; on an error the file is removed. The file is synced to the disk before `finish` returns.
     """
 
-    def __init__(self, barrier: Barrier, vertex: int, subtask: int, ids: IdSource) -> None:
-        self._barrier = barrier
+    def __init__(self, files: SnapshotFiles, subtask: int) -> None:
+        barrier = files.barrier
+        self._checkpoint_id = barrier.checkpoint_id
         self._subtask = subtask
         self._files = files_at(barrier.root)
         self._folder = root_of(barrier.directory).relative_to(self._files.root).as_posix()
-        self._path = f"{self._folder}/state-{barrier.checkpoint_id}-{vertex}-{subtask}-{ids()}.parquet"
+        self._path = f"{self._folder}/{files.name}.parquet"
         self._file: NewFile | None = None
         self._rows = 0
         self._uids: dict[str, None] = {}
@@ -137,7 +137,7 @@ class SnapshotWriter:
         if self._file is None:
             self._open()
         groups = columns["key_group"]
-        same = {"operator_uid": uid, "state_name": name, "state_kind": kind, "checkpoint_id": int(self._barrier.checkpoint_id)}
+        same = {"operator_uid": uid, "state_name": name, "state_kind": kind, "checkpoint_id": int(self._checkpoint_id)}
 
         def column(field: pa.Field) -> pa.Array:
             if field.name in columns:
@@ -159,7 +159,7 @@ class SnapshotWriter:
             uid, name, rows.SCHEMA, {**_without_key(1), "value": binary_column([declaration.encode()]), "value_json": json}
         )
 
-    def write_table(self, uid: str, name: str, table: Table) -> None:
+    def write_table(self, uid: str, name: str, table: rows.TableRows) -> None:
         """Add the rows of a table, with its schema row."""
         meta = table.meta
         self.declare(
@@ -256,30 +256,32 @@ def _bounded(columns: Columns) -> Iterator[Columns]:
 # -- the rows of tables ------------------------------------------------------------------------------------------------------
 
 
-def _rows_of(table: Any, subtask: int) -> Iterator[tuple[str, Columns]]:
+def _rows_of(table: rows.TableRows, subtask: int) -> Iterator[tuple[str, Columns]]:
     """Return all rows of a table, in batches, with their kind. `subtask` is recorded with operator state."""
     meta = table.meta
-    items: Iterable[Any] = table.rows() if meta.kind != tables.TIMERS else ()
-    match meta.kind:
-        case tables.VALUE | tables.REDUCING | tables.AGGREGATING:
-            make = partial(_value_columns, _Keys(meta), table.codec)
-        case tables.LIST:
-            make = partial(_list_columns, _Keys(meta), table.codec)
-        case tables.MAP:
-            make = partial(_map_columns, _Keys(meta), table)
-        case tables.OPERATOR_LIST | tables.OPERATOR_UNION:
-            items = enumerate(dict(items).get(tables.OPERATOR_ADDRESS, ()))
-            make = partial(_element_columns, table.codec, subtask)
-        case tables.OPERATOR_BROADCAST:
-            make = partial(_broadcast_columns, table, subtask)
-        case tables.TIMERS:
-            make = partial(_value_columns, _Keys(meta), tables.LONG_CODEC)
-            for kind, queue in ((rows.TIMER_EVENT, table.event_time), (rows.TIMER_PROCESSING, table.processing_time)):
-                by_address = ((address, timestamp) for timestamp, address in queue)
-                yield from ((kind, columns) for columns in _batches(by_address, make))
-        case _:
-            raise AssertionError(f"state of kind {meta.kind!r} is in no checkpoint")
-    yield from ((meta.kind, columns) for columns in _batches(items, make))
+    for kind, items in table.by_kind.items():
+        match kind:
+            case tables.VALUE | tables.REDUCING | tables.AGGREGATING:
+                make = partial(_value_columns, _Keys(meta), _value_codec(meta))
+            case tables.LIST:
+                make = partial(_list_columns, _Keys(meta), _value_codec(meta))
+            case tables.MAP:
+                make = partial(_map_columns, _Keys(meta), Codec(meta.types[0]), _value_codec(meta))
+            case tables.OPERATOR_LIST | tables.OPERATOR_UNION:
+                items = enumerate(dict(items).get(tables.OPERATOR_ADDRESS, ()))
+                make = partial(_element_columns, _value_codec(meta), subtask)
+            case tables.OPERATOR_BROADCAST:
+                make = partial(_broadcast_columns, Codec(meta.types[0]), _value_codec(meta), subtask)
+            case rows.TIMER_EVENT | rows.TIMER_PROCESSING:
+                items = ((address, timestamp) for timestamp, address in items)
+                make = partial(_value_columns, _Keys(meta), tables.LONG_CODEC)
+            case _:
+                raise AssertionError(f"state of kind {kind!r} is in no checkpoint")
+        yield from ((kind, columns) for columns in _batches(items, make))
+
+
+def _value_codec(meta: TableMeta) -> Codec:
+    return Codec(meta.types[-1], ttl=meta.ttl)
 
 
 def _batches(items: Iterable[Any], make: Callable[[list[Any]], Columns]) -> Iterator[Columns]:
@@ -348,10 +350,10 @@ def _json_list(codec: Codec, encodings: list[bytes]) -> str | None:
     return "[" + ",".join(json_of(codec, encoding) or "null" for encoding in encodings) + "]"
 
 
-def _map_columns(keys: _Keys, table: MapTable, batch: list[Any]) -> Columns:
+def _map_columns(keys: _Keys, key_codec: Codec, codec: Codec, batch: list[Any]) -> Columns:
     addresses, user_keys, values = zip(*batch, strict=True)
-    user_key_columns = _encoded("user_key", table.key_codec, user_keys, frozen=False)
-    return {**keys.columns(addresses), **user_key_columns, **_encoded("value", table.codec, values)}
+    user_key_columns = _encoded("user_key", key_codec, user_keys, frozen=False)
+    return {**keys.columns(addresses), **user_key_columns, **_encoded("value", codec, values)}
 
 
 def _element_columns(codec: Codec, subtask: int, batch: list[Any]) -> Columns:
@@ -362,8 +364,8 @@ def _element_columns(codec: Codec, subtask: int, batch: list[Any]) -> Columns:
     return {**_without_key(len(batch)), **user_keys, **_encoded("value", codec, values)}
 
 
-def _broadcast_columns(table: MapTable, subtask: int, batch: list[Any]) -> Columns:
+def _broadcast_columns(key_codec: Codec, codec: Codec, subtask: int, batch: list[Any]) -> Columns:
     _, user_keys, values = zip(*batch, strict=True)
-    user_key_columns = _encoded("user_key", table.key_codec, user_keys, frozen=False)
+    user_key_columns = _encoded("user_key", key_codec, user_keys, frozen=False)
     namespaces = _namespaces([subtask] * len(batch))
-    return {**_without_key(len(batch)), **namespaces, **user_key_columns, **_encoded("value", table.codec, values)}
+    return {**_without_key(len(batch)), **namespaces, **user_key_columns, **_encoded("value", codec, values)}

@@ -142,8 +142,8 @@ class ExpiringMaps(_View):
         now = self._now()
         return [(key, stamped[1]) for key, stamped in self._table.entries(address) if self._visible(address, key, stamped, now)]
 
-    def members(self, address: Address) -> list[Any]:
-        return [key for key, _ in self.entries(address)]
+    def members(self, address: Address) -> Iterator[Any]:
+        return iter([key for key, _ in self.entries(address)])
 
     def has(self, address: Address) -> bool:
         return bool(self.entries(address))
@@ -168,7 +168,7 @@ class Sweeper:
         limit = _SWEEP_LEAST + _SWEEP_PER_CHANGE * changed
         addresses = list(islice(self._round, limit))
         if len(addresses) < limit:
-            self._round = iter(self._table.addresses())
+            self._round = self._table.addresses()
         self._sweep(addresses)
 
     def sweep_all(self) -> None:

@@ -160,14 +160,14 @@ class WindowOperator(BaseWindowOperator):
         """Take over windows of a checkpoint that aligned.py or sessions.py stored, which set no timers of this kind."""
         config, backend, uid = self.config, self.backend, self.context.state.uid
         refuse_timers(self.context.state, self.timers)
-        contents = backend.keys_and_namespaces(self.contents.name)
+        contents = list(backend.keys_and_namespaces(self.contents.name))
         kind = self.namespaces.kind()
         if kind is not None:
             kinds = {type(namespace) for _, namespace in contents}
             if (kinds | namespace_kinds(self.timers)) - {kind, type(None)}:
                 refuse_other_kind(uid, self.assigner)
         if self._merging is not None:
-            if contents and not backend.keys_and_namespaces(MERGING_SET):
+            if contents and not any(True for _ in backend.keys_and_namespaces(MERGING_SET)):
                 refuse_other_windows(self.context.state, MERGING_SET, {CONTENTS})
             if SESSIONS in self.context.state.unclaimed() and isinstance(self.contents, FoldedContents):
                 assert config.fold_type is not None

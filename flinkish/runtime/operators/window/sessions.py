@@ -65,7 +65,7 @@ class SessionWindowsOperator(BaseWindowOperator):
         for value, time, key in zip(records.values, times, records.keys, strict=True):
             backend.current_key = key
             end = time + gap if gap is not None else self.assigner._window(value, time).end
-            there = entries(key)
+            there = [*entries(key)]
             if len(there) == 1:
                 start, (last, accumulator) = there[0]
                 if start <= time <= last:

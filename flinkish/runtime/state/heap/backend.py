@@ -1,15 +1,23 @@
-"""State on the heap of the slot's process."""
+"""State on the heap of the slot's process; a change log makes it durable (log.py)."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Collection, Mapping
+from typing import TYPE_CHECKING, Any
 
+from flinkish.common import pickling
+from flinkish.common.ids import OperatorUid
 from flinkish.runtime.state import tables
 from flinkish.runtime.state.heap.grouped import HeapGroupedLists, HeapMapTable, HeapPaneTable
+from flinkish.runtime.state.heap.log import ChangeLog, Entry
+from flinkish.runtime.state.heap.snapshot import HeapSnapshot
 from flinkish.runtime.state.heap.tables import HeapInternalTable, HeapListTable, HeapTable, HeapValueTable
 from flinkish.runtime.state.heap.timers import HeapTimerTable
+from flinkish.runtime.state.positions import Place, Position
 from flinkish.runtime.state.tables import StateAddress, TableMeta, naming
+
+if TYPE_CHECKING:
+    from flinkish.runtime.state.restore import RestoredRows
 
 
 def make_table(meta: TableMeta) -> HeapTable:
@@ -31,16 +39,88 @@ def make_table(meta: TableMeta) -> HeapTable:
             raise AssertionError(f"no table for state of kind {meta.kind!r}")
 
 
+#: For each table: address, declaration if the table is new, and changes in it.
+_Changes = list[tuple[StateAddress, TableMeta | None, Any]]
+
+
 class HeapBackend:
     """Tables of Python objects. Implements StateBackend.
 
-    Its changes have for each table: address, declaration if the table is new, and changes in it.
+    Each epoch adds its changes to the log or, if the log has become too long, the whole content.
     """
+
+    _log: ChangeLog
 
     def __init__(self) -> None:
         self._tables: dict[StateAddress, HeapTable] = {}
         #: Tables that are not in the log yet.
         self._new: set[StateAddress] = set()
+        self._held: dict[StateAddress, RestoredRows] = {}
+        #: Whether the next entry must have the whole content: rows of a checkpoint are loaded without being logged.
+        self._needs_full = False
+
+    # -- durability ----------------------------------------------------------------------------------------------------------
+
+    def open(self, place: Place) -> None:
+        self._log = ChangeLog(place)
+
+    def recover(self, position: Position, kept: bytes) -> None:
+        self._log.load(kept)
+        for entry in self._log.entries():
+            content = pickling.loads(entry.payload)
+            if entry.full:  # it is the first one
+                content, self._held = content
+            self._apply(content)
+
+    def commit(self, position: Position) -> bytes:
+        changes = self._take_changes()
+        log = self._log
+        log.delete_dropped()
+        if changes is not None or self._needs_full:
+            payload = pickling.dumps(changes)
+            del changes  # the next entry may be as large as all state, so free this one first
+            full = self._needs_full or log.wants_full(len(payload))
+            if full:
+                payload = b""
+                payload = pickling.dumps((self._dump(), self._held))
+            log.append(Entry(*position, full, payload))
+            self._needs_full = False
+        return log.to_bytes()
+
+    def close(self) -> None:
+        pass
+
+    def _take_changes(self) -> _Changes | None:
+        taken: _Changes = []
+        for address, table in self._tables.items():
+            with naming(address):
+                changes = table.take_changes()
+            new = address in self._new
+            if new or changes is not None:
+                taken.append((address, table.meta if new else None, changes))
+        self._new.clear()
+        return taken or None
+
+    def _apply(self, changes: _Changes) -> None:
+        for address, meta, changed in changes:
+            if meta is not None:
+                self._tables[address] = make_table(meta)
+            if changed is not None:
+                self._tables[address].apply(changed)
+
+    def _dump(self) -> _Changes:
+        """Return the whole content after `_take_changes`, as changes of an empty backend; the caller must not change it."""
+        return [(address, table.meta, table.dump()) for address, table in self._tables.items()]
+
+    def freeze(self, uids: Collection[OperatorUid], subtask: int) -> HeapSnapshot:
+        frozen = []
+        for address, table in self._tables.items():
+            if address[0] in uids and address[1] != tables.INTERNAL and not table.is_empty():
+                with naming(address):
+                    frozen.append((address, table.frozen()))
+        return HeapSnapshot(frozen, {each: rows for each, rows in self._held.items() if each[0] in uids}, subtask)
+
+    # -- tables --------------------------------------------------------------------------------------------------------------
 
     @property
     def tables(self) -> Mapping[StateAddress, HeapTable]:
@@ -51,23 +131,14 @@ class HeapBackend:
         self._new.add(address)
         return table
 
-    def take_changes(self) -> list[tuple[StateAddress, TableMeta | None, Any]] | None:
-        taken: list[tuple[StateAddress, TableMeta | None, Any]] = []
-        for address, table in self._tables.items():
-            with naming(address):
-                changes = table.take_changes()
-            new = address in self._new
-            if new or changes is not None:
-                taken.append((address, table.meta if new else None, changes))
-        self._new.clear()
-        return taken or None
+    @property
+    def held(self) -> Mapping[StateAddress, RestoredRows]:
+        return self._held
 
-    def apply(self, changes: list[tuple[StateAddress, TableMeta | None, Any]]) -> None:
-        for address, meta, changed in changes:
-            if meta is not None:
-                self._tables[address] = make_table(meta)
-            if changed is not None:
-                self._tables[address].apply(changed)
+    def hold(self, restored: Mapping[StateAddress, RestoredRows]) -> None:
+        self._held = dict(restored)
+        self._needs_full = bool(restored)
 
-    def dump(self) -> list[tuple[StateAddress, TableMeta | None, Any]]:
-        return [(address, table.meta, table.dump()) for address, table in self._tables.items()]
+    def claim(self, address: StateAddress) -> None:
+        del self._held[address]
+        self._needs_full = True

@@ -7,13 +7,15 @@ Members keep their order of insertion, also when the log is replayed, because us
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import chain
 from typing import Any
 
 from flinkish.common.typeinfo import TypeInformation
 from flinkish.runtime.state.backend import Folding, GroupedLists, GroupedTable, MapTable, PaneTable, Scope
 from flinkish.runtime.state.codec import KEPT_AS_THEY_ARE, Codec
-from flinkish.runtime.state.heap.packing import Group, apply_lists, list_changes, pack_groups, unpack_groups
+from flinkish.runtime.state.heap.packing import Group, apply_lists, flat, heads, list_changes, pack_groups, unpack_groups
 from flinkish.runtime.state.heap.tables import MISSING, HeapTable
+from flinkish.runtime.state.rows import TableRows
 from flinkish.runtime.state.tables import Address, Frozen, Namespaced, TableMeta
 
 #: Placeholder for the frozen form of an object that has not been frozen yet.
@@ -36,11 +38,11 @@ class _HeapGroups(HeapTable):
         self.cleared: set[Any] = set()
         self._check = self.codec.check_all
 
-    def groups(self) -> list[Any]:
-        return list(self.data)
+    def groups(self) -> Iterator[Any]:
+        return iter(list(self.data))
 
-    def members(self, group: Any) -> list[Any]:
-        return list(self.data.get(group, ()))
+    def members(self, group: Any) -> Iterator[Any]:
+        return iter(list(self.data.get(group, ())))
 
     def is_empty(self) -> bool:
         return not self.data
@@ -226,8 +228,8 @@ class HeapGroupedTable(_HeapGroups, GroupedTable):
         self.freeze()
         return [], pack_groups([(group, list(members), list(members.values())) for group, members in self.data.items()])
 
-    def addresses(self) -> list[Any]:
-        return list(self.data)
+    def addresses(self) -> Iterator[Any]:
+        return iter(list(self.data))
 
 
 class HeapMapTable(HeapGroupedTable, MapTable):
@@ -244,9 +246,9 @@ class HeapMapTable(HeapGroupedTable, MapTable):
                 if key not in hot and expired(frozen):
                     self.remove(address, key)
 
-    def rows(self) -> Iterator[tuple[Address, Any, Frozen]]:
+    def frozen(self) -> TableRows:
         self.freeze()
-        return ((address, key, frozen) for address, entries in self.data.items() for key, frozen in entries.items())
+        return TableRows(self.meta, {self.meta.kind: flat(self.data)})
 
     def load(self, addresses: Iterable[Address], keys: Iterable[Any], values: Iterable[Frozen]) -> None:
         data = self.data
@@ -283,12 +285,13 @@ class HeapPaneTable(HeapGroupedTable, PaneTable):
             if immutable:
                 self.dirty.setdefault(namespace, {}).update(touched)
 
-    def addresses(self) -> list[Address]:
-        return [Namespaced(key, namespace) for namespace, values in self.data.items() for key in values]
+    def addresses(self) -> Iterator[Address]:
+        return iter([Namespaced(key, namespace) for namespace, values in self.data.items() for key in values])
 
-    def rows(self) -> Iterator[tuple[Address, Frozen]]:
+    def frozen(self) -> TableRows:
         self.freeze()
-        return ((Namespaced(key, namespace), frozen) for namespace, values in self.data.items() for key, frozen in values.items())
+        rows = ((Namespaced(key, namespace), frozen) for namespace, key, frozen in flat(self.data))
+        return TableRows(self.meta, {self.meta.kind: rows})
 
     def copies(self, namespace: Any) -> Iterable[tuple[Any, Any]]:
         if self.codec.immutable:
@@ -352,13 +355,16 @@ class HeapGroupedLists(_HeapGroups, GroupedLists):
     def dump(self) -> Any:
         return list_changes(self.data, {group: dict.fromkeys(members, 0) for group, members in self.data.items()}, set(), None)
 
-    def addresses(self) -> list[Address]:
-        return [address for address, _ in self.rows()]
+    def addresses(self) -> Iterator[Address]:
+        return iter([self._address(group, member) for group, members in self.data.items() for member in members])
 
-    def rows(self) -> Iterator[tuple[Address, list[Frozen]]]:
-        for group, members in self.data.items():
-            for member, elements in members.items():
-                yield (Namespaced(member, group) if self._by_namespace else Namespaced(group, member)), elements
+    def _address(self, group: Any, member: Any) -> Address:
+        return Namespaced(member, group) if self._by_namespace else Namespaced(group, member)
+
+    def frozen(self) -> TableRows:
+        lists = heads(chain.from_iterable(map(dict.values, self.data.values())))
+        rows = ((self._address(group, member), elements) for group, member, elements in flat(self.data, lists))
+        return TableRows(self.meta, {self.meta.kind: rows})
 
     def load(self, addresses: Iterable[Address], lists: Iterable[list[Frozen]]) -> None:
         for (key, namespace, _), elements in zip(addresses, lists, strict=True):

@@ -1,8 +1,8 @@
-"""Converts lists of values and addresses to the form that is pickled fastest, for the change log."""
+"""Converts what tables contain to lists: to the form that is pickled fastest, for the change log, and to copies for snapshots."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import chain, islice
 from typing import Any
 
@@ -112,3 +112,25 @@ def apply_lists(lists: _Lists, changes: Any) -> None:
                 del members[member]
         if not members:
             del lists[group]
+
+
+def heads(lists: Iterable[list[Any]]) -> Iterator[list[Any]]:
+    """Return lists as they are now, given that they are only appended to."""
+    lists = list(lists)
+    sizes = list(map(len, lists))
+    return (elements[:size] for elements, size in zip(lists, sizes, strict=True))
+
+
+def flat(groups: dict[Any, dict[Any, Any]], values: Iterable[Any] | None = None) -> Iterator[tuple[Any, Any, Any]]:
+    """Return group, member and value of all members as they are now; `values` replaces the values.
+
+    The copies are few long lists, because many small dicts took twice as long.
+    """
+    names, sizes = list(groups), list(map(len, groups.values()))
+    members = iter(list(chain.from_iterable(groups.values())))
+    copies = iter(list(chain.from_iterable(map(dict.values, groups.values()))) if values is None else values)
+    return (
+        (name, member, value)
+        for name, size in zip(names, sizes, strict=True)
+        for member, value in zip(islice(members, size), copies, strict=False)
+    )

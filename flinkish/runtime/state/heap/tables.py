@@ -14,7 +14,8 @@ from typing import Any
 
 from flinkish.runtime.state.backend import Convert, ListTable, Scope, ValueTable
 from flinkish.runtime.state.codec import KEPT_AS_THEY_ARE, Codec
-from flinkish.runtime.state.heap.packing import apply_lists, list_changes, pack, pack_addresses, unpack, unpack_addresses
+from flinkish.runtime.state.heap.packing import apply_lists, heads, list_changes, pack, pack_addresses, unpack, unpack_addresses
+from flinkish.runtime.state.rows import TableRows
 from flinkish.runtime.state.tables import INTERNAL_META, Address, Frozen, TableMeta
 from flinkish.udf.state import ValueState
 
@@ -40,6 +41,10 @@ class HeapTable(ABC):
     def dump(self) -> Any:
         """Return the whole content as changes of an empty table; the caller must not change it."""
 
+    def frozen(self) -> TableRows:
+        """Return the rows as they are now; later changes do not change them."""
+        raise AssertionError(f"a {type(self).__name__} is in no checkpoint")
+
     @abstractmethod
     def is_empty(self) -> bool:
         """See Table."""
@@ -50,8 +55,8 @@ class HeapTable(ABC):
     def changed(self) -> int:
         return 0
 
-    def addresses(self) -> list[Address]:
-        return []
+    def addresses(self) -> Iterator[Address]:
+        return iter(())
 
 
 class HeapValueTable(HeapTable, ValueTable):
@@ -157,16 +162,16 @@ class HeapValueTable(HeapTable, ValueTable):
         self.freeze()
         return pack_addresses(list(self.data)), pack(list(self.data.values())), []
 
-    def rows(self) -> Iterator[tuple[Address, Frozen]]:
+    def frozen(self) -> TableRows:
         self.freeze()
-        return iter(self.data.items())
+        return TableRows(self.meta, {self.meta.kind: self.data.copy().items()})
 
     def load(self, addresses: Iterable[Address], values: Iterable[Frozen]) -> None:
         self.data.update(zip(addresses, values, strict=True))
 
-    def addresses(self) -> list[Address]:
+    def addresses(self) -> Iterator[Address]:
         self.freeze()
-        return list(self.data)
+        return iter(list(self.data))
 
     def is_empty(self) -> bool:
         return not self.data and not self.hot
@@ -303,14 +308,14 @@ class HeapListTable(HeapTable, ListTable):
     def dump(self) -> Any:
         return list_changes({None: self.data}, {None: dict.fromkeys(self.data, 0)}, set(), None)
 
-    def rows(self) -> Iterator[tuple[Address, list[Frozen]]]:
-        return iter(self.data.items())
+    def frozen(self) -> TableRows:
+        return TableRows(self.meta, {self.meta.kind: zip(list(self.data), heads(self.data.values()), strict=True)})
 
     def load(self, addresses: Iterable[Address], lists: Iterable[list[Frozen]]) -> None:
         self.data.update(zip(addresses, lists, strict=True))
 
-    def addresses(self) -> list[Address]:
-        return list(self.data)
+    def addresses(self) -> Iterator[Address]:
+        return iter(list(self.data))
 
     def is_empty(self) -> bool:
         return not self.data

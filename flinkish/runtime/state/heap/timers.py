@@ -8,6 +8,7 @@ from itertools import islice
 
 from flinkish.runtime.state.backend import Fire, Look, TimerQueue
 from flinkish.runtime.state.heap.tables import HeapTable
+from flinkish.runtime.state.rows import TIMER_EVENT, TIMER_PROCESSING, TableRows
 from flinkish.runtime.state.tables import Address, TableMeta, key_of, namespace_of
 
 #: Number of timers that fire between two calls of the check.
@@ -159,6 +160,9 @@ class HeapTimerTable(HeapTable):
 
     def dump(self) -> list[_Timers]:
         return [({timestamp: list(timers) for timestamp, timers in queue.by_time.items()}, []) for queue in self._queues]
+
+    def frozen(self) -> TableRows:
+        return TableRows(self.meta, {TIMER_EVENT: list(self.event_time), TIMER_PROCESSING: list(self.processing_time)})
 
     def is_empty(self) -> bool:
         return not any(queue.size for queue in self._queues)

@@ -27,7 +27,8 @@ from flinkish.datastream.state import (
 )
 from flinkish.runtime.key_groups import key_group, subtask_of_group
 from flinkish.runtime.keys import as_key, original_key
-from flinkish.runtime.state import log
+from flinkish.runtime.state.backends import BACKENDS
+from flinkish.runtime.state.heap import log
 from tests.unit.runtime.state.harness import MAX_PARALLELISM, Slot
 
 LONGS = st.integers(-(2**63), 2**63 - 1)
@@ -79,6 +80,7 @@ def frozen(key: Any) -> str:
 class StateMachine(RuleBasedStateMachine):
     """All subtasks of one operator; the model is one dict over all of them."""
 
+    backend = "hashmap"
     inline_limit = 400
 
     def __init__(self) -> None:
@@ -114,7 +116,14 @@ class StateMachine(RuleBasedStateMachine):
     def make_slots(self, parallelism: int) -> list[Slot]:
         attempt = f"attempt-{next(self.attempts)}"
         return [
-            Slot(self.folder, key_type=self.key_type, subtask=subtask, parallelism=parallelism, attempt=attempt)
+            Slot(
+                self.folder,
+                key_type=self.key_type,
+                subtask=subtask,
+                parallelism=parallelism,
+                attempt=attempt,
+                make_backend=BACKENDS[self.backend],
+            )
             for subtask in range(parallelism)
         ]
 

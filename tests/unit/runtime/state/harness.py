@@ -7,12 +7,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from flinkish.common.configuration import Configuration
 from flinkish.common.ids import AttemptId, CheckpointId, OperatorUid
 from flinkish.common.typeinfo import TypeInformation, Types
 from flinkish.runtime.keys import original_key
 from flinkish.runtime.protocol import Barrier, Restore, StateFile
-from flinkish.runtime.state.backends import make_backend
+from flinkish.runtime.state.backend import StateBackend
+from flinkish.runtime.state.backends import BACKENDS
 from flinkish.runtime.state.keyed import KeyedStateBackend
 from flinkish.runtime.state.level_state import LevelState, OperatorState
 from flinkish.runtime.state.rows import RestoreRequest
@@ -33,7 +33,9 @@ class Slot:
         parallelism: int = 1,
         attempt: str = "attempt",
         ids: Callable[[], str] | None = None,
+        make_backend: Callable[[], StateBackend] = BACKENDS["hashmap"],
     ) -> None:
+        self.make_backend = make_backend
         counter = itertools.count()
         self.folder = folder
         self.key_type = key_type or Types.LONG()
@@ -55,7 +57,7 @@ class Slot:
             level=1,
             scratch=self.folder / "scratch",
             ids=self.ids,
-            backend=make_backend(Configuration()),
+            backend=self.make_backend(),
         )
 
     def open(self) -> None:

@@ -11,7 +11,7 @@ import pytest
 from flinkish.common.errors import EngineError
 from flinkish.common.typeinfo import Types
 from flinkish.datastream.state import ValueStateDescriptor
-from flinkish.runtime.state import log
+from flinkish.runtime.state.heap import log
 from tests.unit.runtime.state.harness import Slot
 
 VALUE = ValueStateDescriptor("value", Types.STRING())
@@ -32,7 +32,8 @@ def files(slot: Slot) -> set[str]:
 
 
 def content(slot: Slot) -> dict[Any, Any]:
-    return dict(slot.backend._tables["value"].rows())  # type: ignore[attr-defined]
+    table: Any = slot.backend._tables["value"]
+    return {address: table.get(address) for address in table.addresses()}
 
 
 @pytest.fixture(autouse=True)

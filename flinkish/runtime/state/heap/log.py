@@ -1,18 +1,16 @@
-"""The change log of one slot's level: the bytes that Spark stores as GroupState, and the files that they refer to.
+"""The change log of a heap: the bytes that it gives the engine to keep, and the files that they refer to.
 
-Layout of the bytes: magic, length of the header, header (MessagePack), then the inline entries. The header names the position
-(the last epoch and its nonce), the files of older entries, and the files that the last epoch dropped. An entry is the lengths of
-its head and of its payload, the second in 64 bits as it may hold all state; the head (MessagePack); and the payload as it is,
-which is never copied.
+Layout of the bytes: length of the header, header (MessagePack), then the inline entries. The header names the files of older
+entries, and the files that the last epoch dropped. An entry is the lengths of its head and of its payload, the second in 64 bits
+as it may hold all state; the head (MessagePack); and the payload as it is, which is never copied.
 
 An entry is *full* (all state at its position; replaces all before it) or holds what one epoch changed. The inline part is
 carried from JVM to Python and back in every epoch (1 MB costs about 20 ms), so past INLINE_LIMIT it is written to a segment
 file and only referred to. Once the log is as large as the last full entry, the next entry is full: replaying costs at most
 twice the size of the state, and all that is ever written is at most three times what was changed.
 
-Nonces make every try of an epoch unique: a heap that went ahead of the bytes it is given is recognized, and files of a try that
-lost are never overwritten or read. Files that an epoch drops are deleted by the next one, when its bytes are known to be in
-force.
+The nonces of positions make every try of an epoch unique, so files of a try that lost are never overwritten or read. Files that
+an epoch drops are deleted by the next one, when its bytes are known to be in force.
 """
 
 from __future__ import annotations
@@ -22,28 +20,24 @@ import io
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import IO
 from zlib import crc32
 
 import msgspec
 
 from flinkish.common.errors import EngineError
+from flinkish.runtime.state.positions import Place
 
 #: Maximum bytes of inline entries; if there are more, they are written to a file.
 INLINE_LIMIT = 1 << 20
 #: Maximum number of inline entries, because replaying each has a small cost; if there are more, they are written to a file.
 INLINE_ENTRIES = 1_024
 
-_MAGIC = b"FKL3"
 _LENGTH = struct.Struct("<I")
 #: The lengths of an entry's head and payload.
 _LENGTHS = struct.Struct("<IQ")
 #: Number of bytes that are checked at a time.
 _CHUNK = 1 << 20
-
-#: Epoch and nonce of an entry.
-Position = tuple[int, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,20 +68,7 @@ class FileReference(msgspec.Struct, frozen=True, array_like=True):
     checksum: int
 
 
-class Identity(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
-    """The owner of a log: attempt, slot and level."""
-
-    attempt_id: str
-    slot: int
-    level: int
-
-    def __str__(self) -> str:
-        return f"attempt {self.attempt_id}, slot {self.slot}, level {self.level}"
-
-
 class _Header(msgspec.Struct, frozen=True, array_like=True):
-    owner: Identity
-    position: Position
     full_size: int
     files: list[FileReference]
     dropped: list[str]
@@ -99,34 +80,11 @@ _encode_head = msgspec.msgpack.Encoder().encode
 _decode_head = msgspec.msgpack.Decoder(tuple[int, str, bool]).decode
 
 
-def _parse(blob: bytes, identity: Identity) -> tuple[_Header, int]:
-    """Return the header and where the entries begin."""
-    try:
-        if blob[:4] != _MAGIC:
-            raise ValueError("it does not begin with the magic bytes")
-        end = 8 + _LENGTH.unpack_from(blob, 4)[0]
-        header = _decode_header(blob[8:end])
-    except (ValueError, struct.error) as error:
-        raise EngineError(f"the state of slot {identity.slot}, level {identity.level} is not a change log: {error}") from error
-    return header, end
-
-
-def position_of(blob: bytes, identity: Identity) -> Position | None:
-    """Return the position at which a log ends; None if it is the log of another attempt, slot or level."""
-    header, _ = _parse(blob, identity)
-    return header.position if header.owner == identity else None
-
-
 class ChangeLog:
-    """Reads and extends the log of one slot's level, from the end of the given bytes; None = an empty log.
+    """Reads and extends the log of one slot's level. It is empty at first; `load` continues from bytes of another object."""
 
-    `folder` is where its files are. Raises EngineError if the bytes belong to another attempt, slot or level.
-    """
-
-    def __init__(self, identity: Identity, folder: Path, blob: bytes | None) -> None:
-        self._identity = identity
-        self._folder = folder
-        self.position: Position | None = None
+    def __init__(self, place: Place) -> None:
+        self._place = place
         self._files: list[FileReference] = []
         #: Entries as they are written: lengths and head, payload.
         self._inline: list[tuple[bytes, bytes]] = []
@@ -134,15 +92,14 @@ class ChangeLog:
         self._full_size = 0
         #: Files that the last appended entry dropped; it is not known yet whether the bytes without them are in force.
         self._dropped: list[str] = []
-        if not blob:
-            return
-        header, start = _parse(blob, identity)
-        if header.owner != identity:
-            raise EngineError(f"expected the state of {identity}; got that of {header.owner}")
-        self.position = header.position
+
+    def load(self, kept: bytes) -> None:
+        """Continue from the end of some bytes of `to_bytes`; raises EngineError if they are cut off."""
+        start = _LENGTH.size + _LENGTH.unpack_from(kept)[0]
+        header = _decode_header(kept[_LENGTH.size : start])
         self._files, self._dropped, self._full_size = header.files, header.dropped, header.full_size
-        self._inline_size = len(blob) - start
-        self._inline = [entry.parts() for entry in _read_entries(io.BytesIO(blob[start:]), self._inline_size)]
+        self._inline_size = len(kept) - start
+        self._inline = [entry.parts() for entry in _read_entries(io.BytesIO(kept[start:]), self._inline_size)]
 
     def entries(self) -> Iterator[Entry]:
         """Return all entries; raises EngineError if a file is missing or damaged."""
@@ -152,7 +109,7 @@ class ChangeLog:
             yield Entry(*_decode_head(head[_LENGTHS.size :]), payload)
 
     def _read(self, file: FileReference) -> Iterator[Entry]:
-        path = self._folder / file.name
+        path = self._place.folder / file.name
         try:
             with path.open("rb") as opened:
                 size = checksum = 0
@@ -163,8 +120,9 @@ class ChangeLog:
                 opened.seek(0)
                 yield from _read_entries(opened, size)
         except OSError as error:
+            owner = self._place.owner
             raise EngineError(
-                f"a file of the state of slot {self._identity.slot}, level {self._identity.level} cannot be read: {error}",
+                f"a file of the state of slot {owner.slot}, level {owner.level} cannot be read: {error}",
                 hint="the scratch folder must be reachable from all executors and must not be cleaned while the job runs.",
             ) from error
 
@@ -174,14 +132,15 @@ class ChangeLog:
             return False
         return self._inline_size + size + sum(file.size for file in self._files) >= 2 * self._full_size
 
-    def pass_epoch(self, position: Position) -> None:
-        """Go to the end of an epoch that changed nothing."""
-        self._delete_dropped()
-        self.position = position
+    def delete_dropped(self) -> None:
+        """Delete the files that the last epoch dropped: the epoch that ends now has begun with the bytes without them."""
+        for name in self._dropped:
+            with contextlib.suppress(FileNotFoundError):
+                (self._place.folder / name).unlink()
+        self._dropped = []
 
     def append(self, entry: Entry) -> None:
         """Add an entry; writes a file if the inline part has become too long."""
-        self._delete_dropped()
         if entry.full:
             self._dropped = [file.name for file in self._files]
             self._files = []
@@ -189,15 +148,15 @@ class ChangeLog:
             self._full_size = entry.size
         self._inline.append(entry.parts())
         self._inline_size += entry.size
-        self.position = entry.epoch, entry.nonce
         if self._inline_size > INLINE_LIMIT or len(self._inline) > INLINE_ENTRIES:
             self._write_file(entry)
 
     def _write_file(self, last: Entry) -> None:
-        name = f"{self._identity.level}-{self._identity.slot}-{last.epoch}-{last.nonce}.log"
-        self._folder.mkdir(parents=True, exist_ok=True)
+        owner = self._place.owner
+        name = f"{owner.level}-{owner.slot}-{last.epoch}-{last.nonce}.log"
+        self._place.folder.mkdir(parents=True, exist_ok=True)
         size = checksum = 0
-        with (self._folder / name).open("xb") as file:
+        with (self._place.folder / name).open("xb") as file:
             for parts in self._inline:
                 for part in parts:
                     file.write(part)
@@ -206,17 +165,10 @@ class ChangeLog:
         self._files = [*self._files, FileReference(name, size, checksum)]
         self._inline, self._inline_size = [], 0
 
-    def _delete_dropped(self) -> None:
-        for name in self._dropped:
-            with contextlib.suppress(FileNotFoundError):
-                (self._folder / name).unlink()
-        self._dropped = []
-
     def to_bytes(self) -> bytes:
         """Return the log as bytes for another object."""
-        assert self.position is not None
-        header = _encode_header(_Header(self._identity, self.position, self._full_size, self._files, self._dropped))
-        parts = [_MAGIC, _LENGTH.pack(len(header)), header]
+        header = _encode_header(_Header(self._full_size, self._files, self._dropped))
+        parts = [_LENGTH.pack(len(header)), header]
         for entry in self._inline:
             parts += entry
         return b"".join(parts)

@@ -1,0 +1,414 @@
+"""What every state backend must fulfil; see flinkish/runtime/state/backend.py."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from flinkish.common import options
+from flinkish.common.configuration import Configuration
+from flinkish.common.errors import EngineError, StateError
+from flinkish.common.ids import CheckpointId, OperatorUid
+from flinkish.common.typeinfo import Types
+from flinkish.datastream.functions import ReduceFunction
+from flinkish.runtime.protocol import Barrier, Restore, StateFile
+from flinkish.runtime.state import tables
+from flinkish.runtime.state.backend import Snapshot, SnapshotFiles, StateBackend
+from flinkish.runtime.state.backends import BACKENDS, make_backend
+from flinkish.runtime.state.handles import Fold, OneAddress
+from flinkish.runtime.state.positions import Identity, Place
+from flinkish.runtime.state.restore import category_of, read_state
+from flinkish.runtime.state.restore import fill as fill_table
+from flinkish.runtime.state.rows import RestoreRequest
+from flinkish.runtime.state.tables import OPERATOR_ADDRESS, Grouping, Namespaced, TableMeta
+
+Make = Callable[..., StateBackend]
+UID = OperatorUid("op")
+LISTS = Types.LIST(Types.LONG())
+WINDOW = (0, 10)
+FIRST, SECOND = Namespaced(1, WINDOW), Namespaced(2, WINDOW)
+
+
+def meta(kind: str, *types: Any, grouped_by: Grouping = "address", keyed: bool = True) -> TableMeta:
+    return TableMeta(kind=kind, key_type=Types.LONG() if keyed else None, types=types, max_parallelism=4, grouped_by=grouped_by)
+
+
+METAS = {
+    "value": meta(tables.VALUE, Types.LONG()),
+    "objects": meta(tables.VALUE, LISTS),
+    "lists": meta(tables.LIST, Types.STRING()),
+    "map": meta(tables.MAP, Types.STRING(), LISTS),
+    "panes": meta(tables.REDUCING, Types.LONG(), grouped_by="namespace"),
+    "object panes": meta(tables.AGGREGATING, LISTS, grouped_by="namespace"),
+    "joined": meta(tables.LIST, Types.LONG(), grouped_by="key"),
+    "timers": meta(tables.TIMERS),
+    "operator list": meta(tables.OPERATOR_LIST, Types.LONG(), keyed=False),
+    "broadcast": meta(tables.OPERATOR_BROADCAST, Types.STRING(), Types.LONG(), keyed=False),
+    "internal": tables.INTERNAL_META,
+}
+
+
+class Add(ReduceFunction):
+    def reduce(self, value1: Any, value2: Any) -> Any:
+        return value1 + value2
+
+
+def address(name: str) -> tuple[str, str, str]:
+    return "op", "test", name
+
+
+@pytest.fixture(params=sorted({backend: name for name, backend in reversed(BACKENDS.items())}.values()))
+def make(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[..., StateBackend]:
+    """Make an empty backend; all have the same place."""
+
+    def make_one(slot: int = 0) -> StateBackend:
+        backend = BACKENDS[request.param]()
+        owner = Identity(attempt_id="attempt", slot=slot, level=1)
+        backend.open(Place(owner=owner, folder=tmp_path / "scratch"))
+        return backend
+
+    return make_one
+
+
+def begun(backend: StateBackend) -> dict[str, Any]:
+    return {name: backend.create(address(name), declared) for name, declared in METAS.items()}
+
+
+def fill(found: dict[str, Any]) -> None:
+    found["value"].put(1, 10)
+    found["value"].put(SECOND, 20)
+    found["objects"].put(1, [1])
+    found["lists"].append(1, "a")
+    found["lists"].append(1, "b")
+    found["map"].put(1, "x", [1])
+    found["map"].put(1, "y", [2])
+    fold = Fold(Add(), "test")
+    found["panes"].fold([WINDOW], [1, 2, 1], [3, 6, 2], fold, OneAddress())
+    found["object panes"].fold([WINDOW], [1], [[7]], fold, OneAddress())
+    found["joined"].append(1, 1_000, 8)
+    found["joined"].append(1, 2_000, 9)
+    found["timers"].event_time.register(30, 1)
+    found["timers"].event_time.register(20, SECOND)
+    found["timers"].processing_time.register(40, 1)
+    found["operator list"].append(OPERATOR_ADDRESS, 3)
+    found["broadcast"].put(OPERATOR_ADDRESS, "k", 4)
+    found["internal"]["gate"] = [1, 2]
+
+
+def change(found: dict[str, Any]) -> None:
+    found["value"].remove(1)
+    found["objects"].get(1).append(2)  # in place
+    found["lists"].append(1, "c")
+    found["map"].remove(1, "x")
+    found["map"].put(2, "z", [])
+    found["panes"].clear(WINDOW)
+    found["object panes"].fold([WINDOW], [1], [[8]], Fold(Add(), "test"), OneAddress())
+    found["joined"].remove(1, 1_000)
+    found["timers"].event_time.delete(30, 1)
+    found["operator list"].replace(OPERATOR_ADDRESS, [5, 6])
+    found["broadcast"].remove(OPERATOR_ADDRESS, "k")
+    del found["internal"]["gate"]
+
+
+def content(backend: StateBackend) -> dict[str, Any]:
+    """Return what is in the tables; of operator state, timers and the runtime's own data all there is."""
+    seen: dict[str, Any] = {}
+    for (_, _, name), table in backend.tables.items():
+        shown: Any = table
+        match name:
+            case "timers":
+                seen[name] = list(shown.event_time), list(shown.processing_time), shown.event_time.next()
+            case "internal":
+                seen[name] = dict(shown)
+            case "map" | "broadcast":
+                seen[name] = {at: list(shown.entries(at)) for at in shown.addresses()}
+            case "panes" | "object panes":
+                seen[name] = {window: list(shown.copies(window)) for window in shown.groups()}
+            case "joined":
+                seen[name] = {key: [(at, shown.get(key, at)) for at in shown.members(key)] for key in shown.groups()}
+            case _:
+                seen[name] = [(at, shown.get(at)) for at in shown.addresses()]
+    return copy.deepcopy(seen)
+
+
+# -- tables ----------------------------------------------------------------------------------------------------------------------
+
+
+def test_a_backend_holds_what_is_put_into_its_tables(make: Make) -> None:
+    backend = make()
+    found = begun(backend)
+    assert all(table.is_empty() for table in backend.tables.values())
+    fill(found)
+    assert found["value"].get(1) == 10
+    assert found["lists"].get(1) == ["a", "b"]
+    assert list(found["map"].entries(1)) == [("x", [1]), ("y", [2])]
+    assert list(found["panes"].groups()) == [WINDOW]
+    assert list(found["panes"].members(WINDOW)) == [1, 2]
+    assert dict(found["panes"].copies(WINDOW)) == {1: 5, 2: 6}
+    assert found["object panes"].copy(WINDOW, 1) == [7]
+    assert found["joined"].get(1, 2_000) == [9]
+    assert not any(table.is_empty() for table in backend.tables.values())
+    change(found)
+    assert content(backend)["value"] == [(SECOND, 20)]
+    assert found["lists"].get(1) == ["a", "b", "c"]
+    assert (found["map"].has(1), list(found["map"].members(1)), found["map"].contains(1, "x")) == (True, ["y"], False)
+    assert found["panes"].is_empty()
+    assert list(found["joined"].members(1)) == [2_000]
+    assert list(found["timers"].event_time) == [(20, SECOND)]
+
+
+def test_a_table_may_be_changed_while_it_is_iterated(make: Make) -> None:
+    found = begun(make())
+    for name in ("value", "objects", "lists"):
+        table = found[name]
+        put = table.append if name == "lists" else table.put
+        for key in range(5):
+            put(key, [key] if name == "objects" else str(key) if name == "lists" else key)
+        for key in table.addresses():
+            table.remove(key)
+            put(key + 100, [key] if name == "objects" else str(key) if name == "lists" else key)
+        assert not set(range(5)) & set(table.addresses())
+    for name in ("map", "panes", "joined"):
+        table = found[name]
+        put = table.append if name == "joined" else table.put
+        for group in range(3):
+            put(group, "m", [1] if name == "map" else 1)
+            put(group, "n", [1] if name == "map" else 1)
+        for group in table.groups():
+            for member in table.members(group):
+                table.remove(group, member)
+            put(group + 100, "m", [1] if name == "map" else 1)
+        assert not set(range(3)) & set(table.groups())
+
+
+def test_expired_values_are_dropped_but_those_that_are_in_use(make: Make) -> None:
+    backend = make()
+    found = begun(backend)
+    fill(found)
+    backend.commit((0, "a"))
+    places = {name: list(found[name].addresses()) for name in ("value", "objects", "lists", "map")}
+    found["objects"].get(1)  # in use from here on
+    for name, addresses in places.items():
+        found[name].drop_expired(addresses, lambda frozen: frozen != "b")
+    assert (list(found["value"].addresses()), list(found["objects"].addresses())) == ([], [1])
+    assert found["lists"].get(1) == ["b"]
+    assert found["map"].is_empty()
+
+
+def test_a_value_that_cannot_be_stored_is_named_with_its_state(make: Make) -> None:
+    backend = make()
+    table: Any = backend.create(address("value"), meta(tables.VALUE, Types.PICKLED_BYTE_ARRAY()))
+    table.put(1, (open,))
+    table.put(2, (item for item in ()))
+    with pytest.raises(StateError, match="state 'value' of operator op"):
+        backend.commit((0, "a"))
+
+
+# -- positions -------------------------------------------------------------------------------------------------------------------
+
+
+def test_a_new_backend_recovers_the_last_position(make: Make) -> None:
+    backend = make()
+    found = begun(backend)
+    for epoch, step in enumerate((fill, change)):
+        step(found)
+        position = epoch, f"nonce-{epoch}"
+        kept = backend.commit(position)
+        expected = content(backend)
+        again = make()
+        again.recover(position, kept)
+        assert content(again) == expected
+    assert found["objects"].get(1) == [1, 2]
+    assert found["object panes"].copy(WINDOW, 1) == [7, 8]
+
+
+def test_it_goes_on_from_there(make: Make) -> None:
+    backend = make()
+    fill(begun(backend))
+    kept = backend.commit((0, "a"))
+    again = make()
+    again.recover((0, "a"), kept)
+    change({name: again.tables[address(name)] for name in METAS})
+    kept, expected = again.commit((1, "b")), content(again)
+    third = make()
+    third.recover((1, "b"), kept)
+    assert content(third) == expected
+
+
+def test_what_a_lost_try_has_committed_is_not_seen(make: Make) -> None:
+    backend = make()
+    found = begun(backend)
+    fill(found)
+    kept, expected = backend.commit((0, "a")), content(backend)
+    change(found)
+    backend.commit((1, "lost"))
+    for _ in range(2):  # the task may be run again more than once
+        again = make()
+        again.recover((0, "a"), kept)
+        assert content(again) == expected
+        change({name: again.tables[address(name)] for name in METAS})
+        again.commit((1, "counts"))
+
+
+def test_an_epoch_that_changes_nothing_has_a_position_of_its_own(make: Make) -> None:
+    backend = make()
+    fill(begun(backend))
+    backend.commit((0, "a"))
+    kept, expected = backend.commit((1, "b")), content(backend)
+    again = make()
+    again.recover((1, "b"), kept)
+    assert content(again) == expected
+
+
+def test_two_slots_in_one_folder_do_not_disturb_each_other(make: Make) -> None:
+    backends = [make(slot) for slot in (0, 1)]
+    kept: list[bytes] = []
+    for slot, backend in enumerate(backends):
+        table: Any = backend.create(address("value"), METAS["value"])
+        for key in range(50_000):
+            table.put(key, slot)
+        kept.append(backend.commit((0, "same")))
+    for slot, blob in enumerate(kept):
+        again = make(slot)
+        again.recover((0, "same"), blob)
+        assert {value for _, value in content(again)["value"]} == {slot}
+
+
+@pytest.mark.parametrize("cut", [1, 5])
+def test_bytes_that_are_cut_off_are_refused(make: Make, cut: int) -> None:
+    backend = make()
+    fill(begun(backend))
+    kept = backend.commit((0, "a"))
+    with pytest.raises(EngineError):
+        make().recover((0, "a"), kept[:-cut])
+
+
+# -- snapshots -------------------------------------------------------------------------------------------------------------------
+
+
+class Checkpoints:
+    """A folder with checkpoints, and what is read back from them."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def upload(self, snapshot: Snapshot, name: str = "one") -> tuple[StateFile, ...]:
+        directory = self._folder / "chk"
+        directory.mkdir(parents=True, exist_ok=True)
+        barrier = Barrier(checkpoint_id=CheckpointId(1), timestamp=0, directory=str(directory), root=str(self._folder))
+        return snapshot.upload(SnapshotFiles(barrier=barrier, name=name), ())
+
+    def read(self, files: tuple[StateFile, ...]) -> dict[tuple[str, str, str], Any]:
+        restore = Restore(
+            checkpoint_id=CheckpointId(1), root=str(self._folder), files=files, pickle_allowed=True, parallelism={UID: 1}
+        )
+        request = RestoreRequest(uid=UID, subtask=0, parallelism=1, max_parallelism=4, keyed=True)
+        return dict(read_state(restore, [request]))
+
+    def restored(self, backend: StateBackend, files: tuple[StateFile, ...]) -> dict[str, Any]:
+        """Load a checkpoint into an empty backend, and return what is in it."""
+        held = self.read(files)
+        backend.hold(held)
+        for name, declared in STORED.items():
+            where = stored_at(name)
+            table = backend.create(where, declared)
+            if where in held:
+                fill_table(table, where[0], where[2], held[where], lambda: 0)
+                backend.claim(where)
+        assert not backend.held
+        return content(backend)
+
+
+#: The tables that checkpoints contain, at the addresses which they have there.
+STORED = {name: declared for name, declared in METAS.items() if name != "internal"}
+
+
+def stored_at(name: str) -> tuple[str, str, str]:
+    return UID, category_of(METAS[name].kind), name
+
+
+def stored(backend: StateBackend) -> dict[str, Any]:
+    return {name: backend.create(stored_at(name), declared) for name, declared in STORED.items()}
+
+
+@pytest.fixture
+def checkpoints(tmp_path: Path) -> Checkpoints:
+    return Checkpoints(tmp_path / "table")
+
+
+def test_a_snapshot_shows_the_frozen_state_however_that_changes_before_the_upload(make: Make, checkpoints: Checkpoints) -> None:
+    backend = make()
+    found = {**stored(backend), "internal": {}}
+    fill(found)
+    found["objects"].get(1).append(5)  # in place, and not committed
+    expected = {name: seen for name, seen in content(backend).items() if name != "internal"}
+    snapshot = backend.freeze([UID], 0)
+    change(found)
+    found["lists"].append(1, "later")
+    found["objects"].put(1, [0])
+    found["map"].put(1, "x", [9])
+    found["map"].clear(1)
+    found["joined"].append(1, 2_000, 77)
+    found["timers"].event_time.register(5, 9)
+    backend.commit((0, "a"))
+    files = checkpoints.upload(snapshot)
+    assert checkpoints.restored(make(), files) == expected
+
+
+def test_a_snapshot_outlives_its_backend_and_can_be_uploaded_by_another_thread(make: Make, checkpoints: Checkpoints) -> None:
+    backend = make()
+    fill({**stored(backend), "internal": {}})
+    expected = content(backend)
+    snapshot = backend.freeze([UID], 0)
+    backend.close()
+    with ThreadPoolExecutor(1) as pool:
+        files = pool.submit(checkpoints.upload, snapshot).result()
+    assert checkpoints.restored(make(), files) == expected
+
+
+def test_a_snapshot_has_the_state_of_its_operators_only(make: Make, checkpoints: Checkpoints) -> None:
+    backend = make()
+    for uid in (UID, "other"):
+        table: Any = backend.create((uid, "keyed", "value"), METAS["value"])
+        table.put(1, 5)
+    internal: Any = backend.create((UID, tables.INTERNAL, "gate"), tables.INTERNAL_META)
+    internal["a"] = 1
+    files = checkpoints.upload(backend.freeze([UID], 0))
+    assert {each for file in files for each in file.operator_uids} == {UID}
+    assert list(checkpoints.read(files)) == [(UID, "keyed", "value")]
+    assert checkpoints.upload(backend.freeze([OperatorUid("nobody")], 0), "two") == ()
+
+
+def test_rows_that_nobody_has_requested_are_durable_and_in_the_next_snapshot(make: Make, checkpoints: Checkpoints) -> None:
+    backend = make()
+    table: Any = backend.create((UID, "keyed", "value"), METAS["value"])
+    table.put(1, 5)
+    held = checkpoints.read(checkpoints.upload(backend.freeze([UID], 0)))
+    other = make()
+    other.hold(held)
+    again = make()
+    again.recover((0, "a"), other.commit((0, "a")))
+    assert list(again.held) == [(UID, "keyed", "value")]
+    files = checkpoints.upload(again.freeze([UID], 0), "two")
+    loaded = again.create((UID, "keyed", "value"), METAS["value"])
+    fill_table(loaded, UID, "value", again.held[UID, "keyed", "value"], lambda: 0)
+    again.claim((UID, "keyed", "value"))
+    last = make()
+    last.recover((1, "b"), again.commit((1, "b")))
+    assert content(last) == {"value": [(1, 5)]}
+    assert not last.held
+    assert list(checkpoints.read(files)) == [(UID, "keyed", "value")]
+
+
+@pytest.mark.parametrize("name", ["hashmap", "rocksdb"])
+def test_each_value_of_the_option_names_a_backend(name: str) -> None:
+    configuration = Configuration()
+    configuration.set_string(options.STATE_BACKEND.key, name)
+    backend = make_backend(configuration)
+    begun(backend)
+    assert set(backend.tables) == {address(each) for each in METAS}
