@@ -14,7 +14,7 @@ from pathlib import Path, PurePath
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, Schema
 from deltalake.exceptions import TableNotFoundError
-from deltalake.transaction import AddAction, Transaction, create_table_with_add_actions
+from deltalake.transaction import AddAction, RemoveAction, Transaction, create_table_with_add_actions
 
 from flinkish.checkpoint import paths
 from flinkish.common.delta_calls import panics_as_errors
@@ -99,10 +99,27 @@ class DeltaLog:
         return dict(zip(actions.column("path").to_pylist(), sizes, strict=True))
 
     def replace_files(
-        self, files: Mapping[str, tuple[int, int]], application: str, transaction: int, metadata: Mapping[str, str], *, time: int
+        self,
+        files: Mapping[str, tuple[int, int]],
+        application: str,
+        transaction: int,
+        metadata: Mapping[str, str],
+        *,
+        time: int,
+        shares: bool = False,
     ) -> None:
-        """Commit a version that holds exactly these files (relative path to size and rows)."""
-        self._commit(_add_actions(files, time), "overwrite", application, transaction, metadata)
+        """Commit a version that holds exactly these files (relative path to size and rows).
+
+        `shares` says whether some of them may be in the table already.
+        """
+        if not shares:
+            self._commit([*_add_actions(files, time)], "overwrite", application, transaction, metadata)
+            return
+        # To overwrite would add and remove these files in one commit, which Delta forbids: readers disagree about the result.
+        listed = self.files()
+        removed = [RemoveAction(path, True, time, size, {}) for path, size in listed.items() if path not in files]
+        added = _add_actions({path: file for path, file in files.items() if path not in listed}, time)
+        self._commit([*added, *removed], "append", application, transaction, metadata)
 
     def note_transaction(self, application: str, transaction: int, metadata: Mapping[str, str]) -> None:
         """Commit a version that only sets the application's transaction."""
@@ -110,7 +127,7 @@ class DeltaLog:
 
     @panics_as_errors()
     def _commit(
-        self, actions: list[AddAction], mode: str, application: str, transaction: int, metadata: Mapping[str, str]
+        self, actions: list[AddAction | RemoveAction], mode: str, application: str, transaction: int, metadata: Mapping[str, str]
     ) -> None:
         self._table.create_write_transaction(
             actions,  # type: ignore[arg-type]

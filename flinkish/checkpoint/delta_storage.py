@@ -111,6 +111,8 @@ class DeltaCheckpointStorage:
         self._retained: list[StoredCheckpoint] = []
         # Checkpoints whose commit may or may not have happened; their files are kept until a later one has completed.
         self._unknown: set[CheckpointId] = set()
+        #: The newest checkpoint when one in progress began, by the latter's id: its tasks may name files of that one again.
+        self._bases: dict[CheckpointId, StoredCheckpoint] = {}
         self._savepoints: set[str] = set()
         self._summarized = 0
         #: Version up to which the log has been synced to the disk.
@@ -219,6 +221,8 @@ class DeltaCheckpointStorage:
         # Created for savepoints as well: if the process ends here, the folder's name records that the id was used.
         self._table.files.make_folder(name)
         self.last_id = max(self.last_id, checkpoint_id)
+        if self._retained:
+            self._bases[checkpoint_id] = self._retained[-1]
         files = self._table.files
         if savepoint_target is not None:
             files = self._make_savepoint_folder(savepoint_target)
@@ -257,7 +261,8 @@ class DeltaCheckpointStorage:
         details = {"flinkish.checkpoint": str(draft.checkpoint_id), "flinkish.generation": str(self.generation)}
         failure: Exception | None = None
         try:
-            log.replace_files(files, self._job_id, own.number, details, time=self._clock.wall_time())
+            shares = any(not file.path.startswith(f"{_folder_of(draft.location)}/") for file in draft.files)
+            log.replace_files(files, self._job_id, own.number, details, time=self._clock.wall_time(), shares=shares)
         except Exception as error:
             failure = error
         log = self._shown_by_name(log, version, own, path, failure) or self._outcome(own, path, failure)
@@ -410,7 +415,7 @@ class DeltaCheckpointStorage:
 
     def _manifest(self, draft: CheckpointDraft, previous: tuple[CheckpointReference, ...]) -> Manifest:
         for file in draft.files:
-            self._check_written(draft.location, file)
+            self._check_file(draft, file)
         return Manifest(
             job_id=self._job_id,
             lineage=self.lineage,
@@ -426,15 +431,25 @@ class DeltaCheckpointStorage:
             written_by={"flinkish": flinkish.__version__, "python": platform.python_version()},
         )
 
-    def _check_written(self, location: CheckpointLocation, file: StateFile) -> None:
-        files = files_at(location.root)
-        inside = root_of(location.directory).relative_to(files.root).as_posix()
-        if not is_safe(file.path) or not file.path.startswith(f"{inside}/"):
-            raise CheckpointError(f"a task acknowledged the state file {file.path!r}, which is not in its folder {inside}")
+    def _check_file(self, draft: CheckpointDraft, file: StateFile) -> None:
+        """Refuse a file that its tasks have not written for this checkpoint, unless an older one that cannot go yet names it."""
+        location = draft.location
+        files, inside = files_at(location.root), _folder_of(location)
+        written = is_safe(file.path) and file.path.startswith(f"{inside}/")
+        if not written and not (files.root == self.root and self._is_shared(draft.checkpoint_id, file)):
+            raise CheckpointError(
+                f"a task acknowledged the state file {file.path!r}, which is not in its folder {inside}, and which no retained "
+                "checkpoint names in the same way"
+            )
         size = files.size(file.path)
         if size != file.size:
             raise CheckpointError(f"a task acknowledged {file.path} with {file.size} bytes, it has {size}")
-        self._sync(files, file.path)
+        if written:
+            self._sync(files, file.path)
+
+    def _is_shared(self, checkpoint_id: CheckpointId, file: StateFile) -> bool:
+        base = self._bases.get(checkpoint_id)
+        return any(file in old.manifest.files for old in (*self._retained, *([] if base is None else [base])))
 
     def _write_manifest(self, manifest: Manifest, table: CheckpointFiles) -> tuple[str, Mapping[str, tuple[int, int]]]:
         """Write the manifest and return its path with all files of the checkpoint, by path: size and rows."""
@@ -482,18 +497,21 @@ class DeltaCheckpointStorage:
             self._table.discard_folder(folder.name)
 
     def discard_files(self, location: CheckpointLocation, files: Collection[StateFile]) -> None:
-        """Delete individual files that do not belong to the checkpoint. Never raises."""
-        delete(files_at(location.root), [file.path for file in files if is_safe(file.path)])
+        """Delete individual files that were written for a checkpoint but do not belong to it. Never raises."""
+        own = f"{_folder_of(location)}/"
+        delete(files_at(location.root), [file.path for file in files if is_safe(file.path) and file.path.startswith(own)])
 
     def clean_up(self, in_use: Collection[CheckpointId]) -> int:
-        """Delete files that no retained checkpoint names, except those of checkpoints in progress. Never raises.
+        """Delete files that no retained checkpoint names, except those that checkpoints in progress may name. Never raises.
 
         Returns the number of deleted files.
         """
         if not self._table.files.is_folder(paths.LOG):
             return 0  # the table is gone; the next commit will be refused
         try:
-            deleted = self._table.clean_up(self._retained, {*in_use, *self._unknown}, self.generation)
+            kept = {*in_use, *self._unknown}
+            self._bases = {checkpoint_id: base for checkpoint_id, base in self._bases.items() if checkpoint_id in kept}
+            deleted = self._table.clean_up([*self._bases.values(), *self._retained], kept, self.generation)
             if self._handle is not None and self._retained:
                 self._summarized = self._table.clean_log(
                     self._handle, summarized=self._summarized, oldest_needed=self._retained[0].version, sync=self._durable
@@ -531,3 +549,8 @@ class DeltaCheckpointStorage:
     def _sync(self, files: CheckpointFiles, inside: str = "") -> None:
         if self._durable:
             files.sync(inside)
+
+
+def _folder_of(location: CheckpointLocation) -> str:
+    """Return the folder for the files of a checkpoint, relative to the root of its table."""
+    return root_of(location.directory).relative_to(root_of(location.root)).as_posix()

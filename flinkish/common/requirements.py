@@ -22,7 +22,7 @@ REQUIREMENTS: Final[Mapping[str, str]] = {
     "delta": "delta-spark==4.4.0",
     "pandas": "pandas>=2.2,<3",
     "pyarrow": "pyarrow>=18",
-    "deltalake": "deltalake>=1.6,<2",
+    "deltalake": "deltalake>=1.6.6,<2",
     "fastavro": "fastavro>=1.9",
     "msgspec": "msgspec>=0.19",
     "cloudpickle": "cloudpickle>=3.1",

@@ -65,7 +65,14 @@ class MemoryLog:
         return dict(self._at.files)
 
     def replace_files(
-        self, files: Mapping[str, tuple[int, int]], application: str, transaction: int, metadata: Mapping[str, str], *, time: int
+        self,
+        files: Mapping[str, tuple[int, int]],
+        application: str,
+        transaction: int,
+        metadata: Mapping[str, str],
+        *,
+        time: int,
+        shares: bool = False,
     ) -> None:
         self._commit(_sizes(files), application, transaction, metadata)
 

@@ -11,14 +11,16 @@ import pyarrow.compute as pc
 import pytest
 from deltalake import DeltaTable
 
-from flinkish.checkpoint import checkpoint_files, paths
+from flinkish.checkpoint import checkpoint_files, disposal, paths
 from flinkish.checkpoint.delta_log import STATE_SCHEMA
+from flinkish.checkpoint.delta_storage import DeltaCheckpointStorage
 from flinkish.checkpoint.manifest import CheckpointKind
 from flinkish.checkpoint.signing import SigningKey
 from flinkish.checkpoint.storage import CheckpointDraft
 from flinkish.common.errors import CheckpointError, ConfigurationError
 from flinkish.common.ids import CheckpointId
 from flinkish.runtime import faults
+from flinkish.runtime.protocol import StateFile
 from tests.unit.checkpoint.support import (
     COUNT,
     JOB,
@@ -116,6 +118,114 @@ def test_the_last_retained_checkpoints_stay_readable_and_others_go(tmp_path: Pat
         assert DeltaTable(str(storage.root), version=stored.version).to_pyarrow_table().num_rows == 20 + 3
     assert files_of(storage.root) == set().union(*map(named_by, retained))
     assert sorted(path.name for path in storage.root.glob("chk-*")) == ["chk-5-g1", "chk-6-g1", "chk-7-g1"]
+
+
+def sharing(storage: DeltaCheckpointStorage, number: int, *shared: StateFile, files: int = 1) -> CheckpointDraft:
+    """Prepare a checkpoint that names files of an older one again."""
+    draft = make_draft(storage, number, files=files)
+    return dataclasses.replace(draft, files=(*draft.files, *shared))
+
+
+def test_a_checkpoint_may_name_files_of_an_older_one_which_stay_as_long_as_one_names_them(tmp_path: Path) -> None:
+    storage = make_storage(tmp_path)
+    storage.claim()
+    first = take(storage, 1, rows=7)
+    shared, dropped = first.manifest.files
+    for number in (2, 3):
+        stored = storage.commit(sharing(storage, number, shared))
+        storage.clean_up(())
+        assert shared in stored.manifest.files
+        assert files_of(storage.root) == named_by(stored)
+        checkpoint_files.verify_files(stored)
+        assert storage.latest() == stored
+        table = DeltaTable(str(storage.root)).to_pyarrow_table()
+        assert pc.sum(pc.equal(table["state_kind"], "value")).as_py() == 10 + 7
+        # Delta forbids that one commit adds and removes a file: Spark and delta-rs would disagree about it.
+        entry = (storage.root / "_delta_log" / f"{stored.version:020}.json").read_text().splitlines()
+        actions = [action for line in entry for action in json.loads(line).items()]
+        paths_of = {kind: [action["path"] for each, action in actions if each == kind] for kind in ("add", "remove")}
+        assert not set(paths_of["add"]) & set(paths_of["remove"])
+        assert shared.path not in paths_of["add"]
+    assert dropped.path not in DeltaTable(str(storage.root)).to_pyarrow_dataset().files
+    last = take(storage, 4)
+    storage.clean_up(())
+    assert files_of(storage.root) == named_by(last)
+    again = make_storage(tmp_path)
+    again.claim()
+    latest = again.latest()
+    assert latest is not None
+    assert latest.manifest == last.manifest
+
+
+def test_retained_checkpoints_that_share_a_file_are_all_readable(tmp_path: Path) -> None:
+    storage = make_storage(tmp_path, num_retained=2)
+    storage.claim()
+    shared, _ = take(storage, 1).manifest.files
+    for number in (2, 3):
+        storage.commit(sharing(storage, number, shared))
+        storage.clean_up(())
+    retained = storage.retained()
+    for stored in retained:
+        checkpoint_files.verify_files(stored)
+        values = DeltaTable(str(storage.root), version=stored.version).to_pyarrow_table()
+        assert pc.sum(pc.equal(values["state_kind"], "value")).as_py() == 20
+    assert files_of(storage.root) == set().union(*map(named_by, retained))
+
+
+@pytest.mark.parametrize("how", ["never written", "other hash", "other size", "dropped before"])
+def test_a_file_that_no_retained_checkpoint_names_in_the_same_way_is_refused(tmp_path: Path, how: str) -> None:
+    storage = make_storage(tmp_path)
+    storage.claim()
+    shared, _ = take(storage, 1).manifest.files
+    match how:
+        case "never written":
+            shared = dataclasses.replace(shared, path="chk-1-g1/other.parquet")
+        case "other hash":
+            shared = dataclasses.replace(shared, sha256="0" * 64)
+        case "other size":
+            shared = dataclasses.replace(shared, size=shared.size - 1)
+        case _:
+            take(storage, 2)
+    with pytest.raises(CheckpointError, match="no retained checkpoint names"):
+        storage.commit(sharing(storage, 3, shared))
+
+
+def test_files_of_the_checkpoint_before_stay_while_one_is_in_progress_that_may_name_them(tmp_path: Path) -> None:
+    storage = make_storage(tmp_path)
+    storage.claim()
+    shared, _ = take(storage, 1).manifest.files
+    draft = sharing(storage, 3, shared)  # its tasks only know checkpoint 1
+    take(storage, 2)
+    storage.clean_up([CheckpointId(3)])
+    stored = storage.commit(draft)
+    checkpoint_files.verify_files(stored)
+    storage.clean_up(())
+    assert files_of(storage.root) == named_by(stored)
+
+
+def test_files_of_a_late_acknowledgement_go_but_not_those_that_it_shares(tmp_path: Path) -> None:
+    storage = make_storage(tmp_path)
+    storage.claim()
+    stored = take(storage, 1)
+    draft = sharing(storage, 2, *stored.manifest.files)
+    storage.discard_files(draft.location, draft.files)
+    storage.discard(draft.location)
+    assert files_of(storage.root) == named_by(stored)
+
+
+def test_a_savepoint_holds_copies_of_shared_files(tmp_path: Path) -> None:
+    storage = make_storage(tmp_path)
+    storage.claim()
+    shared, _ = take(storage, 1).manifest.files
+    stored = storage.commit(sharing(storage, 2, shared))
+    savepoint = storage.export_savepoint(stored, storage.prepare_export(str(tmp_path / "savepoints")))
+    checkpoint_files.verify_files(savepoint)
+    assert DeltaTable(str(savepoint.root)).to_pyarrow_table().num_rows == 20 + 3
+    disposal.dispose(str(savepoint.root))
+    assert not Path(savepoint.root).exists()
+    own = make_draft(storage, 3, kind=CheckpointKind.SAVEPOINT, target=str(tmp_path / "savepoints"), files=1)
+    with pytest.raises(CheckpointError, match="not in its folder"):
+        storage.commit_savepoint(dataclasses.replace(own, files=(*own.files, shared)))
 
 
 def test_nothing_unreferenced_survives_a_clean_up_but_what_is_in_progress(tmp_path: Path) -> None:
