@@ -1,7 +1,7 @@
 """The one table between Spark SQL's types and ours, for streams of DataFrames and DataFrames of streams.
 
 Schemas are read from `StructType.jsonValue()` and written as DDL, so that this module does not need pyspark. Values are passed on
-as Arrow data, see _arrow.py: TIMESTAMP is an Instant, TIMESTAMP_NTZ a datetime without zone.
+as Arrow data, see common/arrow_types.py: TIMESTAMP is an Instant, TIMESTAMP_NTZ a datetime without zone.
 """
 
 from __future__ import annotations

@@ -173,7 +173,7 @@ def decoder(rows: RowTypeInfo, *, as_tuples: bool, errors: RecordErrors | None =
     # Arrow takes 0.1 s to import and is needed only in tasks.
     import pyarrow as pa
 
-    from flinkish.datastream.connectors._arrow import read_converter, reading_type, texts_of, widened
+    from flinkish.common.arrow_types import read_converter, reading_type, texts_of, widened
 
     names, types = rows.field_names, rows.field_types
     converters = [read_converter(part) for part in types]

@@ -29,7 +29,7 @@ from flinkish.program.row_folders import remove_file, sink_folder
 from flinkish.program.sinks import CommitRequest, Committer, RestoredCheckpoint, Sink, SinkWriterContext, WriteContext
 
 if TYPE_CHECKING:
-    from flinkish.datastream.connectors._arrow import RowsToArrow
+    from flinkish.common.arrow_types import RowsToArrow
 
 __all__ = ["DataFrameCommit", "DataFrameSink"]
 
@@ -132,7 +132,7 @@ def to_data_frame(spark: Any, records: Iterable[Any], row_type: TypeInformation)
 
 
 def _columns(row_type: TypeInformation) -> RowsToArrow:
-    from flinkish.datastream.connectors._arrow import RowsToArrow
+    from flinkish.common.arrow_types import RowsToArrow
 
     fields = fields_of(row_type)
     assert fields is not None, "checked by check_rows"

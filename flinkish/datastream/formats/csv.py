@@ -11,12 +11,12 @@ from dataclasses import replace
 from typing import Any, Self
 
 from flinkish.common.arguments import bool_of, instance_of, text_of
+from flinkish.common.arrow_types import values_of
 from flinkish.common.errors import DeserializationError, InvalidArgumentError, InvalidProgramError, TypeMismatchError
 from flinkish.common.kinds import plain_type
 from flinkish.common.serialization import BulkWriterFactory, DeserializationSchema, SerializationSchema
 from flinkish.common.typeinfo import RowTypeInfo, TypeInformation
 from flinkish.common.types import Row, make_row
-from flinkish.datastream.connectors._arrow import values_of
 from flinkish.datastream.connectors.file_system.csv_format import CsvFormat, HeaderUse
 from flinkish.datastream.connectors.file_system.csv_values import ARRAY_SEPARATOR, CsvDialect, row_parsers
 from flinkish.datastream.connectors.file_system.csv_writer import CsvLines, CsvWriterFactory

@@ -13,6 +13,7 @@ from typing import Any, Final
 
 import msgspec
 
+from flinkish.common.arrow_types import bytes_of, values_of
 from flinkish.common.errors import DeserializationError, InvalidArgumentError, InvalidProgramError, TypeMismatchError
 from flinkish.common.kinds import INTEGER_BITS, Kind, part_names, plain_type, range_check, shape_of
 from flinkish.common.limits import one_character
@@ -21,7 +22,6 @@ from flinkish.common.text import double_text, float_text, text_function
 from flinkish.common.time import Instant, utc_time
 from flinkish.common.typeinfo import BasicType, DecimalTypeInfo, RowTypeInfo, TypeInformation, Types
 from flinkish.common.types import Row
-from flinkish.datastream.connectors._arrow import bytes_of, values_of
 from flinkish.datastream.connectors.file_system.json_format import JsonConverters, json_decoder
 from flinkish.datastream.formats._schemas import Made, shown
 

@@ -11,10 +11,10 @@ from typing import Any
 import pyarrow as pa
 
 from flinkish.common.arguments import check
+from flinkish.common.arrow_types import arrow_type, is_list, is_widened, reading_type, widened
 from flinkish.common.errors import InvalidProgramError, SourceError
 from flinkish.common.kinds import fields_of
 from flinkish.common.typeinfo import TypeInformation
-from flinkish.datastream.connectors._arrow import arrow_type, is_list, is_widened, reading_type, widened
 from flinkish.datastream.connectors._spark_types import bare, type_of
 from flinkish.datastream.connectors.delta.log import Metadata
 

@@ -12,10 +12,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from flinkish.common.arrow_types import Convert, read_converter, reading_type, texts_of, widened
 from flinkish.common.errors import SourceChangedError, SourceError
 from flinkish.common.typeinfo import TypeInformation
 from flinkish.common.types import RowKind, make_row
-from flinkish.datastream.connectors._arrow import Convert, read_converter, reading_type, texts_of, widened
 from flinkish.datastream.connectors._sequences import SequentialReader
 from flinkish.datastream.connectors.delta.columns import (
     DeltaColumn,

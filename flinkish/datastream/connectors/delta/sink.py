@@ -16,13 +16,13 @@ from typing import Any, Final
 import pyarrow as pa
 
 from flinkish.common.arguments import check, instance_of, int_of, names_of
+from flinkish.common.arrow_types import stored_key, values_of
 from flinkish.common.configuration import Configuration
 from flinkish.common.delta_calls import panics_as_errors, unusable_name
 from flinkish.common.errors import InvalidArgumentError, InvalidProgramError, SinkError
 from flinkish.common.files.schemes import is_reference
 from flinkish.common.kinds import fields_of
 from flinkish.common.typeinfo import TypeInformation
-from flinkish.datastream.connectors._arrow import stored_key, values_of
 from flinkish.datastream.connectors.delta.committer import DeltaCommittable, DeltaCommitter
 from flinkish.datastream.connectors.delta.files import files_of, table_location
 from flinkish.datastream.connectors.delta.staging import DELETED, staging_folder

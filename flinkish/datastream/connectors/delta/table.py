@@ -19,13 +19,13 @@ from deltalake import DeltaTable, Schema
 from deltalake.exceptions import DeltaError, TableNotFoundError
 
 from flinkish.common.arguments import check
+from flinkish.common.arrow_types import RowsToArrow
 from flinkish.common.delta_calls import one_line, panics_as_errors
 from flinkish.common.errors import InvalidProgramError, RecordRefusedError, SinkError, TypeMismatchError
 from flinkish.common.files.schemes import is_reference
 from flinkish.common.files.store_settings import storage_options
 from flinkish.common.time import Instant
 from flinkish.common.typeinfo import TypeInformation
-from flinkish.datastream.connectors._arrow import RowsToArrow
 from flinkish.datastream.connectors.delta.columns import columns_shown, shown
 from flinkish.datastream.connectors.delta.files import LOG
 from flinkish.datastream.connectors.delta.log import DeltaLog, has_variants

@@ -17,10 +17,10 @@ from uuid import UUID
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from flinkish.common.arrow_types import is_widened
 from flinkish.common.errors import InvalidProgramError, SourceError
 from flinkish.common.limits import INT_MAX, INT_MIN
 from flinkish.common.typeinfo import TypeInformation
-from flinkish.datastream.connectors._arrow import is_widened
 from flinkish.datastream.connectors.file_system.avro_format import with_default_values
 from flinkish.datastream.connectors.file_system.avro_schema import AvroSchema, GenericRecordAvroTypeInfo, avro_schema
 from flinkish.datastream.connectors.file_system.avro_writer import RecordPartWriter

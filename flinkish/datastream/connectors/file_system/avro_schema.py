@@ -17,11 +17,11 @@ import fastavro.schema
 from fastavro.validation import ValidationError, validate
 
 from flinkish.common.arguments import instance_of
+from flinkish.common.arrow_types import bytes_of, values_of
 from flinkish.common.errors import InvalidArgumentError, InvalidProgramError, TypeMismatchError
 from flinkish.common.time import Instant, datetime_of, utc_time
 from flinkish.common.typeinfo import PickledBytesTypeInfo, TypeInformation, Types
 from flinkish.common.types import Row, make_row
-from flinkish.datastream.connectors._arrow import bytes_of, values_of
 
 #: Maximum number of characters of a record in an error.
 _SHOWN = 200

@@ -16,13 +16,13 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Final
 
+from flinkish.common.arrow_types import appended_values, bytes_of, values_of
 from flinkish.common.errors import InvalidProgramError, TypeMismatchError
 from flinkish.common.kinds import INTEGER_BITS, Kind, kind_of, part_names, plain_type, range_check, shape_of
 from flinkish.common.limits import one_character
 from flinkish.common.text import text_function
 from flinkish.common.time import utc_time
 from flinkish.common.typeinfo import BasicType, DecimalTypeInfo, RowTypeInfo, TimestampTypeInfo, TypeInformation
-from flinkish.datastream.connectors._arrow import appended_values, bytes_of, values_of
 from flinkish.datastream.connectors.file_system.csv_values import CsvDialect
 from flinkish.datastream.connectors.file_system.writer_factories import BulkPartWriter, BulkPartWriterFactory
 

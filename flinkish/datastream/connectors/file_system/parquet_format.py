@@ -12,11 +12,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from flinkish.common.arguments import int_of, names_of
+from flinkish.common.arrow_types import arrow_type, read_converter, reading_type, row_type_of_schema, texts_of, widened
 from flinkish.common.errors import InvalidArgumentError, InvalidProgramError, SourceError
 from flinkish.common.kinds import fields_of, plain_type
 from flinkish.common.typeinfo import RowTypeInfo, TupleTypeInfo, TypeInformation
 from flinkish.common.types import RowColumns, make_row
-from flinkish.datastream.connectors._arrow import arrow_type, read_converter, reading_type, row_type_of_schema, texts_of, widened
 from flinkish.datastream.connectors.file_system.file_format import FileFormat, SplitReader, check_size, reading
 from flinkish.datastream.connectors.file_system.formats import BulkFormat
 from flinkish.datastream.connectors.file_system.paths import is_object, open_object

@@ -11,11 +11,11 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from flinkish.common.arrow_types import RowsToArrow
 from flinkish.common.errors import InvalidArgumentError, InvalidProgramError, UnsupportedError
 from flinkish.common.kinds import fields_of
 from flinkish.common.serialization import BulkWriterFactory
 from flinkish.common.typeinfo import TypeInformation
-from flinkish.datastream.connectors._arrow import RowsToArrow
 
 COMPRESSIONS: Final = ("snappy", "zstd", "gzip", "lz4", "none")
 

@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import write_deltalake
 
+from flinkish.common.arrow_types import RowsToArrow
 from flinkish.common.errors import (
     DeserializationError,
     FlinkishError,
@@ -23,7 +24,6 @@ from flinkish.common.time import Instant
 from flinkish.common.typeinfo import DecimalTypeInfo, LocalTimeTypeInfo, TypeInformation, Types
 from flinkish.common.types import Row
 from flinkish.datastream.connectors import DeltaSource
-from flinkish.datastream.connectors._arrow import RowsToArrow
 from flinkish.datastream.connectors.file_system import BulkFormat, StreamFormat
 from flinkish.datastream.connectors.jdbc.values import rows_from
 from flinkish.datastream.formats.avro import AvroRowSerializationSchema, AvroSchema

@@ -286,10 +286,11 @@ class RowsToArrow:
 
     def batch(self, rows: Sequence[Sequence[Any]]) -> pa.RecordBatch:
         """Return a batch of rows that `values` returned; raise TypeMismatchError, which names column and value."""
-        arrays = [self._column(index, list(map(getter, rows))) for index, getter in enumerate(self._getters)]
+        arrays = [self.column(index, list(map(getter, rows))) for index, getter in enumerate(self._getters)]
         return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
 
-    def _column(self, index: int, values: Sequence[Any]) -> pa.Array:
+    def column(self, index: int, values: Sequence[Any]) -> pa.Array:
+        """Return the values of one column; raises TypeMismatchError, which names column and value."""
         convert = self._converters[index]
         arrow = self.schema.field(index).type
         taken = self._taken[index]
