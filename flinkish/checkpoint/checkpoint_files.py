@@ -149,7 +149,9 @@ def read_reference(root: PurePath, reference: CheckpointReference, key: SigningK
 
 def _unpack(content: bytes, *, where: str) -> tuple[bytes, Signature]:
     try:
-        table = pq.read_table(io.BytesIO(content), columns=["state_name", "state_kind", "key", "value"])
+        # Without threads, for the reason in restore.py.
+        parquet = pq.ParquetFile(pa.BufferReader(content))
+        table = parquet.read(columns=["state_name", "state_kind", "key", "value"], use_threads=False)
         rows = {row["state_name"]: row for row in table.slice(0, 2).to_pylist() if row["state_kind"] == _KIND}
         return rows["manifest"]["value"], Signature(rows["signature"]["key"].decode(), rows["signature"]["value"])
     except (pa.ArrowException, OSError, KeyError, AttributeError, ValueError) as error:

@@ -125,7 +125,7 @@ def _overlaps(file: StateFile, request: RestoreRequest) -> bool:
     return first < groups.stop and last >= groups.start
 
 
-def _open_checked(restore: Restore, file: StateFile) -> pq.ParquetFile:
+def open_checked(restore: Restore, file: StateFile) -> pq.ParquetFile:
     if file.path.startswith("/") or not {"", ".", ".."}.isdisjoint(file.path.split("/")):
         raise CorruptCheckpointError(
             f"checkpoint {restore.checkpoint_id} names the state file {file.path!r}, which is outside of it"
@@ -173,7 +173,7 @@ def _read_file(
     parts: dict[StateAddress, dict[str, list[pa.Table]]],
     declarations: dict[StateAddress, rows.Declaration],
 ) -> None:
-    parquet = _open_checked(restore, file)
+    parquet = open_checked(restore, file)
     declared: dict[StateAddress, rows.Declaration] = {}
     found: list[tuple[StateAddress, str, pa.Table]] = []
     try:
@@ -221,9 +221,11 @@ def _uniform_parts(
     uid, name, kind = same
     if uid is not None and name is not None and kind is not None:
         if uid in requests:
-            yield uid, name, kind, _in_groups(parquet.read_row_group(group, columns=_READ), requests[uid])
+            # Without threads: one of Arrow's that still holds Python's bytes when the program ends would abort the process.
+            table = parquet.read_row_group(group, columns=_READ, use_threads=False)
+            yield uid, name, kind, _in_groups(table, requests[uid])
         return
-    table = parquet.read_row_group(group)
+    table = parquet.read_row_group(group, use_threads=False)
     for values in table.group_by(list(_SAME)).aggregate([]).to_pylist():
         uid, name, kind = (values[column] for column in _SAME)
         if uid in requests:
