@@ -102,6 +102,7 @@ PAGES: Final = (
         "datastream.externalized_checkpoint_retention",
         "datastream.state_backend",
     ),
+    _page("savepoints", "Savepoints as data", *_homes("state")),
     _page(
         "connectors",
         "Sources and sinks",

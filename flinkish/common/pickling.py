@@ -12,11 +12,12 @@ import functools
 import inspect
 import io
 import pickle
+import pickletools
 import sys
 import types
 import typing
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import cloudpickle
@@ -128,6 +129,29 @@ def dumps_by_value(value: Any) -> bytes:
 def loads(data: bytes) -> Any:
     """Unpickle bytes that `dumps` made in this job."""
     return pickle.loads(data)
+
+
+def names_in(data: bytes) -> list[str]:
+    """Return the full names of the classes and functions that a pickle refers to, in order, without loading anything."""
+    names: dict[str, None] = {}
+    memo: dict[int, str] = {}
+    texts: list[str] = []
+    operations: Iterable[tuple[pickletools.OpcodeInfo, Any, int | None]] = pickletools.genops(data)
+    for opcode, argument, _ in operations:
+        match opcode.name:
+            case "SHORT_BINUNICODE" | "BINUNICODE" | "BINUNICODE8" | "UNICODE":
+                texts.append(argument)
+                continue
+            case "MEMOIZE":
+                memo[len(memo)] = texts[-1] if texts else ""
+                continue
+            case "BINGET" | "LONG_BINGET":
+                texts.append(memo.get(argument, ""))
+                continue
+            case "STACK_GLOBAL":
+                names[".".join(texts[-2:])] = None
+        texts.append("")
+    return list(names)
 
 
 class _ProgramPickler(_ByValuePickler):

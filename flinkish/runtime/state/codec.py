@@ -14,7 +14,7 @@ import uuid
 from array import array
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NoReturn
 
 import msgspec
 
@@ -73,6 +73,9 @@ def encode_untyped(value: Any) -> bytes:
         except OverflowError:  # it contains an integer of more than 64 bits
             return _encode(_carefully_plain_of(value))
     except (NotPlainError, UnicodeEncodeError, RecursionError):
+        if value.__class__ is Opaque:
+            encoding: bytes = value.encoding
+            return encoding
         return _encode(msgspec.msgpack.Ext(PICKLE, pickling.dumps(value)))
 
 
@@ -92,6 +95,38 @@ def decode_plain(data: bytes) -> Any:
             "types for the state, or give the state another name to start empty.",
         )
     return _DECODE(data)
+
+
+class Opaque:
+    """A pickled value of a state that is read without its program: it is not decoded, and is written back as it is."""
+
+    __slots__ = ("encoding",)
+
+    def __init__(self, encoding: bytes) -> None:
+        #: The result of `encode_untyped`.
+        self.encoding = encoding
+
+    @property
+    def names(self) -> list[str]:
+        """The full names of the classes and functions that it needs."""
+        return pickling.names_in(_decode_native(self.encoding).data)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Opaque) and other.encoding == self.encoding
+
+    def __hash__(self) -> int:
+        return hash(self.encoding)
+
+    def __repr__(self) -> str:
+        return f"<pickled: {', '.join(self.names) or 'no class'}; {len(self.encoding)} bytes>"
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError(f"{self!r} cannot be a part of another untyped value")
+
+
+def decode_opaque(data: bytes) -> Any:
+    """Decode a result of `encode_untyped` without unpickling: a pickled value is an `Opaque`."""
+    return Opaque(bytes(data)) if is_pickled(data) else _DECODE(data)
 
 
 def is_pickled(data: bytes) -> bool:
@@ -276,14 +311,13 @@ _SIMPLE_FORMS: dict[BasicType | Kind, _Form] = {
 }
 
 
-def _form_of(type_info: TypeInformation, trusted: bool) -> _Form:
+def _form_of(type_info: TypeInformation, decode: Function) -> _Form:
     kind, types = shape_of(type_info)
     if kind in _SIMPLE_FORMS:
         return _SIMPLE_FORMS[kind]
-    parts = [_form_of(part, trusted) for part in types]
+    parts = [_form_of(part, decode) for part in types]
     match kind:
         case Kind.PICKLED:
-            decode = decode_untyped if trusted else decode_plain
             return _Form(to_plain=encode_untyped, from_plain=decode, immutable=False, pickles=True)
         case Kind.LIST:
             return _list_form(*parts)
@@ -405,14 +439,16 @@ def row_fields(type_info: TypeInformation) -> tuple[tuple[str, ...], ...]:
 class Codec:
     """Encodes and decodes the values of one type.
 
-    With `ttl`, values are pairs (time of last use in milliseconds, value). With `trusted` False, decoding refuses pickled parts.
+    With `ttl`, values are pairs (time of last use in milliseconds, value). With `trusted` False, decoding refuses pickled parts;
+    with `opaque`, it leaves them undecoded (`Opaque`).
 
     `immutable`: values never change, so frozen form and value are the same. `convert` checks and converts a value as PyFlink does
     (None = accepts anything). `exact`: instances of exactly this class need no `convert`.
     """
 
-    def __init__(self, type_info: TypeInformation, *, ttl: bool = False, trusted: bool = True) -> None:
-        form = _form_of(type_info, trusted)
+    def __init__(self, type_info: TypeInformation, *, ttl: bool = False, trusted: bool = True, opaque: bool = False) -> None:
+        decode_any = decode_opaque if opaque else decode_untyped if trusted else decode_plain
+        form = _form_of(type_info, decode_any)
         self.type_info = type_info
         self.ttl = ttl
         self.pickles = form.pickles
@@ -435,7 +471,7 @@ class Codec:
             self._set_stamped(form)
         elif self.untyped:
             self.encode = encode_untyped
-            self.decode = decode_untyped if trusted else decode_plain
+            self.decode = decode_any
         else:
             to_plain, from_plain = _nullable(form.to_plain), _nullable(form.from_plain)
             self.encode = _encode if to_plain is None else lambda value: _encode(to_plain(value))

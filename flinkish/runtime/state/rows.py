@@ -18,6 +18,7 @@ import msgspec
 
 from flinkish.common.errors import CorruptCheckpointError
 from flinkish.common.ids import OperatorUid
+from flinkish.common.type_data import TypeData
 from flinkish.runtime.state.tables import TableMeta
 
 FORMAT = 1
@@ -94,6 +95,10 @@ class Declaration(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     max_parallelism: int
     #: TableMeta.fields.
     fields: tuple[tuple[str, ...], ...] = ()
+    #: The types of TableMeta as plain data (common/type_data.py), for readers without the program. None: an earlier version of
+    #: flinkish wrote it, or the state has no keys.
+    key_type: TypeData | None = None
+    types: tuple[TypeData, ...] | None = None
     #: False: some of its rows in this file were passed on, undecoded, from a checkpoint whose signature was not good. That of
     #: this checkpoint does not make them good: pickled values in them are never decoded.
     trusted: bool = True

@@ -19,6 +19,7 @@ import pyarrow.parquet as pq
 from flinkish.common.errors import StateError
 from flinkish.common.files.checkpoint_files import NewFile
 from flinkish.common.files.schemes import files_at, root_of
+from flinkish.common.type_data import data_of
 from flinkish.common.typeinfo import Types
 from flinkish.runtime.keys import may_be_wrapped, original_key
 from flinkish.runtime.protocol import StateFile
@@ -173,6 +174,8 @@ class SnapshotWriter:
                 ttl=meta.ttl,
                 max_parallelism=meta.max_parallelism,
                 fields=meta.fields(),
+                key_type=None if meta.key_type is None else data_of(meta.key_type),
+                types=tuple(map(data_of, meta.types)),
             ),
         )
         for kind, columns in _rows_of(table, self._subtask):

@@ -15,6 +15,7 @@ from flinkish.common.errors import (
     ConfigurationError,
     FlinkishError,
     InvalidArgumentError,
+    InvalidProgramError,
     NotSerializableError,
 )
 
@@ -30,6 +31,19 @@ class Holder:
 def test_plain_values_and_lambdas_go_through() -> None:
     assert pickling.loads(pickling.dumps([1, "a"])) == [1, "a"]
     assert pickling.loads(pickling.dumps(lambda value: value + 1))(1) == 2
+
+
+def test_a_pickle_names_what_it_needs_without_loading_it() -> None:
+    value = [Holder(Holder("Holder")), InvalidArgumentError("no"), InvalidProgramError("no"), Holder(1)]
+
+    names = pickling.names_in(pickling.dumps(value))
+
+    assert names == [
+        "tests.unit.common.test_pickling.Holder",
+        "flinkish.common.errors.InvalidArgumentError",
+        "flinkish.common.errors.InvalidProgramError",
+    ]
+    assert pickling.names_in(pickling.dumps([1, "os.system"])) == []
 
 
 def test_the_attribute_at_fault_is_named_with_its_path() -> None:

@@ -29,6 +29,7 @@ def test_a_documented_module_says_what_it_is_for(name: str) -> None:
         "flinkish.datastream.connectors",
         "flinkish.datastream.connectors.file_system",
         "flinkish.metrics",
+        "flinkish.state",
         "flinkish.testing",
     ],
 )

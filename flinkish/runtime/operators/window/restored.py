@@ -25,7 +25,8 @@ TIMESTAMPED_CONTENTS = "window-contents-timestamped"
 MERGING_SET = "merging-window-set"
 #: From the start of each session of a key to its end and accumulator.
 SESSIONS = "window-sessions"
-_PANES = "window-panes"
+#: Beginning of the names of states with panes that overlapping windows share.
+PANES = "window-panes"
 
 #: The classes of namespaces of timers that a user's function has set.
 _VOID: frozenset[type] = frozenset({type(None)})
@@ -36,13 +37,13 @@ TakeSession = Callable[[Any, int, int, Any], None]
 
 def panes_name(length: int, offset: int) -> str:
     """Return the name of the state of panes with a length and offset (ms), because other panes contain other records."""
-    return f"{_PANES}-{length}" + (f"-{offset % length}" if offset % length else "")
+    return f"{PANES}-{length}" + (f"-{offset % length}" if offset % length else "")
 
 
 def _kept(name: str) -> str | None:
     """Return a phrase about how a state stores windows; None if it contains none."""
-    if name.startswith(_PANES):
-        return f"in panes that overlapping windows share ({name.removeprefix(_PANES).strip('-')} ms)"
+    if name.startswith(PANES):
+        return f"in panes that overlapping windows share ({name.removeprefix(PANES).strip('-')} ms)"
     return {
         CONTENTS: "window by window",
         TIMESTAMPED_CONTENTS: "window by window with the timestamps of records, as an evictor needs them",
@@ -61,8 +62,8 @@ def refuse_other_windows(state: OperatorState, own: str, unclaimed: set[str] | N
         kept = _kept(name)
         if kept is not None:
             go_on = "go on with the same assigner, trigger, evictor and kind of function"
-            if name.startswith(_PANES) != own.startswith(_PANES):
-                wanted = "true" if name.startswith(_PANES) else "false"
+            if name.startswith(PANES) != own.startswith(PANES):
+                wanted = "true" if name.startswith(PANES) else "false"
                 go_on += f", and with {options.SHARE_PANES.key}: {wanted}"
             raise ForeignCheckpointError(
                 f"operator {state.uid} cannot go on with its open windows: the checkpoint holds them {kept} (as {name}), but "

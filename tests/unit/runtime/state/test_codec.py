@@ -261,3 +261,31 @@ def test_lists_are_joined_and_split_by_their_encodings(encodings: list[bytes]) -
 def test_long_lists_have_longer_headers() -> None:
     for count in (15, 16, 65_535, 65_536):
         assert len(split_list(join_list([b"\x01"] * count))) == count
+
+
+@dataclasses.dataclass
+class _Pickled:
+    number: int
+
+
+def test_an_opaque_value_is_not_decoded_and_encodes_to_the_same_bytes() -> None:
+    codec = Codec(Types.TUPLE([Types.LONG(), Types.PICKLED_BYTE_ARRAY()]), opaque=True)
+    data = codec.encode((1, _Pickled(2)))
+
+    number, opaque = codec.decode(data)
+
+    assert (number, opaque.names) == (1, [f"{__name__}._Pickled"])
+    assert codec.encode((number, opaque)) == data
+    assert codec.decode(codec.encode((1, [2, "a"]))) == (1, [2, "a"])
+    assert encode_untyped(opaque) == encode_untyped(_Pickled(2))
+    assert decode_all(Codec(Types.PICKLED_BYTE_ARRAY(), opaque=True), pa.chunked_array([[b"\x01", opaque.encoding]])) == [
+        1,
+        opaque,
+    ]
+
+
+def test_an_opaque_value_cannot_become_a_part_of_another_pickle() -> None:
+    opaque = Codec(Types.PICKLED_BYTE_ARRAY(), opaque=True).decode(encode_untyped(_Pickled(2)))
+
+    with pytest.raises(TypeError, match=r"<pickled: .*_Pickled"):
+        encode_untyped([opaque])

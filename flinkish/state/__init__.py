@@ -1,0 +1,11 @@
+"""Savepoints and checkpoints as data: read their state, and write savepoints, without the program that they are of.
+
+The names are those of Flink's State Processor API where they fit.
+"""
+
+from __future__ import annotations
+
+from flinkish.state.reader import OperatorInfo, SavepointReader, StateInfo
+from flinkish.state.table import StateTable
+
+__all__ = ["OperatorInfo", "SavepointReader", "StateInfo", "StateTable"]
