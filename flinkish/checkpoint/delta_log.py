@@ -130,7 +130,7 @@ class DeltaLog:
         self, actions: list[AddAction | RemoveAction], mode: str, application: str, transaction: int, metadata: Mapping[str, str]
     ) -> None:
         self._table.create_write_transaction(
-            actions,  # type: ignore[arg-type]
+            actions,
             mode,
             _DELTA_SCHEMA,
             commit_properties=CommitProperties(
