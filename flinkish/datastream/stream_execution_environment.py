@@ -147,7 +147,10 @@ class StreamExecutionEnvironment:
     def set_parallelism(self, parallelism: int) -> StreamExecutionEnvironment:
         """Set the parallelism of the operators made from now on that set none; -1: the number of cores, -2: no change."""
         before = self.get_parallelism()
-        self._config.set_parallelism(int_of("parallelism", parallelism))
+        number = int_of("parallelism", parallelism)
+        valid = number != 0 and number >= ExecutionConfig.PARALLELISM_UNKNOWN
+        check(valid, f"parallelism must be at least 1, or -1 for the number of cores; got {number}.")
+        self._config.set_parallelism(number)
         self._builder.fix_parallelism(before)
         return self
 
