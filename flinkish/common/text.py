@@ -64,7 +64,6 @@ def _nullable(function: TextFunction) -> TextFunction:
 
 
 def _function(type_info: TypeInformation) -> TextFunction:
-    """Return the function for values that are not None."""
     type_info = plain_type(type_info)
     kind, types = shape_of(type_info)
     if isinstance(type_info, LocalTimeTypeInfo):

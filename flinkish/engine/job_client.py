@@ -78,15 +78,7 @@ class EmbeddedJobClient(JobClient):
 
     def get_job_execution_result(self) -> CompletableFuture[JobExecutionResult]:
         result: _MainThreadFuture[JobExecutionResult] = _MainThreadFuture(self._after_wait)
-
-        def pass_on(done: CompletableFuture[JobExecutionResult]) -> None:
-            error = done.exception()
-            if error is not None:
-                result.set_exception(error)
-            else:
-                result.set_result(done.result())
-
-        self._job_master.result.add_done_callback(pass_on)
+        self._job_master.result.pass_on(result)
         return result
 
     # Additional methods

@@ -322,7 +322,6 @@ class _Generator:
 
 
 def _without_watermarks(strategy: WatermarkStrategy) -> WatermarkStrategy:
-    """Return a strategy that only assigns timestamps."""
     return replace(strategy, generator_supplier=NoWatermarksGenerator, idleness_ms=None)
 
 

@@ -138,14 +138,13 @@ class JobCheckpoints:
         The future gets its id. It fails with CheckpointError if the checkpoint or the job fails before, and for a job that takes
         no checkpoints, because the sinks of such a job commit nothing before the end.
         """
-        future: CompletableFuture[CheckpointId] = CompletableFuture()
         if not self.setup.checkpointing:
             error = CheckpointError(
                 f"{self._job()}: no checkpoint was taken, the job takes none",
                 hint=f"set {options.CHECKPOINTING_INTERVAL.key}; a savepoint can be taken of any streaming job.",
             )
-            future.set_exception(error)
-            return future
+            return CompletableFuture.failed(error)
+        future: CompletableFuture[CheckpointId] = CompletableFuture()
         self._ask(
             _Request(
                 "checkpoint",

@@ -164,7 +164,6 @@ class Delivery:
             self._takers.get(values.destination, self._not_taken)(values)
 
     def _first(self, destination: str, operator: OperatorUid | None = None) -> bool:
-        """Return whether this is the first call with these arguments."""
         known = (destination, operator) in self._told
         self._told.add((destination, operator))
         return not known

@@ -192,7 +192,6 @@ class JobMaster:
             self._answer(end)
 
     def _run_attempts(self) -> JobExecutionError | JobCancelledError | None:
-        """Run attempts until the job ends; return the error that it ends with."""
         strategy = RestartStrategy(self.setup.restart, self._clock, self._environment.rng)
         number = 0
         while True:

@@ -175,7 +175,6 @@ class MetricGroup:
         return self._registry.register(self._name(name), Distribution, Distribution)
 
     def _name(self, name: str) -> str:
-        """Return the dotted name of a metric in this group."""
         dotted = self._checked(name)
         if self._labels:
             self._registry.label(dotted, (".".join((*self._logical, name)), self._labels))

@@ -209,7 +209,6 @@ def _pickles_itself(kind: type) -> bool:
 
 
 def _canonical_parts(value: Any) -> bytes:
-    """Encode an object by its pickled parts."""
     reduce = copyreg.dispatch_table.get(type(value))
     reduced = value.__reduce_ex__(4) if reduce is None else reduce(value)
     if isinstance(reduced, str):
@@ -217,9 +216,6 @@ def _canonical_parts(value: Any) -> bytes:
     function, arguments, *rest = reduced
     parts = [_canonical(list(part) if index else part) for index, part in enumerate(rest[:3]) if part is not None]
     return _framed(b"O", type(value).__qualname__.encode(), str(function.__qualname__).encode(), _canonical(arguments), *parts)
-
-
-# -- how Python compares the objects of a class ----------------------------------------------------------------------------------
 
 
 def compares_as(kind: type, base: type) -> bool:
@@ -255,8 +251,6 @@ def compared_fields(kind: Any) -> tuple[str, ...] | None:
     made = "__dataclass_fields__" in owner.__dict__ and owner.__dict__["__eq__"].__code__.co_filename == "<string>"
     return tuple(field.name for field in dataclasses.fields(owner) if field.compare) if made else None
 
-
-# -- numpy -----------------------------------------------------------------------------------------------------------------------
 
 #: Numpy's units of time in attoseconds.
 _ATTOSECONDS = {

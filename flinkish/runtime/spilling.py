@@ -237,7 +237,6 @@ def _write(folder: Path, blocks: Iterable[Any]) -> str:
 
 
 def _read(name: str) -> Iterator[Any]:
-    """Yield the blocks of a file."""
     with _disk_errors(name), open(name, "rb") as file:
         while (data := _read_block(file)) is not None:
             yield pickling.loads(data)

@@ -100,7 +100,6 @@ def _add(found: dict[str, LogFile], paths: Iterable[Path]) -> None:
 
 
 def _files_of_logging() -> list[Path]:
-    """Return the files that handlers of the loggers write to."""
     loggers = [logging.getLogger("flinkish"), logging.getLogger()]
     handlers = [handler for logger in loggers for handler in logger.handlers]
     return [Path(handler.baseFilename) for handler in handlers if isinstance(handler, logging.FileHandler)]

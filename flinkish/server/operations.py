@@ -62,7 +62,7 @@ class Operations:
         except Exception as error:
             placeholder.set_exception(error)
         else:
-            future.add_done_callback(lambda done: _pass_on(done, placeholder))
+            future.pass_on(placeholder)
 
     def result(self, key: OperationKey) -> OperationResult | None:
         """Return the state of an operation, with its result if it has ended; None if it is unknown or was removed."""
@@ -100,11 +100,3 @@ class Operations:
                 operation.ended = now
             if operation.ended is not None and (now - operation.ended > KEPT_MS or len(self._operations) > _MOST):
                 del self._operations[key]
-
-
-def _pass_on(done: CompletableFuture[Any], target: CompletableFuture[Any]) -> None:
-    error = done.exception()
-    if error is not None:
-        target.set_exception(error)
-    else:
-        target.set_result(done.result())

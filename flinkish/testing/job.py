@@ -133,8 +133,6 @@ class JobHarness:
             self.close()
             raise
 
-    # -- sources and sinks of the program ------------------------------------------------------------------------------------
-
     def source(
         self, name: str, type_info: TypeInformation | None = None, *, splits: int = 1, bounded: bool = False
     ) -> ScriptedSource:
@@ -163,8 +161,6 @@ class JobHarness:
         """The client of the last started run of the job: status, metrics, accumulators."""
         assert self._client is not None
         return self._client
-
-    # -- time ----------------------------------------------------------------------------------------------------------------
 
     @property
     def processing_time(self) -> int:
@@ -201,8 +197,6 @@ class JobHarness:
         self._clock.move_to(target)
         if self._is_running():
             self._hand_over(epoch=True)
-
-    # -- checkpoints and ends ------------------------------------------------------------------------------------------------
 
     def checkpoint(self) -> int:
         """Take a checkpoint after the pending records of sources; return its id.
@@ -305,8 +299,6 @@ class JobHarness:
                     raise InvalidArgumentError(text, hint="Crash loses a whole job.")
                 case _:
                     self.source(step.source).do(step)
-
-    # -- life ----------------------------------------------------------------------------------------------------------------
 
     def __enter__(self) -> Self:
         return self

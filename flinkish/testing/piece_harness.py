@@ -115,8 +115,6 @@ class PieceHarness:
         # Each subtask has its own function objects, as on a cluster.
         return [SlotTask(own, slot, clock=clock) for slot, own in enumerate(pickling.copies(program, self._piece.plan.slots))]
 
-    # -- life ----------------------------------------------------------------------------------------------------------------
-
     def __enter__(self) -> Self:
         return self
 
@@ -161,8 +159,6 @@ class PieceHarness:
         for name, elements in self._outputs.items():
             elements.extendleft(reversed(outputs[name]))
 
-    # -- time ----------------------------------------------------------------------------------------------------------------
-
     @property
     def processing_time(self) -> int:
         """Processing time in milliseconds; 0 at first."""
@@ -202,8 +198,6 @@ class PieceHarness:
         if not self._grouping:
             self._run()
 
-    # -- outputs -------------------------------------------------------------------------------------------------------------
-
     def take_output(self, tag: OutputTag | None = None) -> list[StreamRecord]:
         """Return the records of the main output, or of a side output, since the last call, with event times.
 
@@ -225,8 +219,6 @@ class PieceHarness:
         elements = list(self._outputs[name])
         self._outputs[name].clear()
         return elements
-
-    # -- checkpoints ---------------------------------------------------------------------------------------------------------
 
     def snapshot(self) -> HarnessSnapshot:
         """Take a checkpoint of all operators, which then continue."""
@@ -264,8 +256,6 @@ class PieceHarness:
         """Notify the operators of a completed checkpoint."""
         self._run(completed=(CheckpointId(checkpoint_id),))
 
-    # -- steps ---------------------------------------------------------------------------------------------------------------
-
     def play(self, script: Iterable[steps.Step], sources: Sequence[str] | None = None) -> None:
         """Play the steps in order.
 
@@ -291,7 +281,6 @@ class PieceHarness:
                     self._push(step, self._input_of(step, sources))
 
     def _input_of(self, step: steps.InputStep, sources: Sequence[str] | None) -> int:
-        """Return the index of the input that a step is for."""
         if step.split:
             raise InvalidArgumentError(f"{step!r}: the input of an operator has no splits")
         if len(self._inputs) == 1:
@@ -301,8 +290,6 @@ class PieceHarness:
                 f"{step!r}: which input is {step.source!r}?", hint='name the inputs in their order: sources=["left", "right"].'
             )
         return sources.index(step.source)
-
-    # -- epochs --------------------------------------------------------------------------------------------------------------
 
     def _begin(self) -> None:
         for given in self._inputs:

@@ -80,8 +80,6 @@ class ScriptedSource(Source[Any, ScriptSplit, int]):
         # The script is not part of the pickled source.
         return ScriptedSource, (self.name, self._type_info, self.splits, self._bounded)
 
-    # -- the script ----------------------------------------------------------------------------------------------------------
-
     def emit(self, value: Any, timestamp: int | None = None, *, split: int = 0) -> None:
         """Emit a record with its event time in milliseconds. With a type, it is converted like values of from_collection."""
         self.do(Emit(value, timestamp, self.name, split))
@@ -140,8 +138,6 @@ class ScriptedSource(Source[Any, ScriptSplit, int]):
             step = replace(step, value=self._convert(step.value))
         self._waiting.append(step)
 
-    # -- the harness ---------------------------------------------------------------------------------------------------------
-
     def is_like(self, type_info: TypeInformation | None, splits: int, bounded: bool) -> bool:
         """Tell whether the arguments agree with the source; default values agree with any."""
         same_type = type_info is None or type_info == self._type_info
@@ -178,8 +174,6 @@ class ScriptedSource(Source[Any, ScriptSplit, int]):
                 self._script[place] = None
             items.append((place, step))
         return items
-
-    # -- Source --------------------------------------------------------------------------------------------------------------
 
     @property
     def boundedness(self) -> Boundedness:

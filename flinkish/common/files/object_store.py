@@ -186,8 +186,6 @@ class ObjectFiles(CheckpointFiles):
     def _marker(self, inside: str) -> str:
         return f"{self._key(inside)}/{_MARKER}".lstrip("/")
 
-    # -- reading -----------------------------------------------------------------------------------------------------------
-
     def is_folder(self, inside: str = "") -> bool:
         return self._has_objects(self._key(inside), inside)
 
@@ -258,8 +256,6 @@ class ObjectFiles(CheckpointFiles):
             _tag(found)
         reader = _Reader(self, inside, found["size"], str(found["e_tag"]))
         return io.BufferedReader(reader, _READ) if buffered else reader  # type: ignore[return-value]
-
-    # -- writing -----------------------------------------------------------------------------------------------------------
 
     def create(self, inside: str) -> _NewObject:
         key = self._key(inside)
@@ -352,14 +348,11 @@ class ObjectFiles(CheckpointFiles):
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), inside)
         self._put(self._marker(inside), b"", inside)
 
-    # -- removing ----------------------------------------------------------------------------------------------------------
-
     def remove(self, inside: str) -> None:
         self.size(inside)  # removing what does not exist is no error in an object store
         self._delete([self._key(inside)], inside)
 
     def _delete(self, keys: list[str], inside: str) -> None:
-        """Remove objects one after the other."""
         with self._request(inside) as client:
             for key in keys:
                 obstore.delete(client, key)

@@ -99,7 +99,6 @@ def _rows(table: Any, type_info: TypeInformation | None) -> Iterable[Any]:
 
 
 def _positions(labels: list[Any], names: tuple[str, ...]) -> Sequence[int]:
-    """Return the position of the column for each field of a row."""
     missing = [name for name in names if name not in labels]
     if not missing:
         twice = [name for name in names if labels.count(name) > 1]

@@ -189,5 +189,4 @@ class _DataGeneratorReader(SequentialReader[Any, DataGeneratorSplit]):
 
 
 def _left(split: DataGeneratorSplit) -> int:
-    """Return the number of indexes left in a split."""
     return (split.end - split.next_index) // split.step + 1

@@ -242,7 +242,6 @@ class _HybridEnumerator(SplitEnumerator[HybridSplit, HybridEnumeratorState]):
         self._enter(0 if restored is None else restored.source, restored)
 
     def _enter(self, index: int, restored: HybridEnumeratorState | None) -> None:
-        """Make the enumerator of a source."""
         self._index = index
         #: Subtasks that have the marker of this source, and subtasks that have the marker and have finished the source.
         self._marked: set[int] = set()

@@ -123,7 +123,6 @@ class SocketReader:
             self._changed.notify_all()
 
     def _retry(self) -> bool:
-        """Wait, and return whether to connect again."""
         with self._changed:
             if self._retries_left == 0 or self._closed:
                 return False

@@ -134,7 +134,6 @@ class _Caller:
             self._event_loop.call(self._start)
 
     def wait(self) -> None:
-        """Wait until a call has an outcome."""
         with self._returned:
             while not self.back:
                 if not self._returned.wait(_LIVENESS_SECONDS) and not self._event_loop.alive:

@@ -204,8 +204,6 @@ class Operator:
     def open(self) -> None:
         """Open the user function."""
 
-    # -- records -------------------------------------------------------------------------------------------------------------
-
     #: Processes one record of the only input; operators with two inputs have `process_records` only.
     process: Emit
 
@@ -226,8 +224,6 @@ class Operator:
 
     def end_key(self) -> None:
         """Fire the timers of the current key and emit its result, because it has no more records (batch mode)."""
-
-    # -- control elements ----------------------------------------------------------------------------------------------------
 
     def watermark(self, timestamp: int) -> None:
         """Advance event time and pass the watermark on."""
@@ -252,8 +248,6 @@ class Operator:
         self.ended = True
         self.finish()
         self.output.end_of_input()
-
-    # -- epochs --------------------------------------------------------------------------------------------------------------
 
     def begin_epoch(self) -> None:
         """Fire timers that became due since the last epoch."""
@@ -297,8 +291,6 @@ class Operator:
     def closes(self) -> bool:
         """Tell whether `close` would call user code."""
         return False
-
-    # -- watermark across restore --------------------------------------------------------------------------------------------
 
     def watermark_to_keep(self) -> int | None:
         """Return the watermark to store in a checkpoint; None for MAX, because a restored job may read more input."""

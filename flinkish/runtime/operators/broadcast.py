@@ -44,7 +44,6 @@ class _States:
         self._known: dict[int, MapStateDescriptor] = {id(descriptor): descriptor for descriptor in descriptors}
 
     def check(self, descriptor: MapStateDescriptor) -> None:
-        """Raise an error for a descriptor of another state."""
         if id(descriptor) in self._known:
             return
         check_descriptor(descriptor, MapStateDescriptor, "get_broadcast_state")

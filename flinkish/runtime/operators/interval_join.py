@@ -155,7 +155,6 @@ class IntervalJoinOperator(TimedOperator[IntervalJoinConfig]):
                         self._join(partners, [value], other, timestamp)
 
     def _join(self, lefts: list[Any], rights: list[Any], left_timestamp: int, right_timestamp: int) -> None:
-        """Call the function with all pairs."""
         context, process_element, emit_results = self._context, self.function.process_element, self.emit_results
         context.left_timestamp, context.right_timestamp = left_timestamp, right_timestamp
         timestamp = max(left_timestamp, right_timestamp)

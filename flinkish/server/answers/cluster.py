@@ -159,9 +159,6 @@ class DataSets(Wire, frozen=True, kw_only=True):
     dataSets: tuple[msgspec.Raw, ...] = ()
 
 
-# -- task managers ---------------------------------------------------------------------------------------------------------------
-
-
 class ResourceProfile(Wire, frozen=True, kw_only=True):
     """Flink's ResourceProfileInfo: one core for each slot; slots have no memory of their own."""
 
@@ -267,9 +264,6 @@ class TaskManagerDetails(TaskManagerInfo, frozen=True, kw_only=True):
 
     allocatedSlots: tuple[AllocatedSlot, ...]
     metrics: TaskManagerMetrics
-
-
-# -- uploaded programs, which are scripts and zip files: Flink's names say jars --------------------------------------------------
 
 
 class JarEntry(Wire, frozen=True, kw_only=True):

@@ -240,9 +240,6 @@ class JobAccumulators(Kebab, frozen=True, kw_only=True):
     serialized_user_task_accumulators: dict[str, str] = msgspec.field(default_factory=dict)
 
 
-# -- operations: requests that start them, and their results ---------------------------------------------------------------------
-
-
 class FailureCause(Kebab, frozen=True, kw_only=True):
     """Why an operation failed; Flink's command line reads the Java form."""
 

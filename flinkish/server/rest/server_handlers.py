@@ -261,7 +261,6 @@ def _manager(state: ServerState, call: Call, status: int, *messages: str) -> tup
 
 
 def _is_here(manager: TaskManager) -> bool:
-    """Return whether all slots of a task manager run in this process."""
     return manager.host == platform.node() and {process.pid for process in manager.processes.values()} == {os.getpid()}
 
 

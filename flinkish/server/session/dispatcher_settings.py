@@ -123,7 +123,6 @@ def _submit_options(configuration: Configuration) -> tuple[str, ...] | None:
 
 
 def _refuse_pair(key: str, name: str) -> None:
-    """Refuse the name of an option that has its value in it."""
     pair = name.split(maxsplit=1)
     if len(pair) > 1:
         raise ConfigurationError(

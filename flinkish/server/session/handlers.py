@@ -105,7 +105,6 @@ def task_managers(state: SessionState, call: Call) -> Answer:
 
 
 def _task_managers(state: SessionState) -> list[tuple[Report, Any]]:
-    """Return the task managers of all drivers, with the reports of their drivers."""
     found = ask_each([(report, "/taskmanagers") for report in state.dispatcher.drivers()], {})
     return [(report, manager) for report, answer in found for manager in answer.get("taskmanagers", ())]
 

@@ -91,8 +91,6 @@ class SessionDriver:
         self._foreign: LeaderRecord | None = None
         self._foreign_since = 0
 
-    # -- the program -------------------------------------------------------------------------------------------------------
-
     def take_modules(self, archive: Path) -> None:
         """Send the modules in a zip file, which this process has on its sys.path already, to tasks on other machines."""
         self._modules = str(archive)
@@ -159,8 +157,6 @@ class SessionDriver:
                 f"job {self._assignment.job_id}: the Dispatcher has started another driver for it, or has ended it; this one ends"
             )
 
-    # -- JobListener ---------------------------------------------------------------------------------------------------------
-
     def job_started(self, job: EmbeddedJobClient) -> None:
         """Report the start immediately, so that clients see the job."""
         self._job = job
@@ -221,8 +217,6 @@ class SessionDriver:
 
     def _served(self) -> ServedJob | None:
         return None if self._state is None else self._state.jobs.get(self._assignment.job_id)
-
-    # -- reports -------------------------------------------------------------------------------------------------------------
 
     def _run(self, interval: float) -> None:
         while not self._superseded:

@@ -109,8 +109,6 @@ class DeltaEnumerator(SplitEnumerator[DeltaSplit, DeltaEnumeratorState]):
         if not self._options.bounded:
             self._context.call_async(self._look, self._looked, period=self._options.interval)
 
-    # -- following the log ---------------------------------------------------------------------------------------------------
-
     def _look(self) -> list[_Planned]:
         """Return the next versions of the log. Runs in a background thread, so it changes nothing."""
         if len(self._queue) >= _VERSIONS_AHEAD:
@@ -183,8 +181,6 @@ class DeltaEnumerator(SplitEnumerator[DeltaSplit, DeltaEnumeratorState]):
                 f"knows: number {state.splits_done} was {state.last_split!r}, and is {last!r}",
                 hint="give the source its former partitions and options; or another uid, so that it starts from the beginning.",
             )
-
-    # -- the splits of a version ---------------------------------------------------------------------------------------------
 
     def _snapshot_splits(self, version: int) -> Iterator[DeltaSplit]:
         metadata, files = self._log.snapshot(version)
@@ -302,8 +298,6 @@ class DeltaEnumerator(SplitEnumerator[DeltaSplit, DeltaEnumeratorState]):
                     f"DeltaSource: the schema of {table} at version {version} does not fit: {'; '.join(problems)}",
                     hint="start from a later version, or leave these columns out with column_names(...).",
                 )
-
-    # -- assigning splits ----------------------------------------------------------------------------------------------------
 
     def _is_in_order(self, snapshot: bool) -> bool:
         return (self._options.in_order or self._options.change_feed) and not snapshot

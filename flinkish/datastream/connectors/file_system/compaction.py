@@ -328,7 +328,6 @@ class CompactingWriter(SinkWriter[FileCommittable, FileCommittable]):
             return [file for merged in pool.map(self._merge, groups) for file in merged]
 
     def _merge(self, group: tuple[FileCommittable, ...]) -> Sequence[FileCommittable]:
-        """Return the merged file of a group, or the group itself if its files cannot be merged."""
         if len(group) == 1:
             return group
         sources = [ClosedFile(file.part.in_progress, file.length) for file in group if file.part is not None]

@@ -254,7 +254,6 @@ def _application(lineage: str, sink_uid: str) -> str:
 
 
 def _digest(requests: Sequence[CommitRequest[JdbcCommittable]]) -> int:
-    """Return a hash of the rows of a checkpoint."""
     digest = hashlib.sha256()
     for request in requests:
         digest.update(hashlib.sha256(request.committable.rows).digest())

@@ -398,7 +398,6 @@ class _JdbcReader(SequentialReader[Row, JdbcSplit]):
         return self._connection.execute(self._query.rest_of(split))
 
     def _advanced(self, split: JdbcSplit, fetched: Sequence[Any]) -> JdbcSplit:
-        """Return the split with its position after the fetched rows."""
         number = self._query.number_in(fetched[-1]) if fetched else None
         if number is None:
             return replace(split, rows=split.rows + len(fetched))

@@ -179,8 +179,6 @@ class KafkaCommitter(Committer[KafkaCommittable]):
             self._origins = ()
         self._clean(checkpoint_id, requests, lineage)
 
-    # -- what was written ----------------------------------------------------------------------------------------------------
-
     def _of_this_target(self, state: _CommitterState) -> _Commit | None:
         """Return the last commit of a state; None if the sink now has another target or prefix, which misses nothing."""
         settings, last = self._settings, state.last
@@ -281,8 +279,6 @@ class KafkaCommitter(Committer[KafkaCommittable]):
                 hint="look at the topic. If they are there, start with another uid for the sink and "
                 "execution.state-recovery.ignore-unclaimed-state.",
             )
-
-    # -- writing -------------------------------------------------------------------------------------------------------------
 
     def _send_no_more_than(self, requests: Requests) -> None:
         """Discard a producer whose batches are larger than the topics of these messages take."""
@@ -429,8 +425,6 @@ class KafkaCommitter(Committer[KafkaCommittable]):
                 "job needs one of its own. It also happens to a transaction that takes longer than transaction.timeout.ms.",
             )
         return client.described(TargetRefusedError if client.is_refusal(error) else SinkError, what, error)
-
-    # -- afterwards ----------------------------------------------------------------------------------------------------------
 
     def _clean(self, checkpoint_id: int, requests: Requests, lineage: str) -> None:
         """Store the commit with the checkpoints as well, and remove staged files that are no longer needed.

@@ -91,17 +91,18 @@ class ClientBuilder:
         self._settings |= settings
         return self
 
-    def _set_property(self, key: Any, value: Any) -> Self:
-        """Set a property; raises InvalidArgumentError if the arguments cannot be one."""
+    def set_property(self, key: str, value: str) -> Self:
+        """Set a property of the client: librdkafka's name, or Java's where it has one."""
         text_of("the name of a property", key)
         if not isinstance(value, str | int | float):
             raise InvalidArgumentError(f"the value of the property {key!r} must be text; got a {type(value).__name__}")
         self._properties[key] = str(value).lower() if isinstance(value, bool) else str(value)
         return self
 
-    def _set_brokers(self, servers: Any) -> Self:
+    def set_bootstrap_servers(self, bootstrap_servers: str) -> Self:
+        """Set the brokers to connect to first: host:port, several separated by commas."""
         hint = "'host:9092', several as 'a:9092,b:9092'."
-        return self._set_property("bootstrap.servers", text_of("set_bootstrap_servers()", servers, hint=hint))
+        return self.set_property("bootstrap.servers", text_of("set_bootstrap_servers()", bootstrap_servers, hint=hint))
 
     def _check_brokers(self, who: str) -> None:
         named = bool(self._properties.get("bootstrap.servers"))

@@ -86,10 +86,6 @@ class KafkaSink(Sink[Any, KafkaCommittable]):
 class KafkaSinkBuilder(ClientBuilder):
     """Sets up a KafkaSink, with the methods of PyFlink's builder."""
 
-    def set_bootstrap_servers(self, bootstrap_servers: str) -> KafkaSinkBuilder:
-        """Set the brokers to connect to first: host:port, several separated by commas."""
-        return self._set_brokers(bootstrap_servers)
-
     def set_delivery_guarantee(self, delivery_guarantee: DeliveryGuarantee) -> KafkaSinkBuilder:
         """Set the delivery guarantee; the default is NONE."""
         hint = "DeliveryGuarantee.EXACTLY_ONCE, AT_LEAST_ONCE or NONE."
@@ -107,10 +103,6 @@ class KafkaSinkBuilder(ClientBuilder):
         hint = "KafkaRecordSerializationSchema.builder().set_topic(...).set_value_serialization_schema(...).build()."
         instance_of("set_record_serializer()", record_serializer, KafkaRecordSerializationSchema, hint=hint)
         return self._set(serializer=record_serializer)
-
-    def set_property(self, key: str, value: str) -> KafkaSinkBuilder:
-        """Set a property of the producer: librdkafka's name, or Java's where it has one."""
-        return self._set_property(key, value)
 
     def build(self) -> KafkaSink:
         """Return the sink; raises InvalidProgramError if a required setting is missing."""

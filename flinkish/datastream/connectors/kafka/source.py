@@ -109,16 +109,18 @@ class KafkaSource(Source[Any, KafkaPartitionSplit, KafkaEnumeratorState]):
 
 
 class KafkaSourceBuilder(ClientBuilder):
-    """Sets up a KafkaSource, with the methods of PyFlink's builder."""
+    """Sets up a KafkaSource, with the methods of PyFlink's builder.
+
+    Properties of the source itself are partition.discovery.interval.ms (300000; -1 = only at each start),
+    commit.offsets.on.checkpoint (true if there is a group), register.consumer.metrics (true), client.id.prefix,
+    default.api.timeout.ms (60000), and auto.offset.reset: where to continue if messages to read next are gone (none, the default,
+    fails).
+    """
 
     def __init__(self) -> None:
         super().__init__()
         #: The method that chose what to read.
         self._chosen_by: str | None = None
-
-    def set_bootstrap_servers(self, bootstrap_servers: str) -> KafkaSourceBuilder:
-        """Set the brokers to connect to first: host:port, several separated by commas."""
-        return self._set_brokers(bootstrap_servers)
 
     def set_group_id(self, group_id: str) -> KafkaSourceBuilder:
         """Set the consumer group to which offsets are committed with each checkpoint."""
@@ -178,16 +180,6 @@ class KafkaSourceBuilder(ClientBuilder):
         """Set what happens to messages that cannot be decoded; the default is to fail. Not in Flink."""
         instance_of("on_record_error()", policy, RecordErrorPolicy, hint="RecordErrorPolicy.skip().")
         return self._set(record_errors=policy)
-
-    def set_property(self, key: str, value: str) -> KafkaSourceBuilder:
-        """Set a property of the client (librdkafka's name, or Java's where it has one) or of the source.
-
-        Properties of the source are partition.discovery.interval.ms (300000; -1 = only at each start),
-        commit.offsets.on.checkpoint (true if there is a group), register.consumer.metrics (true), client.id.prefix,
-        default.api.timeout.ms (60000), and auto.offset.reset: where to continue if messages to read next are gone (none, the
-        default, fails).
-        """
-        return self._set_property(key, value)
 
     def set_properties(self, props: dict[str, str]) -> KafkaSourceBuilder:
         """Set several properties; see `set_property`."""

@@ -108,8 +108,6 @@ class AlignedWindowOperator(BaseWindowOperator):
         super().snapshot_state(barrier)
         self._kept_progress.update([] if self._fired == MIN_WATERMARK else [self._fired])
 
-    # -- time ----------------------------------------------------------------------------------------------------------------
-
     def _times(self, records: Records) -> list[int]:
         return self.times_of(records, max(self.context.time.now(), self._fired + 1))
 
@@ -150,8 +148,6 @@ class AlignedWindowOperator(BaseWindowOperator):
 
     def next_timer(self) -> int | None:
         return self._due if self._by_clock() and not self._table.is_empty() else None
-
-    # -- windows and panes ---------------------------------------------------------------------------------------------------
 
     def _stretch_at(self, start: int) -> _Stretch:
         """Return the stretch of time that begins at `start`, with the status of its windows."""

@@ -196,8 +196,6 @@ class WindowOperator(BaseWindowOperator):
             self._register_cleanup(namespace, end)
         self._register_cleanup(namespace, self._cleanup_time(window))
 
-    # -- records -------------------------------------------------------------------------------------------------------------
-
     def process(self, value: Any, timestamp: int | None) -> None:
         time = MIN_WATERMARK if timestamp is None else timestamp
         windows = self.assigner.assign_windows(value, time, self._assigner_context)
@@ -264,8 +262,6 @@ class WindowOperator(BaseWindowOperator):
         contents.scope.current_namespace = contents_namespace
         contents.replace(elements)
 
-    # -- time ----------------------------------------------------------------------------------------------------------------
-
     def fire(self, timestamp: int, key: Any, namespace: Any, domain: TimeDomain) -> None:
         self.backend.current_key = key
         contents_namespace = namespace
@@ -303,8 +299,6 @@ class WindowOperator(BaseWindowOperator):
     def _register_cleanup(self, namespace: Namespace, time: int) -> None:
         if time != MAX_WATERMARK:
             self.own_timers.register(time, Namespaced(self.backend.current_key, namespace))
-
-    # -- merging -------------------------------------------------------------------------------------------------------------
 
     def _on_merge(
         self, result: Namespace, merged: Sequence[Namespace], state_window: Namespace, state_windows: Sequence[Namespace]
