@@ -2,40 +2,26 @@
 
 from __future__ import annotations
 
-from flinkish.datastream.connectors.kafka.legacy import (
-    FlinkKafkaConsumer,
-    FlinkKafkaConsumerBase,
-    FlinkKafkaProducer,
-    FlinkKafkaProducerBase,
-    Semantic,
-)
-from flinkish.datastream.connectors.kafka.offsets import KafkaOffsetResetStrategy, KafkaOffsetsInitializer, KafkaTopicPartition
+from flinkish.datastream.connectors.kafka.legacy import FlinkKafkaConsumer as FlinkKafkaConsumer
+from flinkish.datastream.connectors.kafka.legacy import FlinkKafkaConsumerBase as FlinkKafkaConsumerBase
+from flinkish.datastream.connectors.kafka.legacy import FlinkKafkaProducer as FlinkKafkaProducer
+from flinkish.datastream.connectors.kafka.legacy import FlinkKafkaProducerBase as FlinkKafkaProducerBase
+from flinkish.datastream.connectors.kafka.legacy import Semantic as Semantic
+from flinkish.datastream.connectors.kafka.offsets import KafkaOffsetResetStrategy as KafkaOffsetResetStrategy
+from flinkish.datastream.connectors.kafka.offsets import KafkaOffsetsInitializer as KafkaOffsetsInitializer
+from flinkish.datastream.connectors.kafka.offsets import KafkaTopicPartition as KafkaTopicPartition
+from flinkish.datastream.connectors.kafka.serialization import KafkaRecord as KafkaRecord
 from flinkish.datastream.connectors.kafka.serialization import (
-    KafkaRecord,
-    KafkaRecordDeserializationSchema,
-    KafkaRecordSerializationSchema,
-    KafkaRecordSerializationSchemaBuilder,
-    KafkaTopicSelector,
+    KafkaRecordDeserializationSchema as KafkaRecordDeserializationSchema,
 )
-from flinkish.datastream.connectors.kafka.sink import KafkaSink, KafkaSinkBuilder
-from flinkish.datastream.connectors.kafka.source import KafkaSource, KafkaSourceBuilder
+from flinkish.datastream.connectors.kafka.serialization import KafkaRecordSerializationSchema as KafkaRecordSerializationSchema
+from flinkish.datastream.connectors.kafka.serialization import (
+    KafkaRecordSerializationSchemaBuilder as KafkaRecordSerializationSchemaBuilder,
+)
+from flinkish.datastream.connectors.kafka.serialization import KafkaTopicSelector as KafkaTopicSelector
+from flinkish.datastream.connectors.kafka.sink import KafkaSink as KafkaSink
+from flinkish.datastream.connectors.kafka.sink import KafkaSinkBuilder as KafkaSinkBuilder
+from flinkish.datastream.connectors.kafka.source import KafkaSource as KafkaSource
+from flinkish.datastream.connectors.kafka.source import KafkaSourceBuilder as KafkaSourceBuilder
 
-__all__ = [
-    "FlinkKafkaConsumer",
-    "FlinkKafkaConsumerBase",
-    "FlinkKafkaProducer",
-    "FlinkKafkaProducerBase",
-    "KafkaOffsetResetStrategy",
-    "KafkaOffsetsInitializer",
-    "KafkaRecord",
-    "KafkaRecordDeserializationSchema",
-    "KafkaRecordSerializationSchema",
-    "KafkaRecordSerializationSchemaBuilder",
-    "KafkaSink",
-    "KafkaSinkBuilder",
-    "KafkaSource",
-    "KafkaSourceBuilder",
-    "KafkaTopicPartition",
-    "KafkaTopicSelector",
-    "Semantic",
-]
+__all__ = sorted(name for name in globals() if name[0].isupper())
