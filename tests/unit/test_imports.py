@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 import flinkish
@@ -39,9 +39,17 @@ def _modules() -> dict[str, Path]:
     return {name.removesuffix(".__init__"): path for path, name in names.items()}
 
 
+def _statements(body: Iterable[ast.AST]) -> Iterator[ast.AST]:
+    """Return all statements, with those inside of others; expressions, which are most of a tree, have none."""
+    for each in body:
+        yield each
+        for name in ("body", "handlers", "orelse", "finalbody", "cases"):
+            yield from _statements(getattr(each, name, ()))
+
+
 def _imported(path: Path, modules: Mapping[str, Path]) -> Iterator[str]:
     """Return the modules that a file imports anywhere: for types and inside functions, too."""
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in _statements(ast.parse(path.read_text()).body):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names if alias.name in modules)
         elif isinstance(node, ast.ImportFrom) and node.module:
