@@ -15,7 +15,7 @@ from typing import Any
 
 import click
 
-from flinkish.cli import cluster_commands, history_command, job_commands
+from flinkish.cli import cluster_commands, history_command, job_commands, state_commands
 from flinkish.cli.connection import INTERRUPTED, connect, errors_printed, say, with_properties
 from flinkish.cli.packaging import pack_environment
 from flinkish.cli.script import Explained, ExplainingExecutor, error_text, forgotten, run_script
@@ -246,6 +246,7 @@ for command in (
     job_commands.checkpoint,
     history_command.history,
     cluster_commands.cluster,
+    state_commands.state,
 ):
     cli.add_command(command)
 

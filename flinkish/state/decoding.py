@@ -69,6 +69,11 @@ class StateDecoder:
             case _:
                 return StateTable({**self._addresses(table), **self._values(table)})
 
+    def values(self) -> StateTable:
+        """Return the values of a state without what they belong to."""
+        (table,) = self._by_kind.values()
+        return StateTable(self._values(table))
+
     def _addresses(self, table: pa.Table) -> Columns:
         assert self._key_type is not None
         keys: Columns = {"key": (self._key_type, self._decoded(self._key_type, table["key"]))}

@@ -144,12 +144,12 @@ class SavepointReader:
                 size=sum(table.nbytes for table in restored.by_kind.values()),
                 declaration=restored.declaration,
             )
-            for (_, _, name), restored in sorted(self._states(uid).items())
+            for (_, _, name), restored in sorted(self.rows_of(uid).items())
             if name not in RUNTIME_STATES
         ]
 
-    def _states(self, uid: str) -> dict[StateAddress, RestoredRows]:
-        """Return the rows of all states of an operator; those of the last operator are kept in memory."""
+    def rows_of(self, uid: str) -> dict[StateAddress, RestoredRows]:
+        """Return the encoded rows of all states of an operator; those of the last operator are kept in memory."""
         if self._last[0] != uid:
             shape = next((each for each in self.operators() if each.uid == uid), None)
             if shape is None:
@@ -192,7 +192,7 @@ class SavepointReader:
 
     def read_state(self, uid: str, name: str) -> StateTable:
         """Return a state of any kind by its name; if keyed and operator state share it, the keyed one."""
-        for address in sorted(self._states(uid)):
+        for address in sorted(self.rows_of(uid)):
             if address[2] == name:
                 return self._decode(address)
         raise self._unknown(uid, name)
@@ -204,7 +204,7 @@ class SavepointReader:
         `window_start` and `window_end`, or in `namespace`: the number of a count window, "" for the global window. Overlapping
         windows that share panes are returned as these panes.
         """
-        names = {name for _, category, name in self._states(uid) if category == "keyed"}
+        names = {name for _, category, name in self.rows_of(uid) if category == "keyed"}
         if SESSIONS in names:
             return _sessions(self.read_keyed_state(uid, SESSIONS))
         contents = next((name for name in sorted(names) if name.startswith((CONTENTS, PANES))), None)
@@ -218,7 +218,7 @@ class SavepointReader:
 
     def _merged_windows(self, uid: str, contents: str) -> StateTable:
         """Return contents with the windows that were merged into them; they are stored under one of the merged windows."""
-        states = self._states(uid)
+        states = self.rows_of(uid)
         (merging,) = states[uid, "keyed", MERGING_SET].by_kind.values()
         stored = zip(merging["key"].to_pylist(), merging["value"].to_pylist(), strict=True)
         windows = dict(zip(stored, self.read_keyed_state(uid, MERGING_SET).column("map_key"), strict=True))
@@ -237,14 +237,14 @@ class SavepointReader:
 
     def _read(self, uid: str, category: str, name: str, kinds: Collection[str]) -> StateTable:
         address = uid, category, name
-        restored = self._states(uid).get(address)
+        restored = self.rows_of(uid).get(address)
         if restored is None or restored.declaration.kind not in kinds:
             raise self._unknown(uid, name)
         return self._decode(address)
 
     def _decode(self, address: StateAddress) -> StateTable:
         uid, _, name = address
-        return StateDecoder(self._states(uid)[address], f"state {name!r} of operator {uid}", unpickle=self._unpickle).table()
+        return StateDecoder(self.rows_of(uid)[address], f"state {name!r} of operator {uid}", unpickle=self._unpickle).table()
 
     def _unknown(self, uid: str, name: str) -> InvalidArgumentError:
         return InvalidArgumentError(

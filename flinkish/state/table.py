@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import decimal
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -93,15 +94,18 @@ def _dtype(values: Sequence[Any]) -> type | None:
     return object if any(value is None for value in values) else None
 
 
-def _text(value: Any) -> str:
-    return to_json(value) or repr(value)
+def text_of(value: Any) -> str:
+    """Return a value as text for people: JSON if it is plain data."""
+    # JSON has no such numbers, and would show them as null.
+    text = None if value.__class__ is float and not math.isfinite(value) else to_json(value)
+    return repr(value) if text is None else text
 
 
 def _untyped_column(values: Sequence[Any]) -> _Shown:
     classes = {value.__class__ for value in values if value is not None}
     make = _BY_CLASS.get(classes.pop()) if len(classes) == 1 else None
     if make is None or (make is Types.LONG and not all(value is None or LONG_MIN <= value <= LONG_MAX for value in values)):
-        return Types.STRING(), _text
+        return Types.STRING(), text_of
     return make(), None
 
 
@@ -109,7 +113,7 @@ def _shown(type_info: TypeInformation) -> _Shown:
     """Return the type of which Arrow has values, for a type that may have untyped parts."""
     kind, parts = shape_of(type_info)
     if kind is Kind.PICKLED:
-        return Types.STRING(), _text
+        return Types.STRING(), text_of
     shown = [_shown(part) for part in parts]
     if all(convert is None for _, convert in shown):
         return type_info, None

@@ -1,0 +1,203 @@
+"""`flinkish state`: shows and compares the state of savepoints and checkpoints, without their programs."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from flinkish.cli.connection import errors_printed, with_properties
+from flinkish.cli.tables import print_table, size_text, time_text
+from flinkish.common.config_file import load_configuration
+
+if TYPE_CHECKING:
+    from flinkish.state import SavepointReader
+
+_with_json = click.option("--json", "as_json", is_flag=True, help="Print a JSON object per line.")
+_with_rows = click.option(
+    "-n", "--rows", type=click.IntRange(min=0), default=100, show_default=True, help="Maximum rows shown per state."
+)
+
+
+@click.group("state")
+def state() -> None:
+    """Look at the state in a savepoint or checkpoint, without the program that it is of.
+
+    PATH is a savepoint, a job's folder below the checkpoint directory, or `PATH@id` for one of several retained checkpoints.
+    Pickled values are not decoded.
+    """
+
+
+def _open(path: str, properties: Sequence[str]) -> SavepointReader:
+    from flinkish.state import SavepointReader
+
+    return SavepointReader.read(path, load_configuration(properties, environment=os.environ))
+
+
+def _command(name: str) -> Callable[[Callable[..., Any]], click.Command]:
+    """Make a command of this group with -D, whose errors are printed; it may return the exit code."""
+
+    def decorate(function: Callable[..., Any]) -> click.Command:
+        def run(**arguments: Any) -> None:
+            with errors_printed():
+                sys.exit(function(**arguments) or 0)
+
+        run.__doc__ = function.__doc__
+        run.__click_params__ = getattr(function, "__click_params__", [])  # type: ignore[attr-defined]
+        return state.command(name)(with_properties(run))
+
+    return decorate
+
+
+@_command("list")
+@click.argument("path")
+@click.argument("uid", required=False)
+def list_states(path: str, uid: str | None, properties: tuple[str, ...]) -> None:
+    """List the operators of a savepoint and their states, with types and sizes; with UID, those of one operator.
+
+    \b
+    flinkish state list /savepoints/savepoint-1b2c3d-0123456789ab
+    flinkish state list /checkpoints/1b2c3d4e5f60718293a4b5c6d7e8f901@7 orders
+    """
+    reader = _open(path, properties)
+    manifest = reader.checkpoint.manifest
+    click.echo(
+        f"{manifest.kind.value} {manifest.checkpoint_id} of job {manifest.coordinator.job_name!r} ({manifest.job_id}), "
+        f"{time_text(manifest.completion_time)}, signed by {'our' if reader.checkpoint.trusted else 'another'} key"
+    )
+    rows = []
+    for operator in reader.operators():
+        if uid not in (None, operator.uid):
+            continue
+        at = f"{operator.parallelism} of {operator.max_parallelism}"
+        if operator.splits:
+            rows.append([operator.uid, at, "", "splits", operator.kind, f"{operator.splits:,}", ""])
+        if operator.committables:
+            rows.append([operator.uid, at, "", "to be committed", operator.kind, f"{operator.committables:,}", ""])
+        for each in reader.states(operator.uid):
+            kind = f"{each.kind}, ttl" if each.ttl else each.kind
+            shown = each.description.removeprefix(f"{each.kind} state of type ")
+            rows.append([operator.uid, at, each.name, kind, shown, f"{each.entries:,}", size_text(each.size)])
+    if uid is not None and not rows:
+        reader.states(uid)  # an unknown uid is an error
+    print_table(["UID", "PARALLELISM", "STATE", "KIND", "TYPE", "ENTRIES", "SIZE"], rows, whole="STATE")
+
+
+@_command("show")
+@click.argument("path")
+@click.argument("uid")
+@click.argument("name", metavar="[STATE]", required=False)
+@click.option("--key", metavar="KEY", help="Show only this key, as the command prints it.")
+@click.option("--windows", is_flag=True, help="Show the open windows of a window operator, however it stores them.")
+@_with_rows
+@_with_json
+def show(
+    path: str, uid: str, name: str | None, key: str | None, windows: bool, rows: int, as_json: bool, properties: tuple[str, ...]
+) -> None:
+    """Show the values of a state of an operator, or of all its states.
+
+    \b
+    flinkish state show /savepoints/savepoint-1b2c3d-0123456789ab orders count
+    flinkish state show --key 'customer 7' /savepoints/savepoint-1b2c3d-0123456789ab orders
+    flinkish state show --json PATH orders count | jq .value
+    """
+    reader = _open(path, properties)
+    tables = {"windows": reader.read_windows(uid)} if windows else {}
+    shown = [] if windows else [name] if name is not None else [each.name for each in reader.states(uid)]
+    tables |= {each: reader.read_state(uid, each) for each in shown}
+    for state_name, table in tables.items():
+        names = table.type_info.get_field_names()
+        if key is not None and "key" not in names:
+            continue
+        found = (row.as_dict() for row in table if key is None or _shown(row["key"]) == key)
+        if as_json:
+            for row in found:
+                click.echo(_json({**({} if name or windows else {"state": state_name}), **row}))
+            continue
+        if name is None:
+            click.echo(f"{state_name}:")
+        some = list(islice(found, rows))
+        print_table([column.upper() for column in names], [list(map(_shown, row.values())) for row in some], whole="")
+        if len(some) == rows < len(table):
+            click.echo(f"The first {rows:,} of {len(table):,} rows; --rows shows more, --json all.")
+
+
+@_command("diff")
+@click.argument("old")
+@click.argument("new")
+@click.argument("uid", required=False)
+@click.argument("name", metavar="[STATE]", required=False)
+@_with_rows
+@_with_json
+def diff(old: str, new: str, uid: str | None, name: str | None, rows: int, as_json: bool, properties: tuple[str, ...]) -> int:
+    """Show what differs between two savepoints or checkpoints by key: of all operators, of one, or of one state.
+
+    Lines begin with + for what only NEW has, - for what only OLD has, and ~ for changed values. The exit code is 1 if something
+    differs.
+
+    \b
+    flinkish state diff /checkpoints/1b2c3d4e5f60718293a4b5c6d7e8f901@7 /checkpoints/1b2c3d4e5f60718293a4b5c6d7e8f901@8
+    flinkish state diff /savepoints/before /savepoints/after orders count
+    """
+    from flinkish.state import diff_savepoints
+
+    found = [each for each in diff_savepoints(_open(old, properties), _open(new, properties), uid, name) if not each.is_same]
+    for each in found:
+        if as_json:
+            for sign, address, before, after in each.changes():
+                click.echo(_json({"uid": each.uid, "state": each.name, "sign": sign, **address, "old": before, "new": after}))
+            continue
+        counts = {"added": each.added, "removed": each.removed, "changed": each.changed, "same": each.same}
+        click.echo(f"{each.uid}, {each.name}: {', '.join(f'{count:,} {what}' for what, count in counts.items())}")
+        if each.old_type != each.new_type and each.old_type and each.new_type:
+            click.echo(f"  declared as {each.new_type}, before as {each.old_type}")
+        shown = 0
+        for sign, address, before, after in each.changes(rows):
+            values = [_values(side) for side in (before, after) if side is not None]
+            click.echo(f"  {sign} {', '.join(map(_shown, address.values()))}" + (f": {' -> '.join(values)}" if values else ""))
+            shown += 1
+        more = each.added + each.removed + each.changed - shown
+        if more:
+            click.echo(f"  ... {more:,} more; --rows shows more, --json all.")
+    if not found and not as_json:
+        click.echo("Nothing differs.")
+    return 1 if found else 0
+
+
+def _values(side: Mapping[str, Any]) -> str:
+    """Return value and time of last use as text."""
+    value, *others = side.items()
+    return " ".join([_shown(value[1]), *(f"({name.replace('_', ' ')} {_shown(each)})" for name, each in others)])
+
+
+def _shown(value: Any) -> str:
+    from flinkish.state.table import text_of
+
+    return value if isinstance(value, str) else "" if value is None else text_of(value)
+
+
+def _json(columns: Mapping[str, Any]) -> str:
+    """Return columns as a JSON object; values that are no plain data are texts."""
+    return f"{{{', '.join(f'{json.dumps(name)}: {_json_value(value)}' for name, value in columns.items())}}}"
+
+
+def _json_value(value: Any) -> str:
+    from flinkish.state.table import text_of
+
+    if isinstance(value, Mapping) and all(isinstance(name, str) for name in value):
+        return _json(value)
+    text = text_of(value)
+    return text if _is_json(text) else json.dumps(text)
+
+
+def _is_json(text: str) -> bool:
+    try:
+        json.loads(text)
+    except ValueError:
+        return False
+    return True
