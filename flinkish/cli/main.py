@@ -170,6 +170,41 @@ def info(job: Path, **options: Any) -> None:
     sys.exit(_show_first_job(job, lambda program: click.echo(f"{lines[0]}\n{plan(program)}\n{lines[1]}"), **options))
 
 
+@cli.command("plan", context_settings=_AS_FLINK)
+@click.option("--against", metavar="PATH", help="The savepoint or checkpoint to compare with; may also follow JOB.")
+@click.option("--no-open", is_flag=True, help="Do not open functions; their states are then not compared.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@_job_options
+def plan_upgrade(
+    job: Path, against: str | None, no_open: bool, as_json: bool, arguments: tuple[str, ...], **options: Any
+) -> None:
+    """Show what the first job of the script JOB would take over from a savepoint, without starting it.
+
+    
+    flinkish plan JOB --against /savepoints/savepoint-1b2c3d-0123456789ab
+    flinkish plan -n JOB --against /checkpoints/1b2c3d4e5f60718293a4b5c6d7e8f901   with -n, as flinkish run -n would start it
+
+    The script runs up to its execute(). The functions of its operators are opened and closed in this process, because they
+    declare their states there; sources and sinks are not opened. The exit code is 1 if the start would be refused.
+    """
+    from flinkish.cli.upgrade import show_upgrade
+
+    own = list(arguments)
+    if "--against" in own[:-1] and against is None:
+        position = own.index("--against")
+        against = own[position + 1]
+        del own[position : position + 2]
+    if against is None:
+        raise click.UsageError("--against PATH is missing: the savepoint to compare the program with.")
+    refused: list[bool] = []
+
+    def show(program: Program) -> None:
+        refused.append(show_upgrade(program, against, open_functions=not no_open, as_json=as_json))
+
+    code = _show_first_job(job, show, arguments=own, **options)
+    sys.exit(code or int(any(refused)))
+
+
 @cli.command(
     context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False},
     options_metavar="[OPTIONS OF SPARK-SUBMIT]",
