@@ -22,18 +22,17 @@ import contextlib
 import dataclasses
 import logging
 import os
-import platform
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path, PurePath
 
-import flinkish
 from flinkish.checkpoint import fencing, paths
-from flinkish.checkpoint.checkpoint_files import LIST_WAITS, Latest, copy_verified, manifest_rows, write_latest
+from flinkish.checkpoint.checkpoint_files import LIST_WAITS, Latest, copy_verified, write_latest
 from flinkish.checkpoint.delta_log import DeltaLog
 from flinkish.checkpoint.fencing import Committed, Gone, Refused, TakenOver, Transaction
 from flinkish.checkpoint.job_table import JobTable, brief, delete
-from flinkish.checkpoint.manifest import CheckpointKind, CheckpointReference, Manifest, sha256
+from flinkish.checkpoint.manifest import CheckpointKind, CheckpointReference, Manifest
+from flinkish.checkpoint.savepoints import own_versions, write_manifest, write_savepoint
 from flinkish.checkpoint.signing import SigningKey
 from flinkish.checkpoint.storage import CheckpointDraft, CheckpointLocation, StoredCheckpoint
 from flinkish.common.clock import Clock
@@ -255,7 +254,7 @@ class DeltaCheckpointStorage:
             for old in previous
         )
         manifest = self._manifest(draft, references)
-        path, files = self._write_manifest(manifest, files_at(draft.location.root))
+        path, files = write_manifest(manifest, files_at(draft.location.root), self._key, durable=self._durable)
         faults.reach(faults.Point.MANIFEST_WRITTEN)
         own, version = Transaction(self.generation, draft.checkpoint_id), log.version + 1
         details = {"flinkish.checkpoint": str(draft.checkpoint_id), "flinkish.generation": str(self.generation)}
@@ -390,28 +389,11 @@ class DeltaCheckpointStorage:
             raise
 
     def _write_savepoint(self, files: CheckpointFiles, manifest: Manifest) -> StoredCheckpoint:
-        root = files.root
-        path, listed = self._write_manifest(manifest, files)
-        faults.reach(faults.Point.MANIFEST_WRITTEN)
-        details = {"flinkish.savepoint": str(manifest.checkpoint_id), "flinkish.job": self._job_id}
-        failure: Exception | None = None
-        try:
-            self._log_type.create(root, listed, details, time=self._clock.wall_time())
-        except Exception as error:
-            failure = error
-        try:
-            log = self._log_type.open(root)
-            named = log is not None and path in log.files()
-        except Exception as error:
-            raise CommitOutcomeUnknownError(
-                f"savepoint {root}: it is not known whether it was written: {brief(failure or error)}"
-            ) from error
-        if not named:
-            raise CheckpointError(f"savepoint {root} could not be written: {brief(failure)}") from failure
-        if self._durable:
-            files.sync_log(-1)
-        self._savepoints.discard(str(root))
-        return StoredCheckpoint(manifest=manifest, root=root, version=0, manifest_path=path, trusted=True)
+        stored = write_savepoint(
+            files, manifest, self._key, durable=self._durable, time=self._clock.wall_time(), delta_log=self._log_type
+        )
+        self._savepoints.discard(str(files.root))
+        return stored
 
     def _manifest(self, draft: CheckpointDraft, previous: tuple[CheckpointReference, ...]) -> Manifest:
         for file in draft.files:
@@ -428,7 +410,7 @@ class DeltaCheckpointStorage:
             committables=draft.committables,
             files=tuple(sorted(draft.files, key=lambda file: file.path)),
             previous=previous,
-            written_by={"flinkish": flinkish.__version__, "python": platform.python_version()},
+            written_by=own_versions(),
         )
 
     def _check_file(self, draft: CheckpointDraft, file: StateFile) -> None:
@@ -450,20 +432,6 @@ class DeltaCheckpointStorage:
     def _is_shared(self, checkpoint_id: CheckpointId, file: StateFile) -> bool:
         base = self._bases.get(checkpoint_id)
         return any(file in old.manifest.files for old in (*self._retained, *([] if base is None else [base])))
-
-    def _write_manifest(self, manifest: Manifest, table: CheckpointFiles) -> tuple[str, Mapping[str, tuple[int, int]]]:
-        """Write the manifest and return its path with all files of the checkpoint, by path: size and rows."""
-        content, rows = manifest_rows(manifest, self._key)
-        folder = paths.folder_name(manifest.checkpoint_id, manifest.generation)
-        path = paths.manifest_name(folder, sha256(content))
-        with table.create(path) as stream:
-            stream.write(content)
-        for inside in (path, folder, ""):
-            self._sync(table, inside)
-        files = {file.path: (file.size, file.rows) for file in manifest.files}
-        if len(files) != len(manifest.files):
-            raise CheckpointError(f"checkpoint {manifest.checkpoint_id}: two tasks acknowledged a state file of the same name")
-        return path, {**files, path: (len(content), rows)}
 
     def _current_handle(self) -> DeltaLog:
         """Return a handle at the newest version, after checking that no other driver has taken over."""

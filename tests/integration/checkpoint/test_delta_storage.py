@@ -531,7 +531,7 @@ def test_a_disk_that_is_full_fails_only_that_checkpoint(tmp_path: Path, monkeypa
         def full(*_: object, **__: object) -> None:
             raise OSError(28, "No space left on device")
 
-        patch.setattr(storage, "_write_manifest", full)
+        patch.setattr("flinkish.checkpoint.delta_storage.write_manifest", full)
         with pytest.raises(OSError, match="No space"):
             storage.commit(draft)
     storage.discard(draft.location)
