@@ -1,4 +1,4 @@
-"""Unit tests start no process and use no server: what needs them, or Delta tables, is in tests/integration."""
+"""Unit tests start no process and use no server: what needs them, Delta tables or many whole jobs, is in tests/integration."""
 
 from __future__ import annotations
 

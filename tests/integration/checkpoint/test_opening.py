@@ -16,8 +16,7 @@ from flinkish.checkpoint.opening import Selection, check_operators, open_checkpo
 from flinkish.checkpoint.storage import StoredCheckpoint
 from flinkish.common.errors import ConfigurationError, CorruptCheckpointError, ForeignCheckpointError
 from flinkish.common.ids import OperatorUid
-
-from .support import COUNT, JOB, KEY, SINK, SOURCE, coordinator_state, make_draft, make_storage, take
+from tests.unit.checkpoint.support import COUNT, JOB, KEY, SINK, SOURCE, coordinator_state, make_draft, make_storage, take
 
 
 @pytest.fixture
