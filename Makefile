@@ -50,8 +50,12 @@ ARGS ?=
 PYTEST_ARGS ?=
 # Two processes leave a third of two cores idle, as tests wait for JVMs and killed jobs. Each has a Spark session, of about 1.5 GB.
 TEST_PROCESSES ?= 3
-# Tests write thousands of small files and have each on disk before they go on: in memory, if 4 GB are free there, that takes no time.
+# Tests write thousands of small files and have each on disk before they go on. In memory that takes no time; where 4 GB are free there.
 IN_MEMORY := $(if $(TMPDIR),,$(shell df -Pk /dev/shm 2>/dev/null | awk 'NR == 2 && $$4 > 4000000 {print "TMPDIR=/dev/shm"}'))
+# Some tests run what they have written.
+ifneq ($(shell grep -s '^[^ ]* /dev/shm [^ ]* [^ ]*noexec' /proc/mounts),)
+IN_MEMORY :=
+endif
 # Unit tests wait for nothing: a process for each of two cores. Importing schemathesis takes a second, and they do not need it.
 QUICK := tests/unit -q -n 2 --dist worksteal -p no:schemathesis --hypothesis-profile quick
 # Tests start a hundred JVMs that live for seconds, so these are tuned to start quickly; that halves the time of the tests.
@@ -103,7 +107,7 @@ soak: setup ## Run 10,000 epochs and compare the first thousand with the last (a
 
 .PHONY: test
 test: setup $(CLASSES) $(KAFKA_JARS) $(SPARK_KAFKA_JARS) $(FLINK_JARS) $(FLINK_PYTHON_JARS) ## Run all tests and list the slowest fifty (PYTEST_ARGS='-k name' selects some)
-	@$(WITH_JAVA) $(BIN)/python -m pytest tests -n $(TEST_PROCESSES) --maxschedchunk 1 --durations 50 $(PYTEST_ARGS)
+	@$(WITH_JAVA) $(IN_MEMORY) $(BIN)/python -m pytest tests -n $(TEST_PROCESSES) --maxschedchunk 1 --durations 50 $(PYTEST_ARGS)
 
 .PHONY: cluster-test
 cluster-test: setup $(CLASSES) ## Kill parts of a standalone cluster and of YARN under jobs of three levels (half an hour; FLINKISH_SEED=n repeats)

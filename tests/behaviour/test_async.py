@@ -120,7 +120,7 @@ def test_nothing_is_lost_or_repeated_by_a_failure(make_env: MakeEnvironment, tmp
         settings={
             "execution.checkpointing.interval": "10 ms",
             "execution.checkpointing.dir": tmp_path / "checkpoints",
-            "execution.epoch.max-records": 40,
+            "execution.epoch.max-records": 80,
             "restart-strategy.type": "fixed-delay",
             "restart-strategy.fixed-delay.attempts": 3,
             "restart-strategy.fixed-delay.delay": "10 ms",

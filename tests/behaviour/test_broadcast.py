@@ -98,7 +98,7 @@ def checkpointed(tmp_path: Path, **settings: Any) -> dict[str, Any]:
     return {
         "execution.checkpointing.interval": "10 ms",
         "execution.checkpointing.dir": tmp_path / "checkpoints",
-        "execution.epoch.max-records": 25,
+        "execution.epoch.max-records": 70,
         "restart-strategy.type": "fixed-delay",
         "restart-strategy.fixed-delay.attempts": 3,
         "restart-strategy.fixed-delay.delay": "10 ms",
@@ -185,7 +185,7 @@ class Hundreds(FlatMapFunction, CheckpointedFunction):
 
 
 def test_what_a_checkpointed_function_keeps_in_attributes_survives_a_restart(make_env: MakeEnvironment, tmp_path: Path) -> None:
-    env = make_env(1, checkpointed(tmp_path, **{"execution.epoch.max-records": 33}))
+    env = make_env(1, checkpointed(tmp_path, **{"execution.epoch.max-records": 130}))
     marker = tmp_path / "failed"
     lists = collect(numbers(env, 999, "numbers").flat_map(Hundreds(marker, 777)))
 

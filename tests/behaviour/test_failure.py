@@ -142,7 +142,7 @@ def test_a_job_restarts_from_its_last_checkpoint_and_repeats_nothing(make_env: M
         settings={
             "execution.checkpointing.interval": "10 ms",
             "execution.checkpointing.dir": tmp_path / "checkpoints",
-            "execution.epoch.max-records": 25,
+            "execution.epoch.max-records": 100,
             "restart-strategy.type": "fixed-delay",
             "restart-strategy.fixed-delay.attempts": 3,
             "restart-strategy.fixed-delay.delay": "10 ms",

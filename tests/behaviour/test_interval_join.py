@@ -89,7 +89,7 @@ def test_what_waits_for_partners_survives_a_failure(make_env: MakeEnvironment, t
         settings={
             "execution.checkpointing.interval": "10 ms",
             "execution.checkpointing.dir": tmp_path / "checkpoints",
-            "execution.epoch.max-records": 40,
+            "execution.epoch.max-records": 100,
             "restart-strategy.type": "fixed-delay",
             "restart-strategy.fixed-delay.attempts": 3,
             "restart-strategy.fixed-delay.delay": "10 ms",

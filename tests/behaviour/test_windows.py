@@ -224,7 +224,7 @@ def test_open_windows_survive_a_failure(make_env: MakeEnvironment, tmp_path: Pat
         settings={
             "execution.checkpointing.interval": "10 ms",
             "execution.checkpointing.dir": tmp_path / "checkpoints",
-            "execution.epoch.max-records": 25,
+            "execution.epoch.max-records": 50,
             "restart-strategy.type": "fixed-delay",
             "restart-strategy.fixed-delay.attempts": 3,
             "restart-strategy.fixed-delay.delay": "10 ms",

@@ -61,7 +61,7 @@ def test_python_workers_killed_in_mid_epoch_leave_results_exact(engine: SparkEng
 def test_a_long_epoch_keeps_the_hosts_that_have_nothing_to_do(engine: SparkEngine, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("flinkish.engine.spark.engine._SIGN_OF_LIFE_S", 0.5)
     monkeypatch.setattr(
-        HostConfig.__init__, "__kwdefaults__", {**(HostConfig.__init__.__kwdefaults__ or {}), "silence_ms": 2_000}
+        HostConfig.__init__, "__kwdefaults__", {**(HostConfig.__init__.__kwdefaults__ or {}), "silence_ms": 4_000}
     )
 
     def linger(slot: int, level: int, command: EpochCommand) -> None:

@@ -14,7 +14,8 @@ from flinkish.server.rest import trust
 from tests.unit.server.support import UNKNOWN, Server, served
 
 HEAD = b"GET /overview HTTP/1.1\r\nHost: localhost\r\n"
-LIMITS = Limits(connections=20, head=1.0, idle=5, unread=0.6)
+# Seconds: a head has time to come even if this process waits for a core for a second.
+LIMITS = Limits(connections=20, head=2.0, idle=5, unread=0.6)
 
 
 @pytest.fixture(scope="module")
@@ -79,8 +80,8 @@ def test_a_connection_that_says_nothing_ends(server: Server) -> None:
 
 def test_a_second_head_on_a_connection_has_its_own_deadline(server: Server) -> None:
     with connect(server) as connection:
-        for _ in range(6):
-            time.sleep(0.2)
+        for _ in range(5):
+            time.sleep(0.5)
             connection.sendall(HEAD + b"\r\n")
             assert read_one(connection).startswith(b"HTTP/1.1 200 ")
         assert read(connection).startswith(b"HTTP/1.1 408 ")
@@ -171,14 +172,16 @@ def test_what_is_not_a_request_is_refused_in_the_form_of_errors(server: Server, 
 
 def test_answers_on_a_connection_that_stays_open_are_not_held_back(server: Server) -> None:
     with connect(server) as connection:
-        took = []
-        for _ in range(30):
+
+        def took() -> float:
             begun = time.perf_counter()
             connection.sendall(HEAD + b"\r\n")
             read_one(connection)
-            took.append(time.perf_counter() - begun)
-    # Without TCP_NODELAY, all but the first take the 40 ms of a delayed acknowledgement.
-    assert min(took[1:]) < 0.03
+            return time.perf_counter() - begun
+
+        took()
+        # Without TCP_NODELAY, all but the first take the 40 ms of a delayed acknowledgement.
+        assert any(took() < 0.03 for _ in range(200))
 
 
 def test_an_upgrade_is_not_offered(server: Server) -> None:

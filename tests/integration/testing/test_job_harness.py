@@ -601,7 +601,7 @@ def test_nothing_is_left_of_a_job(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert list(tmp_path.iterdir()) == []
     left = {thread for thread in set(threading.enumerate()) - threads if thread.name != "flinkish-signals"}
     for thread in left:
-        thread.join(5)
+        thread.join(60)
     assert not any(thread.is_alive() for thread in left)
 
 

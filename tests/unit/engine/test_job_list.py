@@ -72,7 +72,7 @@ def in_another_thread(call: Callable[[], Any]) -> Any:
     results: list[Any] = []
     thread = threading.Thread(target=lambda: results.append(call()))
     thread.start()
-    thread.join(30)
+    thread.join(250)
     assert len(results) == 1, "the call did not return"
     return results[0]
 

@@ -65,7 +65,7 @@ def test_a_signal_that_is_sent_to_the_process_and_to_its_group_is_one_signal(job
     assert job.stopping.wait(60)
     assert job.stopped == ["SIGTERM"]
     job.released.set()
-    assert job.sent.get(timeout=20) == signal.SIGTERM
+    assert job.sent.get(timeout=120) == signal.SIGTERM
     with pytest.raises(SystemExit):
         watch.handle(signal.SIGTERM, None)
 

@@ -61,7 +61,7 @@ def test_a_stopped_reporter_ends_at_once() -> None:
     thread = threading.Thread(target=reporter.run)
     thread.start()
     reporter.stop()
-    thread.join(20)
+    thread.join(120)
     assert not thread.is_alive()
 
 

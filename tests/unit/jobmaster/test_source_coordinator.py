@@ -21,7 +21,7 @@ from flinkish.runtime.protocol import ReaderReport, SplitState
 
 from .support import SOURCE, Line, Numbers, NumbersSplit
 
-DEADLINE_S = 10.0
+DEADLINE_S = 120.0
 
 
 def coordinator(source: Numbers, parallelism: int = 1) -> EnumeratorCoordinator:

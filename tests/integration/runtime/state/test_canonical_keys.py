@@ -54,7 +54,7 @@ def other_process() -> Iterator[Ask]:
 
     yield ask
     stdin.close()
-    assert child.wait(30) == 0
+    assert child.wait(120) == 0
     stdout.close()
 
 

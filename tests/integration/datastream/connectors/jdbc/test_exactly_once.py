@@ -175,7 +175,7 @@ def test_of_two_drivers_that_commit_at_once_one_writes(on_postgresql: TestDataba
 
     with at_commit(meanwhile):
         run.commit(checkpoint)
-        other.join(30)
+        other.join(120)
     zombie.close()
     assert not other.is_alive()
     assert ids(on_postgresql) == [0, 1, 2]
