@@ -76,7 +76,7 @@ def test_late_records_are_counted_and_told_at_the_end(env: StreamExecutionEnviro
     left, right = (stream.key_by(lambda pair: pair[0], Types.STRING()) for stream in pairs)
     left.interval_join(right).between(Time.milliseconds(-1), Time.milliseconds(1)).process(Pair()).print()
     client = env.execute_async()
-    result = client.get_job_execution_result().result(timeout=60)
+    result = client.get_job_execution_result().result(timeout=240)
     assert sum(vertex.late_records for vertex in client.figures().vertices) == 3
     assert result.get_accumulator_result("Interval Join.numLateRecordsDropped") == 3
     (told,) = [record.getMessage() for record in caplog.records if "too late" in record.getMessage()]

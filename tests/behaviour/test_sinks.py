@@ -164,7 +164,7 @@ def test_bulk_files_appear_with_each_checkpoint_while_the_job_runs(make_env: Mak
     endless(env).map(lambda number: Row(id=number, text=f"n{number}"), row_type).sink_to(sink)
     client = env.execute_async("bulk")
     try:
-        wait_until("two checkpoints have finished files", lambda: len(visible(tmp_path / "out")) >= 3, timeout=60)
+        wait_until("two checkpoints have finished files", lambda: len(visible(tmp_path / "out")) >= 3)
     finally:
         client.cancel().result()
     tables = [pq.read_table(path).to_pylist() for path in visible(tmp_path / "out")]

@@ -42,7 +42,7 @@ class Relay(BaseHTTPRequestHandler):
         if self.command == "GET" and file is not None:
             self.respond(200, TYPES.get(Path(path).suffix, "text/html" if path == "/" else "application/octet-stream"), file)
             return
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=120)
         try:
             kind = {"Content-Type": self.headers["Content-Type"]} if "Content-Type" in self.headers else {}
             connection.request(self.command, self.path, body, kind)

@@ -451,7 +451,7 @@ def test_a_signal_ends_the_program_quietly_when_the_job_has_been_stopped(
             assert process.stdout is not None
             first = process.stdout.readline()
             process.send_signal(number)
-            out, err = process.communicate(timeout=60)
+            out, err = process.communicate(timeout=240)
         finally:
             process.kill()
     assert ((first + out).split(), err, process.returncode) == (said, "", code)

@@ -114,7 +114,7 @@ def test_a_job_is_cancelled_by_patch_and_by_the_pages_get(tmp_path: Path) -> Non
 
 
 def _request(server: Server, headers: dict[str, str]) -> int:
-    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=30)
+    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=120)
     connection.putrequest("GET", "/overview", skip_host=True)
     for name, value in headers.items():
         connection.putheader(name, value)

@@ -47,7 +47,7 @@ def running(settings: dict[str, str]) -> Iterator[Reporters]:
 
 def scrape(port: int, path: str = "/metrics", **headers: str) -> str:
     request = urllib.request.Request(f"http://127.0.0.1:{port}{path}", headers=headers)
-    with urllib.request.urlopen(request, timeout=30) as answer:
+    with urllib.request.urlopen(request, timeout=120) as answer:
         return str(answer.read().decode())
 
 

@@ -56,7 +56,7 @@ def test_a_future_waits_for_its_result() -> None:
     assert str(future) == "CompletableFuture[not completed]"
     thread = threading.Thread(target=future.set_result, args=(5,))
     thread.start()
-    assert future.result(timeout=10) == 5
+    assert future.result(timeout=120) == 5
     thread.join()
     assert str(future) == "CompletableFuture[completed normally]"
 

@@ -26,7 +26,7 @@ def test_the_file_of_a_killed_process_is_removed_by_the_next_one(tmp_path: Path,
         "import os, signal\nfrom flinkish.engine.spark.submission import property_file\n"
         "with property_file({'spark.a': 'hush'}): os.kill(os.getpid(), signal.SIGKILL)"
     )
-    subprocess.run([sys.executable, "-c", script], env={"TMPDIR": str(tmp_path)}, timeout=60, check=False)
+    subprocess.run([sys.executable, "-c", script], env={"TMPDIR": str(tmp_path)}, timeout=240, check=False)
     [left] = tmp_path.iterdir()
     set_temporary_folder(monkeypatch, tmp_path)
     with property_file({"spark.a": "1"}):

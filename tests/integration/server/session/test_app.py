@@ -537,7 +537,7 @@ def test_the_port_for_drivers_takes_reports_with_the_drivers_token_only(client: 
     port = int(driver.assignment.reports.rpartition(":")[2])
 
     def send(path: str, body: bytes, token: str) -> int:
-        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
+        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=120)
         connection.request("POST", path, body, {"Authorization": f"Bearer {token}"})
         status = connection.getresponse().status
         connection.close()
