@@ -40,7 +40,7 @@ HOUSE_RULES := --isolated --target-version py311 --select TID251 \
 			random.sample random.shuffle random.uniform) \
 		$(call banned,use common/pickling.py,pickle cloudpickle) }'
 # Modules whose docstrings have examples that are tested: the public API.
-DOCTESTS := -p tests.kit.doctests --doctest-modules flinkish/common flinkish/table flinkish/udf flinkish/datastream flinkish/program flinkish/metrics
+DOCTESTS := -p tests.kit.doctests --doctest-modules flinkish/common flinkish/table flinkish/udf flinkish/datastream flinkish/program flinkish/metrics flinkish/state
 CODE := flinkish tests jobs docs .ci
 
 # Prefix of commands that need Java. Java is found, or installed where possible; otherwise a message says what to install.

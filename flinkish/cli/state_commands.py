@@ -1,4 +1,4 @@
-"""`flinkish state`: shows and compares the state of savepoints and checkpoints, without their programs."""
+"""`flinkish state`: shows, compares and repairs the state of savepoints and checkpoints, without their programs."""
 
 from __future__ import annotations
 
@@ -14,9 +14,10 @@ import click
 from flinkish.cli.connection import errors_printed, with_properties
 from flinkish.cli.tables import print_table, size_text, time_text
 from flinkish.common.config_file import load_configuration
+from flinkish.common.errors import InvalidArgumentError
 
 if TYPE_CHECKING:
-    from flinkish.state import SavepointReader
+    from flinkish.state import SavepointReader, StateTable
 
 _with_json = click.option("--json", "as_json", is_flag=True, help="Print a JSON object per line.")
 _with_rows = click.option(
@@ -26,7 +27,7 @@ _with_rows = click.option(
 
 @click.group("state")
 def state() -> None:
-    """Look at the state in a savepoint or checkpoint, without the program that it is of.
+    """Look at the state in a savepoint or checkpoint, and write changed copies, without the program that it is of.
 
     PATH is a savepoint, a job's folder below the checkpoint directory, or `PATH@id` for one of several retained checkpoints.
     Pickled values are not decoded.
@@ -167,6 +168,109 @@ def diff(old: str, new: str, uid: str | None, name: str | None, rows: int, as_js
     if not found and not as_json:
         click.echo("Nothing differs.")
     return 1 if found else 0
+
+
+@_command("repair")
+@click.argument("path")
+@click.argument("new")
+@click.option(
+    "--set", "values", multiple=True, type=(str, str, str, str), metavar="UID STATE KEY VALUE", help="Set a key's value."
+)
+@click.option(
+    "--set-entry",
+    "entries",
+    multiple=True,
+    type=(str,) * 5,
+    metavar="UID STATE KEY MAP_KEY VALUE",
+    help="Set the value of an entry of a map state.",
+)
+@click.option("--delete-key", "keys", multiple=True, type=(str, str), metavar="UID KEY", help="Remove state and timers of a key.")
+@click.option("--remove-operator", "removed", multiple=True, metavar="UID", help="Leave out an operator.")
+@click.option("--rename", "renamed", multiple=True, type=(str, str), metavar="UID NEW_UID", help="Give an operator another uid.")
+@click.option(
+    "--max-parallelism", "groups", multiple=True, type=(str, int), metavar="UID N", help="Distribute keys to N key groups."
+)
+def repair(
+    path: str,
+    new: str,
+    values: Sequence[tuple[str, str, str, str]],
+    entries: Sequence[tuple[str, str, str, str, str]],
+    keys: Sequence[tuple[str, str]],
+    removed: Sequence[str],
+    renamed: Sequence[tuple[str, str]],
+    groups: Sequence[tuple[str, int]],
+    properties: tuple[str, ...],
+) -> None:
+    """Write a changed copy of the savepoint or checkpoint PATH to the folder NEW, signed by our key.
+
+    KEY and VALUE are written as `flinkish state show --json` prints them: VALUE is JSON, and KEY is text. A key that is not there
+    is an error. All options may be repeated.
+
+    \b
+    flinkish state repair PATH NEW --set orders count 'customer 7' 12
+    flinkish state repair PATH NEW --delete-key orders 'customer 7'
+    flinkish state repair PATH NEW --remove-operator old --rename orders orders-2
+    """
+    from flinkish.state import SavepointReader, SavepointWriter
+    from flinkish.state.json_values import value_of_json
+
+    configuration = load_configuration(properties, environment=os.environ)
+    reader = SavepointReader.read(path, configuration)
+    writer = SavepointWriter.from_existing_savepoint(path, configuration)
+    wanted = [(uid, name, {"key": key}, value) for uid, name, key, value in values]
+    wanted += [(uid, name, {"key": key, "map_key": map_key}, value) for uid, name, key, map_key, value in entries]
+    for uid, name, address, text in wanted:
+        table = reader.read_state(uid, name)
+        _check_one(table, address, f"state {name!r} of operator {uid}")
+        type_info = dict(zip(table.type_info.field_names, table.type_info.field_types, strict=True))["value"]
+        writer.transform_state(uid, name, _setting(address, value_of_json(text, type_info)))
+    for uid, key in keys:
+        _check_key(reader, uid, key)
+        writer.delete_keys(uid, _is_shown_as(key))
+    for uid in removed:
+        writer.remove_operator(uid)
+    for uid, new_uid in renamed:
+        writer.change_operator_identifier(uid, new_uid)
+    for uid, number in groups:
+        writer.change_max_parallelism(uid, number)
+    click.echo(f"Savepoint written to {writer.write(new)}")
+    click.echo("You can resume your program from this savepoint with the run command.")
+
+
+def _is_shown_as(text: str) -> Callable[[Any], bool]:
+    return lambda key: _shown(key) == text
+
+
+def _setting(address: Mapping[str, str], value: Any) -> Callable[[Any], Any]:
+    return lambda row: value if _is_at(row, address) else row["value"]
+
+
+def _is_at(row: Any, address: Mapping[str, str]) -> bool:
+    return all(_shown(row[column]) == text for column, text in address.items())
+
+
+def _check_one(table: StateTable, address: Mapping[str, str], what: str) -> None:
+    """Raise InvalidArgumentError unless there is exactly one value at an address."""
+    missing = address.keys() - set(table.type_info.field_names)
+    if missing:
+        raise InvalidArgumentError(f"{what} has no {' and '.join(sorted(missing))}", hint="flinkish state show PATH UID STATE.")
+    found = sum(_is_at(row, address) for row in table)
+    shown = ", ".join(map(repr, address.values()))
+    if found == 0:
+        raise InvalidArgumentError(f"{what} has no value for {shown}", hint="write the key as `flinkish state show` prints it.")
+    if found > 1:
+        raise InvalidArgumentError(
+            f"{what} has {found} values for {shown}",
+            hint="use --set-entry for a map, and flinkish.state.SavepointWriter for others.",
+        )
+
+
+def _check_key(reader: SavepointReader, uid: str, key: str) -> None:
+    tables = (reader.read_state(uid, each.name) for each in reader.states(uid))
+    if not any("key" in table.type_info.field_names and key in map(_shown, table.column("key")) for table in tables):
+        raise InvalidArgumentError(
+            f"operator {uid} has no state and no timer for {key!r}", hint="write the key as `flinkish state show` prints it."
+        )
 
 
 def _values(side: Mapping[str, Any]) -> str:

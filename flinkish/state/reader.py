@@ -83,7 +83,7 @@ class SavepointReader:
     def __init__(self, checkpoint: StoredCheckpoint, *, unpickle: bool = False) -> None:
         """Read a checkpoint that was opened; users call `read`."""
         self.checkpoint = checkpoint
-        self._unpickle = unpickle
+        self.unpickle = unpickle
         self._last: tuple[str, dict[StateAddress, RestoredRows]] = "", {}
 
     @staticmethod
@@ -244,7 +244,7 @@ class SavepointReader:
 
     def _decode(self, address: StateAddress) -> StateTable:
         uid, _, name = address
-        return StateDecoder(self.rows_of(uid)[address], f"state {name!r} of operator {uid}", unpickle=self._unpickle).table()
+        return StateDecoder(self.rows_of(uid)[address], f"state {name!r} of operator {uid}", unpickle=self.unpickle).table()
 
     def _unknown(self, uid: str, name: str) -> InvalidArgumentError:
         return InvalidArgumentError(

@@ -89,7 +89,7 @@ class TaskRuntimeContext(RuntimeContext):
         return self._backend
 
 
-class _Store(OperatorStateStore):
+class SubtaskStateStore(OperatorStateStore):
     def __init__(self, state: OperatorState) -> None:
         self._state = state
 
@@ -116,7 +116,7 @@ class _Store(OperatorStateStore):
 class _Initialization(FunctionInitializationContext):
     def __init__(self, context: OperatorContext, keyed: KeyedStateStore) -> None:
         self._restored = context.restored_checkpoint
-        self._store = _Store(context.state)
+        self._store = SubtaskStateStore(context.state)
         self._keyed = keyed
 
     def is_restored(self) -> bool:

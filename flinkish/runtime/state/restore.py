@@ -48,13 +48,13 @@ class RestoredRows:
     @property
     def trusted(self) -> bool:
         """Whether all rows are trusted."""
-        return all(pc.all(table[_TRUSTED], min_count=0).as_py() for table in self.by_kind.values())
+        return all(pc.all(table[TRUSTED], min_count=0).as_py() for table in self.by_kind.values())
 
     def untrusted(self) -> dict[str, pa.Table]:
         """Return the rows that are not trusted, by their kind."""
         return {
             # Usually none or all of the rows are trusted: if none is, they need not be copied.
-            kind: table.filter(pc.invert(table[_TRUSTED])) if pc.any(table[_TRUSTED], min_count=0).as_py() else table
+            kind: table.filter(pc.invert(table[TRUSTED])) if pc.any(table[TRUSTED], min_count=0).as_py() else table
             for kind, table in self.by_kind.items()
         }
 
@@ -78,7 +78,7 @@ def _unpickled(declaration: bytes, streams: Mapping[str, bytes]) -> RestoredRows
 _SAME = ("operator_uid", "state_name", "state_kind")
 _READ = ["key_group", "key", "namespace", "user_key", "value"]
 #: The column that is added to them; see RestoredRows.
-_TRUSTED = "trusted"
+TRUSTED = "trusted"
 
 
 def category_of(kind: str) -> str:
@@ -201,7 +201,7 @@ def _read_file(
             )
     for address, kind, table in found:
         trusted = restore.pickle_allowed and address in declared and declared[address].trusted
-        marked = table.append_column(_TRUSTED, pa.repeat(pa.scalar(trusted), table.num_rows))
+        marked = table.append_column(TRUSTED, pa.repeat(pa.scalar(trusted), table.num_rows))
         parts.setdefault(address, {}).setdefault(kind, []).append(marked)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -128,3 +129,62 @@ def test_errors_are_printed_without_a_traceback(folder: Path, new: str) -> None:
     assert result.exit_code == 1
     assert result.output.startswith("InvalidArgumentError: ")
     assert "no operator with the uid 'nothing'" in result.output
+
+
+def repaired(folder: Path, old: str, *options: str) -> tuple[Result, list[str]]:
+    """Repair a savepoint; return the result, and what differs then."""
+    new = str(folder / "repaired")
+    result = invoke(folder, "repair", old, new, *options)
+    if result.exit_code:
+        assert not Path(new).exists()
+        return result, []
+    found = invoke(folder, "diff", old, new).output.splitlines()
+    shutil.rmtree(new)
+    return result, [line.strip() for line in found]
+
+
+def test_a_value_is_repaired(folder: Path, new: str) -> None:
+    result, found = repaired(folder, new, "--set", "everything", "total", "odd", "12")
+
+    assert found == ["everything, total: 0 added, 0 removed, 1 changed, 1 same", "~ odd: 4 -> 12"]
+    assert result.output.startswith(f"Savepoint written to {folder}/repaired\n")
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        (
+            ["--set", "everything", "order", "odd", '{"id": 9, "tags": []}'],
+            '~ odd: {"id":3,"tags":["odd","x"]} -> {"id":9,"tags":[]}',
+        ),
+        (["--set", "everything", "seen", "odd", "[7]"], "~ odd: [1,3] -> [7]"),
+        (["--set", "untyped", "_reduce_state", '[1,"k"]', "5"], '~ [1,"k"]: 4 -> 5'),
+        (["--set-entry", "everything", "by-tag", "odd", "tag1", "-1"], "~ odd, tag1: 1 -> -1"),
+        (["--delete-key", "sessions", "odd"], "- odd, event, 5999"),
+        (["--rename", "sessions", "s"], "s, window-sessions: 2 added, 0 removed, 0 changed, 0 same"),
+        (["--remove-operator", "windows"], "windows, window-contents: 0 added, 2 removed, 0 changed, 0 same"),
+        (["--max-parallelism", "windows", "64"], "Nothing differs."),
+    ],
+)
+def test_each_repair_changes_what_it_names(folder: Path, new: str, options: list[str], expected: str) -> None:
+    _, found = repaired(folder, new, *options)
+
+    assert expected in found
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        (["--set", "everything", "total", "odds", "12"], "state 'total' of operator everything has no value for 'odds'"),
+        (["--set", "everything", "by-tag", "odd", "12"], "has 2 values for 'odd'"),
+        (["--set", "operators", "kept", "odd", "12"], "state 'kept' of operator operators has no key"),
+        (["--set", "everything", "total", "odd", "many"], "TypeMismatchError"),
+        (["--delete-key", "everything", "odds"], "operator everything has no state and no timer for 'odds'"),
+        (["--remove-operator", "nothing"], "no operator with the uid 'nothing'"),
+    ],
+)
+def test_a_repair_that_cannot_be_meant_so_writes_nothing(folder: Path, new: str, options: list[str], expected: str) -> None:
+    result, _ = repaired(folder, new, *options)
+
+    assert result.exit_code == 1
+    assert expected in result.output
