@@ -5,8 +5,9 @@ means. This module connects them with the clock, the storage and the JobMaster.
 
 The JobMaster calls `begin_attempt` once the tasks of an attempt run. Before an epoch it calls `expire_overdue`, waits at most
 until `next_trigger_time`, and puts the barrier of `trigger_if_due` and the notices of `take_notifications` into the command.
-After the epoch it passes on acknowledgements, declines and, if there was a barrier, its own part of the checkpoint. The call that
-brings the last missing part commits, and calls `listener.checkpoint_completed`.
+After each epoch it passes on acknowledgements, declines and which subtasks still write; these may be about barriers of earlier
+epochs. It passes its own part of a checkpoint when only that is missing. The call that brings the last missing part commits, and
+calls `listener.checkpoint_completed`.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ from flinkish.common.errors import (
 )
 from flinkish.common.ids import CheckpointId
 from flinkish.runtime import faults
-from flinkish.runtime.protocol import Acknowledgement, Barrier, Decline
+from flinkish.runtime.protocol import Acknowledgement, Barrier, CheckpointPart, Decline
 
 if TYPE_CHECKING:
     from flinkish.checkpoint.delta_storage import DeltaCheckpointStorage
@@ -292,6 +293,29 @@ class CheckpointCoordinator:
         self._deliver()
         return pending is not None
 
+    def receive_uploading(self, parts: Collection[CheckpointPart]) -> None:
+        """Learn which subtasks still write their parts of checkpoints, after the acknowledgements and declines of an epoch.
+
+        A checkpoint is aborted if a part is missing that no subtask writes: the process that wrote it has ended.
+        """
+        with self._lock:
+            for part in parts:
+                subtask = Subtask(part.vertex, part.subtask)
+                if self._subtasks is not None and subtask in self._subtasks:
+                    self._uncommitted.take(part, subtask)
+            written = {(part.checkpoint_id, Subtask(part.vertex, part.subtask)) for part in parts}
+            for pending in list(self._pending.values()):
+                lost = sorted(subtask for subtask in pending.missing if (pending.checkpoint_id, subtask) not in written)
+                if lost:
+                    detail = f"subtask {lost[0].subtask} of vertex {lost[0].vertex}"
+                    self._abort(pending, FailureReason.SNAPSHOT_LOST, detail, on_task=True)
+        self._deliver()
+
+    def acknowledged(self) -> tuple[CheckpointId, ...]:
+        """Return the checkpoints in progress that all subtasks have acknowledged, so that only the driver's part is missing."""
+        with self._lock:
+            return tuple(sorted(pending.checkpoint_id for pending in self._pending.values() if not pending.missing))
+
     def receive_coordinator_state(self, checkpoint_id: CheckpointId, state: CoordinatorState) -> bool:
         """Take the driver's part of a checkpoint; False if it is not in progress. Raises like `receive_acknowledgement`."""
         with self._lock:
@@ -456,7 +480,13 @@ class CheckpointCoordinator:
         self._statistics.triggered(self._record(pending, CheckpointStatus.IN_PROGRESS))
         _log.debug("Triggered %s checkpoint %d of job %s.", request.kind.value, checkpoint_id, self.job_id)
         barrier = Barrier(
-            checkpoint_id=checkpoint_id, timestamp=pending.trigger_time, directory=location.directory, root=location.root
+            checkpoint_id=checkpoint_id,
+            timestamp=pending.trigger_time,
+            directory=location.directory,
+            root=location.root,
+            # Nothing may be processed between the barrier and the end of a job. A job without periodic checkpoints may end at any
+            # time, without another one that would be written after this one.
+            waits=self._stopping or self.settings.interval is None,
         )
         return Trigger(barrier=barrier, kind=request.kind, drain=request.drain)
 

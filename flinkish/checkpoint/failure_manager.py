@@ -33,6 +33,7 @@ class FailureReason(Enum):
     EXPIRED = ("the checkpoint did not complete within its timeout", True)
     DECLINED = ("a task declined the checkpoint", True)
     SNAPSHOT_FAILED = ("a task failed to write its part of the checkpoint", True)
+    SNAPSHOT_LOST = ("the process of a task has ended while it wrote its part of the checkpoint", False)
     SUBSUMED = ("a later checkpoint completed first", False)
     # while it was written
     FINALIZE_FAILED = ("the checkpoint could not be committed to its storage", True)

@@ -11,7 +11,7 @@ from flinkish.checkpoint.statistics import SubtaskRecord
 from flinkish.checkpoint.storage import CheckpointLocation
 from flinkish.common.ids import CheckpointId
 from flinkish.graph.job_graph import VertexId
-from flinkish.runtime.protocol import Acknowledgement, Decline, StateFile
+from flinkish.runtime.protocol import Acknowledgement, CheckpointPart, StateFile
 
 #: Number of checkpoints whose repeated messages are recognized.
 _REMEMBERED = 100
@@ -125,7 +125,7 @@ class Uncommitted:
         self._kept.clear()
         self._seen.clear()
 
-    def take(self, message: Acknowledgement | Decline, subtask: Subtask) -> None:
+    def take(self, message: CheckpointPart, subtask: Subtask) -> None:
         """Keep the committables of a message, unless they were taken before."""
         key = (message.checkpoint_id, subtask)
         if key in self._seen:

@@ -82,6 +82,8 @@ class Attempt:
         self._pacing = Pacing(self.setup, self.clock, self.metrics)
         #: The command of the epoch that runs, with its checkpoint.
         self._epoch: tuple[EpochCommand, Trigger | None] | None = None
+        #: The driver's parts of the checkpoints in progress, without those of the sinks.
+        self._parts: dict[CheckpointId, CoordinatorState] = {}
         #: Records on their way between epochs, by slot.
         self._carry_over: dict[int, bytes] = {}
 
@@ -324,20 +326,39 @@ class Attempt:
         if trigger is not None:
             checkpoint_id = trigger.barrier.checkpoint_id
             self.delivery.results.mark(checkpoint_id)
+            self._end.barrier_passed(checkpoint_id)
             try:
-                state = self._coordinator_state(checkpoint_id)
+                self._parts[checkpoint_id] = self._coordinator_state(checkpoint_id)
             except Unwinding:
                 raise
             except BaseException as error:
                 coordinator.coordinator_state_failed(checkpoint_id, error)
-            else:
-                coordinator.receive_coordinator_state(checkpoint_id, state)
         for report in reports:
             for acknowledgement in report.acknowledgements:
                 coordinator.receive_acknowledgement(acknowledgement)
+        coordinator.receive_uploading([part for report in reports for part in report.uploading])
+        for checkpoint_id in coordinator.acknowledged():
+            # The completion of the one before may have aborted it, or failed the attempt.
+            if self.outcome is None and checkpoint_id in coordinator.pending:
+                self._complete(checkpoint_id, self._parts[checkpoint_id])
+        self._parts = {each: self._parts[each] for each in coordinator.pending if each in self._parts}
+
+    def _complete(self, checkpoint_id: CheckpointId, part: CoordinatorState) -> None:
+        """Complete a checkpoint that all tasks have acknowledged."""
+        assert self._sinks is not None
+        coordinator = self.checkpoints.coordinator
+        try:
+            # Not at the barrier, because an earlier checkpoint may have been committed to the sinks in the meantime.
+            state = replace(part, extra={**self._sinks.snapshot(), **part.extra})
+        except Unwinding:
+            raise
+        except BaseException as error:
+            coordinator.coordinator_state_failed(checkpoint_id, error)
+        else:
+            coordinator.receive_coordinator_state(checkpoint_id, state)
 
     def _coordinator_state(self, checkpoint_id: CheckpointId) -> CoordinatorState:
-        assert self._sinks is not None
+        """Return the driver's part of a checkpoint as it is at the barrier, without that of the sinks."""
         graph = self.setup.plan.job_graph
         return CoordinatorState(
             job_name=self.setup.job_name,
@@ -345,7 +366,7 @@ class Attempt:
             operators=tuple(program_parts.operator_shape(vertex, node) for vertex, node in program_parts.operators(graph)),
             graph_fingerprint=program_parts.fingerprint(graph),
             attempt_id=self.attempt_id,
-            extra={**self._sinks.snapshot(), **self.metrics.snapshot()},
+            extra=self.metrics.snapshot(),
         )
 
     def checkpoint_completed(self, checkpoint: StoredCheckpoint) -> None:
@@ -356,7 +377,7 @@ class Attempt:
         self.delivery.results.commit(manifest.checkpoint_id)
         self._sinks.commit(manifest.checkpoint_id, manifest.committables, manifest.job_id, manifest.lineage)
         self._sources.checkpoint_completed(manifest.checkpoint_id)
-        self._end.checkpoint_completed(manifest.kind)
+        self._end.checkpoint_completed(manifest.checkpoint_id, manifest.kind)
 
     def stop_failed(self) -> bool:
         """Continue after the checkpoint that was just completed, unless the input has ended; return whether it has ended."""

@@ -11,6 +11,7 @@ from enum import Enum
 from flinkish.checkpoint.manifest import CheckpointKind
 from flinkish.checkpoint.pending import Subtask
 from flinkish.common.clock import Clock
+from flinkish.common.ids import CheckpointId
 from flinkish.jobmaster import program_parts
 from flinkish.jobmaster.setup import JobSetup
 from flinkish.runtime.protocol import EpochReport
@@ -45,6 +46,8 @@ class EndOfJob:
         self._closes = False
         #: When to trigger the final checkpoint; None = the input has not ended.
         self.final_due: int | None = None
+        #: The checkpoints whose barriers came after all input had ended.
+        self._final: set[CheckpointId] = set()
         #: Whether the checkpoint with which the job ends is complete.
         self.last_checkpoint_complete = False
         #: Whether only the farewell epoch is left.
@@ -69,12 +72,17 @@ class EndOfJob:
             self._closes = self._closes or report.closes
             self.finished.update(Subtask(each.vertex, each.subtask) for each in report.metrics if each.finished)
 
-    def checkpoint_completed(self, kind: CheckpointKind) -> None:
-        """Note a completed checkpoint, after the reports of its epoch.
+    def barrier_passed(self, checkpoint_id: CheckpointId) -> None:
+        """Note that a barrier has passed all tasks, after the reports of its epoch.
 
         The barrier of a checkpoint in the epoch in which the last input ended follows that end, so it is the final one.
         """
-        if kind is CheckpointKind.STOP_SAVEPOINT or self.input_ended:
+        if self.input_ended:
+            self._final.add(checkpoint_id)
+
+    def checkpoint_completed(self, checkpoint_id: CheckpointId, kind: CheckpointKind) -> None:
+        """Note a completed checkpoint, perhaps some epochs after its barrier."""
+        if kind is CheckpointKind.STOP_SAVEPOINT or checkpoint_id in self._final:
             self.last_checkpoint_complete = True
 
     def stop_failed(self) -> None:

@@ -19,6 +19,8 @@ from flinkish.runtime.protocol import EpochCommand, EpochReport
 
 #: Longest time between two polls of readers that had no records.
 _LONGEST_POLL_MS = 1_000
+#: Half of the shortest time after which tasks are asked whether they have written their snapshots.
+_SHORTEST_UPLOAD_MS = 25
 #: Longest wait for a time of the wall clock before the clock is read again, because it may have been set forward.
 _LONGEST_TIMER_WAIT = 60_000
 
@@ -31,6 +33,7 @@ class EpochReason(Enum):
     CHECKPOINT = "a checkpoint or savepoint is to be taken"
     INPUT = "there is input"
     TIMER = "a processing-time timer is due"
+    UPLOADS = "tasks may have written their snapshots"
     POLL = "readers that had nothing are asked again"
     IDLE = "the engine must not be silent for longer"
 
@@ -56,6 +59,8 @@ class EpochFacts:
     next_timer: int | None
     #: When readers that reported NOTHING_AVAILABLE are to be polled again.
     next_poll: int | None
+    #: When to ask tasks again whether they have written their snapshots.
+    uploads_due: int | None = None
     #: When an epoch must run at the latest, whatever happens.
     idle_deadline: int | None
 
@@ -79,6 +84,8 @@ def decide(facts: EpochFacts) -> EpochReason | WaitFor:
         return EpochReason.INPUT
     if facts.next_timer is not None and facts.next_timer <= facts.wall:
         return EpochReason.TIMER
+    if facts.uploads_due is not None and facts.uploads_due <= facts.now:
+        return EpochReason.UPLOADS
     if facts.next_poll is not None and facts.next_poll <= facts.now and not facts.back_pressured:
         return EpochReason.POLL
     if facts.idle_deadline is not None and facts.idle_deadline <= facts.now:
@@ -90,6 +97,8 @@ def decide(facts: EpochFacts) -> EpochReason | WaitFor:
         waits.append(min(_LONGEST_TIMER_WAIT, facts.next_timer - facts.wall))
     if facts.next_poll is not None and not facts.back_pressured:
         waits.append(facts.next_poll - facts.now)
+    if facts.uploads_due is not None:
+        waits.append(facts.uploads_due - facts.now)
     if facts.idle_deadline is not None:
         waits.append(facts.idle_deadline - facts.now)
     return WaitFor(timeout=max(1, min(waits)) if waits else None)
@@ -106,6 +115,8 @@ class Pacing:
         self._began = 0
         self._ended = clock.monotonic()
         self._poll_delay = setup.poll_interval
+        #: How long to wait for tasks that write snapshots; None = there are none.
+        self._upload_delay: int | None = None
         self._next_timer: int | None = None
         #: Whether tasks of a batch job have records left that they held back.
         self._held = False
@@ -132,6 +143,7 @@ class Pacing:
             back_pressured=back_pressured,
             next_timer=self._next_timer,
             next_poll=self._ended + self._poll_delay if sources.wants_poll else None,
+            uploads_due=None if self._upload_delay is None else self._ended + self._upload_delay,
             idle_deadline=None if idle is None else self._ended + idle,
         )
 
@@ -152,7 +164,9 @@ class Pacing:
         read = [reader.records for report in reports for reader in report.readers.values()]
         most = max([*read, *(report.released for report in reports)])
         sent = max(sum(metrics.bytes_out for metrics in report.metrics) for report in reports)
-        special = command.barrier is not None or command.epoch == 0
+        uploading = any(report.uploading for report in reports)
+        special = command.barrier is not None or command.epoch == 0 or uploading or self._upload_delay is not None
+        self._upload_delay = min(_LONGEST_POLL_MS, 2 * (self._upload_delay or _SHORTEST_UPLOAD_MS)) if uploading else None
         self._admission.observe(EpochCost(records=most, busy_ms=busy, elapsed_ms=elapsed, bytes=sent, special=special))
         longest = max(_LONGEST_POLL_MS, self._setup.poll_interval)
         self._poll_delay = self._setup.poll_interval if any(read) else min(longest, 2 * self._poll_delay)

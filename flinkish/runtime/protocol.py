@@ -148,6 +148,8 @@ class Barrier:
     directory: str
     #: The folder to which `StateFile.path` is relative.
     root: str
+    #: Whether the epoch lasts until the state files are written, because no later epoch could acknowledge them.
+    waits: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -250,6 +252,7 @@ class Acknowledgement(CheckpointPart):
     files: tuple[StateFile, ...]
     #: Time between the first and the last barrier on the channels of the subtask; 0 for a source.
     alignment_ms: float = 0.0
+    #: Time from the barrier until the files were written.
     snapshot_ms: float = 0.0
 
 
@@ -337,6 +340,8 @@ class EpochReport:
     readers: Mapping[tuple[OperatorUid, int], ReaderReport] = field(default_factory=dict)
     acknowledgements: tuple[Acknowledgement, ...] = ()
     declines: tuple[Decline, ...] = ()
+    #: The subtasks that still write their parts of checkpoints; the acknowledgements or declines come with later reports.
+    uploading: tuple[CheckpointPart, ...] = ()
     #: Committables of sinks in a job without checkpoints, when the input has ended: operator, subtask, MessagePack of each.
     final_committables: tuple[tuple[OperatorUid, int, tuple[bytes, ...]], ...] = ()
     driver_values: tuple[DriverValues, ...] = ()

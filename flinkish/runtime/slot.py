@@ -40,6 +40,7 @@ from flinkish.runtime.state.backends import make_backend
 from flinkish.runtime.state.level_state import LevelState
 from flinkish.runtime.state.rows import RestoreRequest
 from flinkish.runtime.task import VertexTask
+from flinkish.runtime.uploads import Uploads, UploadThread
 
 _log = logging.getLogger("flinkish.runtime.slot")
 
@@ -84,8 +85,10 @@ class _LevelTask:
         clock: Clock,
         ids: IdSource,
         interrupted: threading.Event | None,
+        uploads: Uploads,
     ) -> None:
         plan = program.plan
+        self.uploads = uploads
         self.state = LevelState(
             blob,
             attempt_id=program.attempt_id,
@@ -117,6 +120,7 @@ class _LevelTask:
                 self.state,
                 self._time,
                 clock,
+                uploads,
                 command.attempt_number,
                 restored=restored,
                 rebuilt=blob is not None,
@@ -143,6 +147,7 @@ class _LevelTask:
             address: in_order(channel_frames) for address, channel_frames in sorted(by_channel.items())
         }
         self.state.begin_epoch()
+        self.uploads.begin_epoch(command.aborted_checkpoints)
         for task in self.tasks:
             edges = {native_edge(task.vertex.id), *(edge.id for edge in self._plan.job_graph.inputs(task.vertex.id))}
             task.run(command, {address: elements for address, elements in inputs.items() if address[0] in edges}, notify=notify)
@@ -150,10 +155,12 @@ class _LevelTask:
             sizes.update(task.local_bytes)
             inputs.update(task.local_elements())
             out.extend(task.frames())
-        return out, self.state.end_epoch(command.epoch)
+        blob = self.state.end_epoch(command.epoch)
+        self.uploads.end_epoch(waits=command.barrier is not None and command.barrier.waits)
+        return out, blob
 
     def close(self) -> None:
-        close_all([*self.tasks, self.state])
+        close_all([*self.tasks, self.uploads, self.state])
 
 
 class SlotTask:
@@ -171,8 +178,11 @@ class SlotTask:
         clock: Clock | None = None,
         ids: IdSource = random_id,
         interrupted: threading.Event | None = None,
+        uploads: UploadThread | None = None,
     ) -> None:
+        """`uploads` writes snapshots while later epochs run; None = each epoch writes its own."""
         self._interrupted = interrupted
+        self._uploads = uploads
         self._program = program
         self._slot = slot
         self._clock = clock or SystemClock()
@@ -229,7 +239,11 @@ class SlotTask:
         task = self._levels.get(level)
         if task is None or not task.state.matches(state):
             self._discard(level)
-            task = _LevelTask(self._program, self._slot, level, command, state or None, self._clock, self._ids, self._interrupted)
+            # Level 0 may run on another executor in each epoch, where nobody would know of the upload; its state is small.
+            uploads = Uploads(self._uploads if level > 0 else None, self._clock)
+            task = _LevelTask(
+                self._program, self._slot, level, command, state or None, self._clock, self._ids, self._interrupted, uploads
+            )
             self._levels[level] = task
             task.open()
         notify = self._notified.get(level, -1) < command.epoch
@@ -247,8 +261,9 @@ class SlotTask:
             level=level,
             slot=self._slot,
             readers={address: reader for report in reports for address, reader in report.readers.items()},
-            acknowledgements=tuple(ack for report in reports for ack in report.acknowledgements),
-            declines=tuple(decline for report in reports for decline in report.declines),
+            acknowledgements=tuple(task.uploads.acknowledgements),
+            declines=tuple(task.uploads.declines),
+            uploading=task.uploads.uploading,
             final_committables=tuple(final for report in reports for final in report.final_committables),
             driver_values=tuple(values for report in reports for values in report.driver_values),
             metrics=tuple(vertex_task.metrics() for vertex_task in task.tasks),
@@ -306,7 +321,14 @@ class SlotTask:
         Raises the first error that a user's close() raised, after all were closed.
         """
         levels, self._levels = self._levels, {}
-        close_all(levels.values())
+        close_all([*levels.values(), *([] if self._uploads is None else [self._uploads])])
+
+
+def hosted(program: TaskProgram, slot: int) -> SlotTask:
+    """Return a slot that has this process to itself."""
+    # For the thread that uploads snapshots, as well.
+    gc.set_threshold(_GARBAGE_THRESHOLD, *gc.get_threshold()[1:])
+    return SlotTask(program, slot, uploads=UploadThread())
 
 
 def _this_process() -> dict[str, Any]:

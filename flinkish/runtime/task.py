@@ -32,9 +32,8 @@ from flinkish.runtime.operators.source import SourceOperator
 from flinkish.runtime.partitioners import edge_writer
 from flinkish.runtime.protocol import (
     MIN_WATERMARK,
-    Acknowledgement,
     Barrier,
-    Decline,
+    CheckpointPart,
     DriverValues,
     EpochCommand,
     Frame,
@@ -43,6 +42,7 @@ from flinkish.runtime.protocol import (
     VertexMetrics,
 )
 from flinkish.runtime.state.level_state import LevelState
+from flinkish.runtime.uploads import Uploads
 from flinkish.udf.functions import Function
 from flinkish.udf.state import ListStateDescriptor
 
@@ -56,8 +56,6 @@ class TaskReport:
     """A subtask's report about the epoch, which the slot includes in its own report."""
 
     readers: dict[tuple[OperatorUid, int], ReaderReport] = field(default_factory=dict)
-    acknowledgements: list[Acknowledgement] = field(default_factory=list)
-    declines: list[Decline] = field(default_factory=list)
     final_committables: list[tuple[OperatorUid, int, tuple[bytes, ...]]] = field(default_factory=list)
     driver_values: list[DriverValues] = field(default_factory=list)
     released: int = 0
@@ -80,6 +78,7 @@ class VertexTask:
         state: LevelState,
         time: EpochTime,
         clock: Clock,
+        uploads: Uploads,
         attempt_number: int,
         *,
         restored: CheckpointId | None = None,
@@ -91,6 +90,7 @@ class VertexTask:
         self._state = state
         self._time = time
         self._clock = clock
+        self._uploads = uploads
         self._checkpointing = (program.configuration.get(options.CHECKPOINTING_INTERVAL) or 0) > 0
         self._metrics = MetricRegistry(clock)
         self._event_loop = EventLoop(f"flinkish-async-{vertex.id}-{subtask}")
@@ -356,7 +356,7 @@ class VertexTask:
         return {uid: committables for uid, committables in prepared.items() if committables}
 
     def on_barrier(self, barrier: Barrier) -> None:
-        """Take a snapshot: flush in the order of the chain, write the state, acknowledge, pass the barrier on."""
+        """Take a snapshot: flush in the order of the chain, freeze the state and begin to write it, pass the barrier on."""
         self._before_barrier()
         self._barrier_taken = True
         started = self._clock.monotonic()
@@ -370,22 +370,12 @@ class VertexTask:
             watermarks = self._state.operator(operator.node.uid).union_list_state(_WATERMARK_STATE)
             watermarks.update([] if kept is None else [kept])
         uids = [node.uid for node in self.vertex.operators]
-        part: dict[str, Any] = {
-            "checkpoint_id": barrier.checkpoint_id,
-            "vertex": self.vertex.id,
-            "subtask": self.subtask,
-            "committables": committables,
-        }
-        try:
-            files = self._state.snapshot(uids, barrier, vertex=self.vertex.id, subtask=self.subtask)
-        except OSError as error:
-            reason = f"{type(error).__name__} while writing state files: {error.strerror or error}"
-            self.report.declines.append(Decline(**part, reason=reason))
-        else:
-            faults.reach(faults.Point.STATE_WRITTEN)
-            alignment = 0.0 if self._gate is None else float(self._gate.alignment_ms)
-            taken = float(self._clock.monotonic() - started)
-            self.report.acknowledgements.append(Acknowledgement(**part, files=files, alignment_ms=alignment, snapshot_ms=taken))
+        part = CheckpointPart(
+            checkpoint_id=barrier.checkpoint_id, vertex=self.vertex.id, subtask=self.subtask, committables=committables
+        )
+        write = self._state.snapshot(uids, barrier, vertex=self.vertex.id, subtask=self.subtask)
+        alignment = 0.0 if self._gate is None else float(self._gate.alignment_ms)
+        self._uploads.start(part, write, started=started, alignment_ms=alignment)
         for writer in self._edges:
             writer.barrier(barrier)
 

@@ -1,10 +1,11 @@
-"""kill -9 of a part of a job on Spark: of the Python driver alone, of the JVM alone.
+"""kill -9 of a part of a job on Spark: of the Python driver alone, of the JVM alone, of a slot host that writes a snapshot.
 
 Workers, slot hosts and executors are killed in tests/spark.
 """
 
 from __future__ import annotations
 
+import os
 import signal
 from pathlib import Path
 
@@ -45,4 +46,20 @@ def test_a_job_whose_jvm_was_killed_starts_again_in_a_new_one(tmp_path: Path) ->
         assert f": the JVM of Spark, process {before.pid}, was ended by signal 9." in job.output()
         # Spark's own folders, and the native libraries it unpacks, are removed by the JVM, which could not.
         job.assert_nothing_left(but=r"/(artifacts|blockmgr|spark|lib\w+|snappy|zstd)-")
+    assert_golden(tmp_path)
+
+
+def test_a_slot_host_killed_while_it_writes_a_snapshot_costs_this_checkpoint_only(tmp_path: Path) -> None:
+    marker = tmp_path / "marker"
+    command = ["--engine=spark", f"--output={tmp_path}"]
+    with running(*command, log=tmp_path / "log", fault=f"P8:sleep=120000:nth=6:once={marker}") as job:
+        job.wait_until("a snapshot is written in a slot host", lambda: marker.exists() and bool(marker.read_text()))
+        host = psutil.Process(int(marker.read_text().split()[-1]))
+        assert "flinkish.engine.slots" in " ".join(host.cmdline())
+        # Epochs go on meanwhile.
+        used = host.cpu_times().user
+        wait_until("the host processes records", lambda: host.cpu_times().user > used, 60)
+        os.kill(host.pid, signal.SIGKILL)
+        assert job.finish() == 0, job.output()
+        assert "Restarting" not in job.output()
     assert_golden(tmp_path)

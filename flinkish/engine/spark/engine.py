@@ -51,7 +51,7 @@ from flinkish.runtime.protocol import EpochReport, TaskProgram
 
 _log = logging.getLogger(__name__)
 
-_SLOT_TASK = "flinkish.runtime.slot:SlotTask"
+_SLOT_TASK = "flinkish.runtime.slot:hosted"
 #: The folder in an executor's working folder to which Spark unpacks the program's own modules.
 _OWN_MODULES = "flinkish-program"
 #: Archives of Python files that Spark sends: they must be there as long as the session, which may be the user's.

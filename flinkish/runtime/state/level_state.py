@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, MutableMapping, Sequence
+from collections.abc import Callable, MutableMapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
@@ -10,7 +11,7 @@ from flinkish.common.errors import StateError
 from flinkish.common.ids import AttemptId, Epoch, IdSource, OperatorUid
 from flinkish.runtime.protocol import Barrier, Restore, StateFile
 from flinkish.runtime.state import rows, tables
-from flinkish.runtime.state.backend import ExpiringTable, ListTable, MapTable, Snapshot, SnapshotFiles, StateBackend, Table
+from flinkish.runtime.state.backend import ExpiringTable, ListTable, MapTable, SnapshotFiles, StateBackend, Table
 from flinkish.runtime.state.handles import OneAddress, TableBroadcastState, TableListState, conversion
 from flinkish.runtime.state.positions import Identity, Place, Position, pack, position_of, unpack
 from flinkish.runtime.state.rows import RestoreRequest
@@ -123,20 +124,18 @@ class LevelState:
         """Return the names of the keyed states of an operator that were restored and not requested yet."""
         return {name for owner, category, name in self._backend.held if owner == uid and category == "keyed"}
 
-    def freeze(self, uids: Collection[OperatorUid], subtask: int) -> Snapshot:
-        """Return the state of operators of one subtask as it is now, for a checkpoint."""
+    def snapshot(
+        self, uids: Sequence[OperatorUid], barrier: Barrier, *, vertex: int, subtask: int
+    ) -> Callable[[], tuple[StateFile, ...]]:
+        """Freeze the state of operators of one subtask, for a checkpoint; the result writes it as it is now, in any thread.
+
+        Writing raises OSError if a file cannot be written, StateError if a value cannot.
+        """
         for address, sweeper in self.sweepers.items():
             if address[0] in uids:
                 sweeper.sweep_all()
-        return self._backend.freeze(uids, subtask)
-
-    def snapshot(self, uids: Sequence[OperatorUid], barrier: Barrier, *, vertex: int, subtask: int) -> tuple[StateFile, ...]:
-        """Write the state of operators of one subtask, as of now, into a file of a checkpoint; none if there is no state.
-
-        Raises OSError if it cannot be written.
-        """
-        name = f"state-{barrier.checkpoint_id}-{vertex}-{subtask}-{self._ids()}"
-        return self.freeze(uids, subtask).upload(SnapshotFiles(barrier=barrier, name=name), ())
+        files = SnapshotFiles(barrier=barrier, name=f"state-{barrier.checkpoint_id}-{vertex}-{subtask}-{self._ids()}")
+        return partial(self._backend.freeze(uids, subtask).upload, files, ())
 
     def close(self) -> None:
         """Release the backend."""

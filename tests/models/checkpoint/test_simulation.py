@@ -55,7 +55,7 @@ class Simulation:
         self.committed_before = len(self.listener.completed)
 
     def step(self) -> None:
-        action = self.rng.choice(["trigger"] * 4 + ["message"] * 12 + ["time"] * 3 + ["fault", "savepoint", "restart"])
+        action = self.rng.choice(["trigger"] * 4 + ["message"] * 12 + ["time"] * 3 + ["fault", "savepoint", "restart", "kill"])
         self.trace.append(action)
         match action:
             case "trigger":
@@ -75,6 +75,8 @@ class Simulation:
                     else OSError("full")
                 )
                 self.storage.fail[call] = error
+            case "kill" if self.rng.random() < 0.5:
+                self.kill(self.rng.choice(SUBTASKS))
             case "savepoint" if self.rng.random() < 0.5:
                 self.coordinator.trigger_savepoint()
             case "restart" if self.rng.random() < 0.3:
@@ -87,6 +89,15 @@ class Simulation:
             self.notified.extend(notices.completed_checkpoints)
             self.aborted_notices.extend(notices.aborted_checkpoints)
         self.check()
+
+    def kill(self, subtask: Subtask) -> None:
+        """End the process of a subtask while it writes; what its writers prepared has come with the reports of the barriers."""
+        writing = [message for message in self.in_flight if isinstance(message, Acknowledgement)]
+        self.coordinator.receive_uploading(writing)
+        self.prepared.update(item for message in writing for many in message.committables.values() for item in many)
+        lost = [message for message in writing if (message.vertex, message.subtask) == subtask]
+        self.in_flight = [message for message in self.in_flight if message not in lost]
+        self.coordinator.receive_uploading([message for message in writing if message not in lost])
 
     def send_parts(self, checkpoint_id: CheckpointId) -> None:
         self.triggered.append(checkpoint_id)

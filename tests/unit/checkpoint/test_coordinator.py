@@ -519,6 +519,63 @@ def test_a_decline_aborts_just_that_checkpoint() -> None:
     assert world.coordinator.pending == (2,)
 
 
+def test_a_checkpoint_waits_for_subtasks_that_still_write() -> None:
+    world = World()
+    checkpoint_id = world.trigger().barrier.checkpoint_id
+    world.coordinator.receive_acknowledgement(ack(checkpoint_id, A))
+    for _ in range(3):
+        world.coordinator.receive_uploading([ack(checkpoint_id, B)])
+        assert world.coordinator.pending == (checkpoint_id,)
+        assert world.coordinator.acknowledged() == ()
+    world.coordinator.receive_acknowledgement(ack(checkpoint_id, B))
+    world.coordinator.receive_uploading([])
+    assert world.coordinator.acknowledged() == (checkpoint_id,)
+    world.coordinator.receive_coordinator_state(checkpoint_id, coordinator_state())
+    assert world.listener.completed_ids == [checkpoint_id]
+
+
+def test_a_checkpoint_whose_part_nobody_writes_any_more_is_aborted_without_counting() -> None:
+    world = World(CheckpointSettings(interval=100, max_concurrent=2, tolerable_failures=0))
+    first, second = world.trigger().barrier.checkpoint_id, world.trigger().barrier.checkpoint_id
+    world.coordinator.receive_acknowledgement(ack(first, A))
+    world.coordinator.receive_uploading([ack(second, A), ack(second, B)])
+    assert world.listener.aborted == [(first, FailureReason.SNAPSHOT_LOST)]
+    assert world.coordinator.pending == (second,)
+    assert world.listener.failures == []
+
+
+def test_what_a_writer_prepared_is_taken_before_its_files_are_written_and_only_once() -> None:
+    world = World()
+    first = world.trigger().barrier.checkpoint_id
+    world.coordinator.receive_uploading([ack(first, A, committables=[b"a"]), ack(first, B)])
+    world.coordinator.receive_uploading([])  # both processes have ended
+    assert world.coordinator.pending == ()
+    second = world.trigger().barrier.checkpoint_id
+    world.coordinator.receive_uploading([ack(second, A, committables=[b"b"]), ack(second, B)])
+    world.coordinator.receive_acknowledgement(ack(second, A, committables=[b"b"]))
+    world.finish(second)
+    assert [each.data for each in world.storage.stored[-1].manifest.committables] == [b"a", b"b"]
+
+
+@pytest.mark.parametrize(
+    ("settings", "waits"), [(CheckpointSettings(interval=100), False), (CheckpointSettings(interval=None), True)]
+)
+def test_the_barrier_of_a_savepoint_waits_only_in_a_job_that_takes_no_checkpoints(
+    settings: CheckpointSettings, waits: bool
+) -> None:
+    world = World(settings)
+    assert world.savepoint()[1].barrier.waits is waits
+
+
+def test_the_barriers_with_which_a_job_ends_wait() -> None:
+    assert World().savepoint(stop=True)[1].barrier.waits
+    world = World()
+    assert not world.trigger().barrier.waits
+    trigger = world.coordinator.trigger_final()
+    assert trigger is not None
+    assert trigger.barrier.waits
+
+
 def test_more_failures_than_tolerable_fail_the_job_once() -> None:
     world = World(CheckpointSettings(interval=100, tolerable_failures=1))
     world.trigger()

@@ -51,6 +51,7 @@ from flinkish.program.sinks import COLLECT
 from flinkish.program.transformations import ChainingStrategy
 from flinkish.runtime.protocol import (
     Acknowledgement,
+    CheckpointPart,
     Decline,
     DriverValues,
     EpochCommand,
@@ -337,14 +338,23 @@ class FakeTasks:
     script: Callable[[EpochCommand], list[EpochReport] | None] = lambda command: None
     decline: bool = False
     closes: bool = False
+    #: How many epochs after the barrier the acknowledgements come, unless the barrier waits for them.
+    late: int = 0
     commands: list[EpochCommand] = field(default_factory=list)
     #: The commands of last epochs, which are not among the others.
     farewells: list[EpochCommand] = field(default_factory=list)
     _metrics: dict[int, tuple[VertexMetrics, ...]] = field(default_factory=dict)
     _written: dict[int, list[int]] = field(default_factory=dict)
+    #: Acknowledgements that are still to come, with the epochs in which they come, by subtask.
+    _coming: dict[int, list[tuple[int, Acknowledgement]]] = field(default_factory=dict)
 
     def begin_attempt(self) -> None:
         self._written = {}
+        self.lose_uploads()
+
+    def lose_uploads(self) -> None:
+        """What happens when the processes of the tasks are killed."""
+        self._coming = {}
 
     def run(self, command: EpochCommand) -> list[EpochReport]:
         (self.farewells if command.farewell else self.commands).append(command)
@@ -383,6 +393,14 @@ class FakeTasks:
                         committables={SINK: committables} if committables else {},
                     ),
                 )
+        coming = self._coming.setdefault(subtask, [])
+        uploading: list[CheckpointPart] = [ack for due, ack in coming if due > command.epoch]
+        if command.barrier is not None and not self.decline and self.late and not command.barrier.waits:
+            coming.append((command.epoch + self.late, replace(acknowledgements[0], committables={})))
+            uploading += acknowledgements
+            acknowledgements = ()
+        acknowledgements = (*(ack for due, ack in coming if due <= command.epoch), *acknowledgements)
+        self._coming[subtask] = [each for each in coming if each[0] > command.epoch]
         sent = DriverValues(operator_uid=SINK, subtask=subtask, destination=COLLECT, values=tuple(values))
         return EpochReport(
             epoch=command.epoch,
@@ -391,6 +409,7 @@ class FakeTasks:
             readers={(uid, subtask): report},
             acknowledgements=acknowledgements,
             declines=declines,
+            uploading=tuple(uploading),
             final_committables=final,
             driver_values=(sent,) if values else (),
             metrics=(

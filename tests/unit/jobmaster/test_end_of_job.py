@@ -9,7 +9,7 @@ import pytest
 
 from flinkish.checkpoint.manifest import CheckpointKind
 from flinkish.common.clock import ManualClock
-from flinkish.common.ids import Epoch
+from flinkish.common.ids import CheckpointId, Epoch
 from flinkish.common.job_status import JobStatus
 from flinkish.jobmaster.end_of_job import EndOfJob, NextStep
 from flinkish.jobmaster.restart_strategies import FixedDelay
@@ -30,12 +30,15 @@ class End:
         self.clock = ManualClock(1_000)
         job = Job(Numbers(), parallelism=2, interval=60_000 if self.checkpointing else None)
         self.part = EndOfJob(job.setup, self.clock)
+        self.checkpoints = 0
 
     def epoch(self, *finished: int, completes: CheckpointKind | None = None, closes: bool = False) -> NextStep:
         """Take the reports of an epoch in which these subtasks have finished, and a checkpoint that it has completed."""
         self.part.take([report(subtask, finished=subtask in finished, closes=closes) for subtask in (0, 1)])
         if completes is not None:
-            self.part.checkpoint_completed(completes)
+            self.checkpoints += 1
+            self.part.barrier_passed(CheckpointId(self.checkpoints))
+            self.part.checkpoint_completed(CheckpointId(self.checkpoints), completes)
         return self.part.after_epoch()
 
 
@@ -65,6 +68,16 @@ def test_a_checkpoint_of_the_epoch_in_which_the_input_ended_is_the_last_one() ->
     assert End().epoch(0, 1, completes=CheckpointKind.PERIODIC) is FINISH
 
 
+def test_a_checkpoint_that_began_before_the_end_of_the_input_is_not_the_last_one_even_if_it_completes_after_it() -> None:
+    end = End()
+    end.part.barrier_passed(CheckpointId(1))
+    assert end.epoch(0, 1) is GO_ON
+    end.part.checkpoint_completed(CheckpointId(1), CheckpointKind.PERIODIC)
+    assert end.part.after_epoch() is GO_ON
+    assert not end.part.last_checkpoint_complete
+    assert end.epoch(completes=CheckpointKind.FINAL) is not GO_ON
+
+
 def test_a_savepoint_ends_a_job_only_if_it_was_taken_to_stop_it() -> None:
     assert End().epoch(completes=CheckpointKind.SAVEPOINT) is GO_ON
     assert End().epoch(completes=CheckpointKind.STOP_SAVEPOINT) is FINISH
@@ -74,7 +87,7 @@ def test_a_stop_that_failed_is_forgotten_unless_the_input_has_ended() -> None:
     for finished, step in [((), GO_ON), ((0, 1), FINISH)]:
         end = End()
         end.part.take([report(subtask, finished=subtask in finished) for subtask in (0, 1)])
-        end.part.checkpoint_completed(CheckpointKind.STOP_SAVEPOINT)
+        end.part.checkpoint_completed(CheckpointId(1), CheckpointKind.STOP_SAVEPOINT)
         end.part.stop_failed()
         assert end.part.after_epoch() is step
 

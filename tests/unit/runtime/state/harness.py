@@ -96,7 +96,7 @@ class Slot:
         )
 
     def snapshot(self, checkpoint_id: int = 1) -> tuple[StateFile, ...]:
-        return self.state.snapshot([UID], self.barrier(checkpoint_id), vertex=7, subtask=self.subtask)
+        return self.state.snapshot([UID], self.barrier(checkpoint_id), vertex=7, subtask=self.subtask)()
 
     def restore(
         self, files: tuple[StateFile, ...], *, old_parallelism: int = 1, pickle_allowed: bool = False, keyed: bool = True

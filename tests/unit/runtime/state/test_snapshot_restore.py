@@ -119,7 +119,7 @@ def test_a_table_that_was_deleted_is_not_made_anew(slot: Slot) -> None:
     barrier = slot.barrier()
     shutil.rmtree(slot.folder / "table")
     with pytest.raises(FileNotFoundError):
-        slot.state.snapshot([UID], barrier, vertex=7, subtask=0)
+        slot.state.snapshot([UID], barrier, vertex=7, subtask=0)()
     assert not (slot.folder / "table").exists()
 
 
