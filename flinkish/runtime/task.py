@@ -46,6 +46,8 @@ from flinkish.runtime.uploads import Uploads
 from flinkish.udf.functions import Function
 from flinkish.udf.state import ListStateDescriptor
 
+#: Key in the internal table of the task: what sinks prepared at the end of their input.
+_PREPARED = "prepared"
 _WATERMARK_STATE = ListStateDescriptor("_watermark", Types.LONG())
 #: Elements, or bodies of frames with elements, by edge and sending subtask.
 Inputs = Mapping[tuple[int, int], Sequence[Element | bytes]]
@@ -345,8 +347,11 @@ class VertexTask:
 
     def _finish(self) -> None:
         self._finished = True
-        if not self._checkpointing:
-            final = self._committables(end_of_input=True)
+        final = self._committables(end_of_input=True)
+        if self._checkpointing:
+            # Writers have forgotten them, and the last barrier may come in a later epoch.
+            self._table[_PREPARED] = final
+        else:
             self.report.final_committables += [(uid, self.subtask, committables) for uid, committables in final.items()]
 
     def _committables(self, *, end_of_input: bool) -> dict[OperatorUid, tuple[bytes, ...]]:
@@ -364,7 +369,8 @@ class VertexTask:
             operator.prepare_snapshot()
         for operator in self.operators:
             operator.snapshot_state(barrier)
-        committables = self._committables(end_of_input=False)
+        before, now = self._table.pop(_PREPARED, {}), self._committables(end_of_input=False)
+        committables = {uid: (*before.get(uid, ()), *now.get(uid, ())) for uid in (*before, *now)}
         for operator in self.operators:
             kept = operator.watermark_to_keep()
             watermarks = self._state.operator(operator.node.uid).union_list_state(_WATERMARK_STATE)

@@ -39,6 +39,7 @@ class Background:
         self.slow = 0
         self.slow_s = 0.0
         self.losses = 0.0
+        self.loses_at_end = False
         self.lost = 0
         #: Epochs that ran while a snapshot was written.
         self.overlapped: set[int] = set()
@@ -68,7 +69,8 @@ def background(monkeypatch: pytest.MonkeyPatch) -> Background:
         def run_level(self, level: int, command: EpochCommand, state: bytes | None, frames: Sequence[Frame] = ()) -> LevelResult:
             if level > 0 and how.writing and command.barrier is None:
                 how.overlapped.add(command.epoch)
-            if not command.farewell and how.rng.random() < how.losses:
+            ends = how.loses_at_end and command.barrier is not None and command.barrier.waits
+            if not command.farewell and (ends or how.rng.random() < how.losses):
                 how.lost += 1
                 for each in list(self._levels):
                     self._discard(each)
@@ -102,6 +104,16 @@ def test_processes_that_are_lost_at_random_cost_checkpoints_but_nothing_else(
     assert figures.counts.completed > 0
     assert figures.counts.failed > 0
     assert client.figures().restarts == 0
+    assert_golden(tmp_path)
+
+
+def test_what_sinks_prepared_at_the_end_of_their_input_is_not_lost_with_their_process(
+    start: Start, background: Background, tmp_path: Path
+) -> None:
+    background.loses_at_end = True
+    client = start({"execution.checkpointing.interval": "1 h"})
+    client.get_job_execution_result().result(120)
+    assert background.lost > 2
     assert_golden(tmp_path)
 
 
