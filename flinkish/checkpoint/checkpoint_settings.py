@@ -51,6 +51,8 @@ class CheckpointSettings:
     #: Time that must pass after a completion before the next periodic checkpoint; implies at most one at a time.
     min_pause: int = 0
     max_concurrent: int = 1
+    #: execution.checkpointing.asynchronous: whether slots may write state files after the epoch of the barrier.
+    asynchronous: bool = True
     #: How many checkpoints in a row may fail; -1 = no limit.
     tolerable_failures: int = 0
     retention: Retention = Retention.NO_EXTERNALIZED_CHECKPOINTS
@@ -79,6 +81,7 @@ class CheckpointSettings:
             timeout=configuration.get(options.CHECKPOINTING_TIMEOUT),
             min_pause=configuration.get(options.MIN_PAUSE_BETWEEN_CHECKPOINTS),
             max_concurrent=configuration.get(options.MAX_CONCURRENT_CHECKPOINTS),
+            asynchronous=configuration.get(options.ASYNCHRONOUS_CHECKPOINTS),
             tolerable_failures=configuration.get(options.TOLERABLE_FAILURE_NUMBER),
             retention=Retention(configuration.get(options.EXTERNALIZED_CHECKPOINT_RETENTION)),
             num_retained=configuration.get(options.MAX_RETAINED_CHECKPOINTS),

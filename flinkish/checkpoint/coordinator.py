@@ -486,7 +486,7 @@ class CheckpointCoordinator:
             root=location.root,
             # Nothing may be processed between the barrier and the end of a job. A job without periodic checkpoints may end at any
             # time, without another one that would be written after this one.
-            waits=self._stopping or self.settings.interval is None,
+            waits=self._stopping or self.settings.interval is None or not self.settings.asynchronous,
         )
         return Trigger(barrier=barrier, kind=request.kind, drain=request.drain)
 

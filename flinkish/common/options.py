@@ -196,6 +196,9 @@ MAX_RETAINED_CHECKPOINTS = _option(
 CHECKPOINT_STORAGE = _unset(
     "execution.checkpointing.storage", one_of("jobmanager", "filesystem"), "state.checkpoint-storage"
 ).without_effect("checkpoints are always written to a folder")
+ASYNCHRONOUS_CHECKPOINTS = _option("execution.checkpointing.asynchronous", BOOLEAN, True).described(
+    "Whether slots on Spark write their state files while later micro-batches run; if not, each micro-batch waits for its files."
+)
 INCREMENTAL_CHECKPOINTS = _option(
     "execution.checkpointing.incremental", BOOLEAN, False, "state.backend.incremental"
 ).without_effect("checkpoints are full snapshots so far")

@@ -31,7 +31,7 @@ from flinkish.common.typeinfo import Types
 from flinkish.runtime.keys import as_key
 from flinkish.runtime.protocol import Barrier, StateFile
 from flinkish.runtime.state import rows, tables
-from flinkish.runtime.state.backend import Table
+from flinkish.runtime.state.backend import SnapshotFiles, Table
 from flinkish.runtime.state.backends import make_backend
 from flinkish.runtime.state.codec import Codec, Opaque
 from flinkish.runtime.state.columns import encode_all, join_list, json_column, json_of, key_groups_of
@@ -261,12 +261,7 @@ class SavepointWriter:
             held = _Tables()
             transformation.fill(OperatorState(cast(LevelState, held), uid), self._max_parallelism, self._clock.wall_time)
             # All of it belongs to the first subtask, whose copy of broadcast state is the one that others get.
-            with SnapshotWriter(barrier, 1 + number, 0, random_id) as writer:
-                for address, table in held.tables.items():
-                    if not table.is_empty():
-                        with tables.naming(address):
-                            writer.write_table(uid, address[2], table)
-                yield from writer.finish()
+            yield from held.backend.freeze({OperatorUid(uid)}, 0).upload(_files(barrier, 1 + number, 0), ())
 
     # -- operators of the base ---------------------------------------------------------------------------------------------
 
@@ -277,7 +272,7 @@ class SavepointWriter:
         restore = self._base.checkpoint.to_restore()
         for number, file in enumerate(restore.files):
             parquet = open_checked(restore, file)
-            with SnapshotWriter(barrier, 0, number, random_id) as writer:
+            with SnapshotWriter(_files(barrier, 0, number), number) as writer:
                 declared: dict[StateAddress, rows.Declaration] = {}
                 for group in range(parquet.num_row_groups):
                     self._copy_group(parquet, group, declared, writer)
@@ -408,16 +403,16 @@ def _stretched(stamps: list[int], count: int) -> list[int]:
     return (stamps + stamps[-1:] * count)[:count]
 
 
+def _files(barrier: Barrier, vertex: int, subtask: int) -> SnapshotFiles:
+    return SnapshotFiles(barrier=barrier, name=f"state-{barrier.checkpoint_id}-{vertex}-{subtask}-{random_id()}")
+
+
 class _Tables:
     """The tables of one operator, as OperatorState needs them: on the heap, without a log."""
 
     def __init__(self) -> None:
-        self._backend = make_backend(Configuration())
-        self.tables: dict[StateAddress, Table] = {}
+        self.backend = make_backend(Configuration())
         self.sweepers: dict[StateAddress, Any] = {}
-        self.restored: dict[StateAddress, Any] = {}
 
     def table(self, address: StateAddress, meta: TableMeta, now: Callable[[], int]) -> Table:
-        if address not in self.tables:
-            self.tables[address] = self._backend.create(address, meta)
-        return self.tables[address]
+        return self.backend.tables[address] if address in self.backend.tables else self.backend.create(address, meta)

@@ -349,6 +349,8 @@ class JobHarness:
         settings = {
             "execution.engine": self._engine,
             "execution.checkpointing.interval": _NEVER,
+            # Files are written in real time, which a job whose clock stands still does not notice.
+            "execution.checkpointing.asynchronous": False,
             "execution.checkpointing.externalized-checkpoint-retention": "RETAIN_ON_CANCELLATION",
             "execution.checkpointing.savepoint-dir": self._folder / "savepoints",
             "execution.epoch.poll-interval": _NEVER,

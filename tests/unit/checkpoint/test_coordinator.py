@@ -155,6 +155,12 @@ def test_the_next_checkpoint_waits_for_the_one_in_progress() -> None:
     assert world.coordinator.trigger_if_due() is not None
 
 
+@pytest.mark.parametrize("asynchronous", [True, False])
+def test_epochs_wait_for_the_files_of_their_snapshots_if_these_must_not_be_asynchronous(asynchronous: bool) -> None:
+    world = World(CheckpointSettings(interval=100, asynchronous=asynchronous))
+    assert world.trigger().barrier.waits is not asynchronous
+
+
 @pytest.mark.parametrize("limit", [1, 2, 5])
 def test_no_more_checkpoints_than_allowed_are_in_progress(limit: int) -> None:
     world = World(CheckpointSettings(interval=100, max_concurrent=limit))
