@@ -5,6 +5,8 @@ to the window function. Times are milliseconds; sizes are given as `Time` or tim
 """
 
 from flinkish.common.absent import add_getattr as _add_getattr
-from flinkish.udf.window import *  # noqa: F403
+from flinkish.udf.window.assigners import *  # noqa: F403
+from flinkish.udf.window.triggers import *  # noqa: F403
+from flinkish.udf.window.windows import *  # noqa: F403
 
 _add_getattr(__name__)

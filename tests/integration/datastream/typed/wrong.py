@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import flinkish.datastream.functions
+import flinkish.datastream.window
 from flinkish.common import Row, Types
 from flinkish.datastream import DataStream, KeyedProcessFunction, MapFunction, StreamExecutionEnvironment
 
@@ -27,6 +29,9 @@ def program(env: StreamExecutionEnvironment, numbers: DataStream[int], words: Da
     numbers.key_by(lambda number: number).reduce(lambda one, other: str(one))  # E: arg-type, return-value
     numbers.execute_and_collect(limit=3).close()  # E: attr-defined
     env.set_stream_time_characteristic()  # E: operator
+    print(flinkish.datastream.Keyed)  # E: attr-defined
+    print(flinkish.datastream.functions.Map)  # E: attr-defined
+    print(flinkish.datastream.window.Tumbling)  # E: attr-defined
     number: str = numbers.execute_and_collect("job", 1)[0]  # E: assignment
     assert number
 
