@@ -19,7 +19,7 @@ from pathlib import Path
 
 import msgspec
 
-from flinkish.cli.script import Explained, ExplainingExecutor, error_text, forgotten, run_script, write_plan
+from flinkish.cli.script import Explained, ExplainingExecutor, error_text, remind, run_script, write_plan
 from flinkish.common import notices, options, redaction
 from flinkish.common.config_file import PROPERTIES_VARIABLE, load_configuration
 from flinkish.common.errors import FlinkishError, InvalidProgramError
@@ -99,10 +99,7 @@ def _run(program: Program, driver: SessionDriver | None) -> int:
         module = path.with_suffix("") / f"{(program.entry_class or '__main__').replace('.', '/')}.py"
         print(error_text(error, path, module, with_traceback=_wants_traceback()), file=sys.stderr)
         return 1
-    lines = forgotten(path.name)
-    for line in lines:
-        print(line, file=sys.stderr)
-    return 1 if lines else 0
+    return remind(path.name, functools.partial(print, file=sys.stderr))
 
 
 def _wants_traceback() -> bool:

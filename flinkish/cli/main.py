@@ -18,7 +18,7 @@ import click
 from flinkish.cli import cluster_commands, history_command, job_commands, state_commands
 from flinkish.cli.connection import INTERRUPTED, connect, errors_printed, say, with_properties
 from flinkish.cli.packaging import pack_environment
-from flinkish.cli.script import Explained, ExplainingExecutor, error_text, forgotten, run_script
+from flinkish.cli.script import Explained, ExplainingExecutor, error_text, remind, run_script
 from flinkish.common import notices, redaction
 from flinkish.common import options as job_options
 from flinkish.common.config_file import PROPERTIES_VARIABLE, parse_properties
@@ -350,11 +350,11 @@ def _run(job: Path, *, properties: Sequence[str], verbose: bool, arguments: Sequ
     try:
         _set_properties([*properties, *behind, *(f"{key}={value}" for key, value in short.items())])
         run_script(job, of_script)
-        return _remind(job)
+        return remind(str(job), say)
     except SystemExit as end:
         if end.code not in (None, 0):
             raise
-        return _remind(job)
+        return remind(str(job), say)
     except KeyboardInterrupt:
         return INTERRUPTED
     except Exception as error:
@@ -362,14 +362,6 @@ def _run(job: Path, *, properties: Sequence[str], verbose: bool, arguments: Sequ
         return 1
     finally:
         forgotten_programs()
-
-
-def _remind(job: Path) -> int:
-    """Print which programs a script has built but not executed; return the exit code."""
-    lines = forgotten(str(job))
-    for line in lines:
-        say(line)
-    return 1 if lines else 0
 
 
 def split_arguments(arguments: Sequence[str]) -> tuple[list[str], list[str]]:

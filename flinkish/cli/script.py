@@ -66,9 +66,12 @@ def error_text(error: BaseException, *paths: Path, with_traceback: bool) -> str:
     return redaction.redact(text)
 
 
-def forgotten(name: str) -> list[str]:
-    """Return a line for each program that the script with this name has built but not executed."""
-    return [f"{name}: {text}" for text in forgotten_programs()]
+def remind(name: str, tell: Callable[[str], None]) -> int:
+    """Tell which programs the script with this name has built but not executed; return the exit code."""
+    programs = forgotten_programs()
+    for text in programs:
+        tell(f"{name}: {text}")
+    return 1 if programs else 0
 
 
 class Explained(BaseException):

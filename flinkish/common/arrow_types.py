@@ -159,11 +159,11 @@ def _write_converter(type_info: TypeInformation, local: bool) -> Convert | None:
             (element,) = parts
             convert = None if element is None else lambda values: list(map(element, values))
         case Kind.MAP:
-            key, value = [part or _same for part in parts]
+            key, value = [part or same for part in parts]
             convert = lambda entries: [(key(k), value(v)) for k, v in entries.items()]  # noqa: E731
         case Kind.ROW | Kind.TUPLE:
             names = part_names(type_info)
-            converters = [part or _same for part in parts]
+            converters = [part or same for part in parts]
             convert = lambda row: {  # noqa: E731
                 name: one(part) for name, one, part in zip(names, converters, values_of(row, names), strict=True)
             }
@@ -172,7 +172,7 @@ def _write_converter(type_info: TypeInformation, local: bool) -> Convert | None:
     return None if convert is None else lambda value: None if value is None else convert(value)
 
 
-def _same(value: Any) -> Any:
+def same(value: Any) -> Any:
     return value
 
 
@@ -460,7 +460,7 @@ def read_converter(type_info: TypeInformation, *, local: bool = False) -> Conver
     """Return the function that converts values of Arrow's `to_pylist` to a type; None if no conversion is needed."""
     kind, types = shape_of(type_info)
     parts = [read_converter(part, local=local) for part in types]
-    converters = [part or _same for part in parts]
+    converters = [part or same for part in parts]
     convert: Convert | None
     match kind:
         case Kind.TIMESTAMP if local:

@@ -28,7 +28,7 @@ from flinkish.server.session import driver_protocol
 from flinkish.server.session.archive import Archive
 from flinkish.server.session.dispatcher_settings import SessionSettings, make_private
 from flinkish.server.session.driver_protocol import Report
-from flinkish.server.session.entries import DriverRecord, JobEntry, ProgramEntry, Submission, changed, hash_of
+from flinkish.server.session.entries import DriverRecord, JobEntry, ProgramEntry, Submission, hash_of
 from flinkish.server.session.launch import Launch, StartError
 from flinkish.server.session.leadership import Lead, Leadership, Live, NotLeaderError
 from flinkish.server.session.processes import Processes
@@ -188,7 +188,7 @@ class Dispatcher:
         try:
             self.leadership.forget(lead, entry)
         except FlinkishError as error:
-            lead.jobs[job_id] = changed(entry, cancelling=True)
+            lead.jobs[job_id] = msgspec.structs.replace(entry, cancelling=True)
             _log.warning("Job %s, which could not be started, could not be forgotten either: %s", job_id, error)
 
     def plan(self, submission: Submission) -> bytes:
@@ -287,7 +287,7 @@ class Dispatcher:
             lead = self.leadership.leading()
             current = lead.jobs.get(entry.job_id)
             if current is not None and current.status is None:
-                self.leadership.store(lead, changed(current, cancelling=True))
+                self.leadership.store(lead, msgspec.structs.replace(current, cancelling=True))
 
     def note_cancel(self, entry: JobEntry) -> None:
         """Store that a job is being cancelled by its driver: if the driver is killed meanwhile, it must not be started again.
@@ -372,11 +372,13 @@ class Dispatcher:
             live.report, live.heard = report, self._clock.monotonic()
             if (record.pid, record.created) != (report.pid, report.created):
                 # With spark-submit, the process that was started is not the driver itself.
-                entry = changed(entry, driver=msgspec.structs.replace(record, pid=report.pid, created=report.created))
+                entry = msgspec.structs.replace(
+                    entry, driver=msgspec.structs.replace(record, pid=report.pid, created=report.created)
+                )
                 self.leadership.store(lead, entry)
             first = entry.summary is None
             if report.summary is not None:
-                entry = changed(entry, summary=report.summary)
+                entry = msgspec.structs.replace(entry, summary=report.summary)
                 if first and report.status is None:
                     # Store the job's name, so that it is known even if the Dispatcher is killed.
                     self.leadership.store(lead, entry)
@@ -437,7 +439,7 @@ class Dispatcher:
             case Close(status=status):
                 self._close(lead, entry, status)
             case Fail(reason=reason):
-                self._close(lead, changed(entry, failure=reason), "FAILED")
+                self._close(lead, msgspec.structs.replace(entry, failure=reason), "FAILED")
                 self._launch.keep_logs(entry)
             case unexpected:
                 assert_never(unexpected)
@@ -447,7 +449,7 @@ class Dispatcher:
         archive = None if driver is None else driver_protocol.archive_file(entry.job_id, driver.id)
         if archive is not None and self._storage.read(archive) is None:
             archive = None
-        self.leadership.store(lead, changed(entry, status=status, ended=self._clock.wall_time(), archive=archive))
+        self.leadership.store(lead, msgspec.structs.replace(entry, status=status, ended=self._clock.wall_time(), archive=archive))
         _log.info("Job %s ended: %s.", entry.job_id, status)
 
     def _kill(self, lead: Lead, entry: JobEntry, live: Live) -> None:
@@ -455,7 +457,7 @@ class Dispatcher:
         driver = entry.driver
         assert driver is not None, "a driver that is running is known"
         if not driver.condemned:
-            self.leadership.store(lead, changed(entry, driver=msgspec.structs.replace(driver, condemned=True)))
+            self.leadership.store(lead, msgspec.structs.replace(entry, driver=msgspec.structs.replace(driver, condemned=True)))
             _log.warning("Job %s: its driver (process %d) has been silent for too long and is killed.", entry.job_id, driver.pid)
         live.report = None
         self._launch.kill(driver)
@@ -465,7 +467,7 @@ class Dispatcher:
         if before is not None:
             now = self._clock.wall_time()
             earlier = restarts_after_loss(entry.known_restarts, now)
-            entry = changed(entry, restarts=(*entry.restarts, now)[-100:], earlier=earlier)
+            entry = msgspec.structs.replace(entry, restarts=(*entry.restarts, now)[-100:], earlier=earlier)
             _log.warning("Job %s: its driver is gone; another one is started (restart %d).", entry.job_id, len(entry.restarts))
         live.report = None
         self._start(lead, entry)
@@ -478,13 +480,13 @@ class Dispatcher:
         token, driver_id = self._ids() + self._ids(), self._ids()
         now, location = self._clock.wall_time(), self._processes.location
         record = DriverRecord(id=driver_id, token_hash=hash_of(token), started=now, host=location)
-        entry = changed(entry, driver=record)
+        entry = msgspec.structs.replace(entry, driver=record)
         self.leadership.store(lead, entry)
         live = lead.live[entry.job_id]
         live.heard = self._clock.monotonic()
         started = self._launch.start(entry, record, token)
         try:
-            self.leadership.store(lead, changed(entry, driver=started))
+            self.leadership.store(lead, msgspec.structs.replace(entry, driver=started))
         except NotLeaderError:
             # The new leader has read the entry, so it waits for the reports of this driver.
             _log.warning("Job %s: the next leader takes its driver over.", entry.job_id)

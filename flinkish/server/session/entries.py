@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-from typing import Any
 
 import msgspec
 
@@ -116,8 +115,3 @@ def key_of(entry: Entry) -> str:
 def hash_of(secret: str) -> str:
     """Return the SHA-256 of a token, which is stored instead of it."""
     return hashlib.sha256(secret.encode()).hexdigest()
-
-
-def changed(entry: JobEntry, **changes: Any) -> JobEntry:
-    """Return a copy of an entry with other values."""
-    return msgspec.structs.replace(entry, **changes)

@@ -17,7 +17,7 @@ from uuid import UUID
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from flinkish.common.arrow_types import is_widened
+from flinkish.common.arrow_types import is_widened, same
 from flinkish.common.errors import InvalidProgramError, SourceError
 from flinkish.common.limits import INT_MAX, INT_MIN
 from flinkish.common.typeinfo import TypeInformation
@@ -195,16 +195,12 @@ def _array(item: _Part) -> _Part:
 
 
 def _map(item: _Part) -> _Part:
-    write, read = item.to_arrow or _same, item.from_arrow or _same
+    write, read = item.to_arrow or same, item.from_arrow or same
     return _Part(
         pa.map_(pa.string(), item.field("value")),
         lambda value: [(key, None if part is None else write(part)) for key, part in value.items()],
         lambda entries: {key: None if part is None else read(part) for key, part in entries},
     )
-
-
-def _same(value: Any) -> Any:
-    return value
 
 
 def _of_items(convert: Convert | None) -> Convert | None:

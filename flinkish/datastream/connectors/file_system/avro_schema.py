@@ -17,7 +17,7 @@ import fastavro.schema
 from fastavro.validation import ValidationError, validate
 
 from flinkish.common.arguments import instance_of
-from flinkish.common.arrow_types import bytes_of, values_of
+from flinkish.common.arrow_types import bytes_of, same, values_of
 from flinkish.common.errors import InvalidArgumentError, InvalidProgramError, TypeMismatchError
 from flinkish.common.time import Instant, datetime_of, utc_time
 from flinkish.common.typeinfo import PickledBytesTypeInfo, TypeInformation, Types
@@ -183,18 +183,18 @@ class AvroPart:
         if isinstance(schema, str):
             if schema in self._named:
                 return self._part(self._named[schema])
-            return _PRIMITIVES[schema](), _same, bytes_of if schema == "bytes" else _same
+            return _PRIMITIVES[schema](), same, bytes_of if schema == "bytes" else same
         logical, kind = schema.get("logicalType"), schema["type"]
         if logical in LOGICAL:
-            to_row = _READ.get(logical, _same)
-            return LOGICAL[logical](), to_row, _WRITE.get(logical, _same)
+            to_row = _READ.get(logical, same)
+            return LOGICAL[logical](), to_row, _WRITE.get(logical, same)
         match kind:
             case "record" | "error":
                 return self._record(schema)
             case "enum":
-                return Types.STRING(), _same, _same
+                return Types.STRING(), same, same
             case "fixed":
-                return Types.PRIMITIVE_ARRAY(Types.BYTE()), _same, bytes_of
+                return Types.PRIMITIVE_ARRAY(Types.BYTE()), same, bytes_of
             case "array":
                 item_type, read_item, write_item = self._part(schema["items"])
                 return (
@@ -217,7 +217,7 @@ class AvroPart:
         name = schema["name"]
         if name in self._open:
             # A row type cannot contain itself, so nested records of the same type stay plain data.
-            return Types.PICKLED_BYTE_ARRAY(), _same, _plain
+            return Types.PICKLED_BYTE_ARRAY(), same, _plain
         self._open.append(name)
         names = tuple(field["name"] for field in schema["fields"])
         parts = [self._part(field["type"]) for field in schema["fields"]]
@@ -249,7 +249,7 @@ class AvroPart:
                         return plain
                 return _plain(_with_zone(value) if moments else value)
 
-            return Types.PICKLED_BYTE_ARRAY(), _same, write_any
+            return Types.PICKLED_BYTE_ARRAY(), same, write_any
         type_info, read, write = self._part(others[0])
         if len(branches) == 1:
             return type_info, read, write
@@ -263,12 +263,8 @@ def row_type_of(part: AvroPart, what: str) -> TypeInformation:
     return part.type_info
 
 
-def _same(value: Any) -> Any:
-    return value
-
-
 def _nullable(convert: Convert) -> Convert:
-    return convert if convert is _same else lambda value: None if value is None else convert(value)
+    return convert if convert is same else lambda value: None if value is None else convert(value)
 
 
 def _plain(value: Any) -> Any:

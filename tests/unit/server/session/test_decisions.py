@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from flinkish.server.session.driver_protocol import LeaderRecord
 from flinkish.server.session.entries import (
     DriverRecord,
     JobEntry,
     ProgramEntry,
-    changed,
 )
 from flinkish.server.session.leadership import Lease, Watch
 from flinkish.server.session.supervision import (
@@ -51,7 +51,7 @@ def test_a_silent_driver_is_killed_before_another_one_is_started() -> None:
 
 
 def test_a_job_whose_driver_was_never_started_is_started() -> None:
-    assert decide(changed(ENTRY, driver=None), sight(alive=None), LIMITS) == Start(kill=False)
+    assert decide(replace(ENTRY, driver=None), sight(alive=None), LIMITS) == Start(kill=False)
 
 
 def test_a_job_that_has_ended_for_good_is_not_started_again() -> None:
@@ -59,27 +59,27 @@ def test_a_job_that_has_ended_for_good_is_not_started_again() -> None:
 
 
 def test_a_cancelled_job_without_a_driver_is_cancelled() -> None:
-    assert decide(changed(ENTRY, cancelling=True), sight(alive=False), LIMITS) == Close("CANCELED")
-    assert decide(changed(ENTRY, cancelling=True), sight(), LIMITS) == Keep()
+    assert decide(replace(ENTRY, cancelling=True), sight(alive=False), LIMITS) == Close("CANCELED")
+    assert decide(replace(ENTRY, cancelling=True), sight(), LIMITS) == Keep()
 
 
 def test_pauses_between_starts_double() -> None:
     once, twice = (NOW - 900,), (NOW - 5_000, NOW - 1_900)
 
-    assert decide(changed(ENTRY, restarts=once), sight(alive=False), LIMITS) == Keep()
-    assert decide(changed(ENTRY, restarts=once), sight(alive=False, now=NOW + 100), LIMITS) == Start(kill=False)
-    assert decide(changed(ENTRY, restarts=twice), sight(alive=False), LIMITS) == Keep()
-    assert decide(changed(ENTRY, restarts=twice), sight(alive=False, now=NOW + 100), LIMITS) == Start(kill=False)
+    assert decide(replace(ENTRY, restarts=once), sight(alive=False), LIMITS) == Keep()
+    assert decide(replace(ENTRY, restarts=once), sight(alive=False, now=NOW + 100), LIMITS) == Start(kill=False)
+    assert decide(replace(ENTRY, restarts=twice), sight(alive=False), LIMITS) == Keep()
+    assert decide(replace(ENTRY, restarts=twice), sight(alive=False, now=NOW + 100), LIMITS) == Start(kill=False)
 
 
 def test_a_job_whose_driver_is_lost_too_often_fails_and_says_why() -> None:
     often = tuple(NOW - 100_000 + each for each in range(3))
 
-    decision = decide(changed(ENTRY, restarts=often), sight(alive=False), LIMITS)
+    decision = decide(replace(ENTRY, restarts=often), sight(alive=False), LIMITS)
 
     assert decision == Fail("its driver was lost 4 times within 10 min (session.driver.max-restarts)")
     # Losses of long ago do not count.
-    assert decide(changed(ENTRY, restarts=often), sight(alive=False, now=NOW + 600_000), LIMITS) == Start(kill=False)
+    assert decide(replace(ENTRY, restarts=often), sight(alive=False, now=NOW + 600_000), LIMITS) == Start(kill=False)
 
 
 RECORD = LeaderRecord(generation=3, address="http://a:1", reports="a:2", host="there", pid=5, created=1.0)
@@ -126,4 +126,4 @@ def test_a_leader_stops_before_another_one_may_take_over() -> None:
 def test_a_clock_that_was_put_back_does_not_make_a_pause_longer() -> None:
     later = (NOW + 3_600_000,)
 
-    assert decide(changed(ENTRY, restarts=later), sight(alive=False), LIMITS) == Start(kill=False)
+    assert decide(replace(ENTRY, restarts=later), sight(alive=False), LIMITS) == Start(kill=False)
