@@ -118,19 +118,21 @@ def test_keyed_state_timers_and_broadcast_state_survive_a_restart(make_env: Make
 def test_state_and_timers_continue_from_a_savepoint_at_another_parallelism(
     make_env: MakeEnvironment, tmp_path: Path, parallelism: int
 ) -> None:
+    records = 20_000
     settings = checkpointed(tmp_path, **{"execution.checkpointing.interval": "1 h", "restart-strategy.type": "none"})
-    env = make_env(2, settings)
-    count(env, CountByKey(), 100_000).add_sink(Ignore()).uid("sink")
+    # It would take 4,000 epochs to the end.
+    env = make_env(2, {**settings, "execution.epoch.max-records": 5})
+    count(env, CountByKey(), records).add_sink(Ignore()).uid("sink")
     client = env.execute_async()
     path = client.stop_with_savepoint(False, str(tmp_path / "savepoints")).result(120)
     client.get_job_execution_result().result(120)
 
-    env = make_env(parallelism, {**settings, _PATH: path, "execution.epoch.max-records": 100_000})
+    env = make_env(parallelism, {**settings, _PATH: path, "execution.epoch.max-records": records})
     results = Results(tmp_path / "results")
-    count(env, CountByKey(), 100_000).add_sink(results).uid("sink")
+    count(env, CountByKey(), records).add_sink(results).uid("sink")
     env.execute()
     rows = sorted(tuple(map(int, line.split())) for line in results.lines())
-    assert rows == [(key, len(range(key, 100_000, 7)), 50) for key in range(7)]
+    assert rows == [(key, len(range(key, records, 7)), 50) for key in range(7)]
 
 
 class Ignore(SinkFunction):

@@ -36,7 +36,7 @@ def test_the_successor_of_a_killed_driver_finds_the_last_committed_checkpoint(tm
         env={**os.environ, "FLINKISH_FAULT": fault},
         cwd=Path(__file__).parents[3],
         capture_output=True,
-        timeout=60,
+        timeout=240,
         check=False,
     )
     assert killed.returncode == -signal.SIGKILL, killed.stderr.decode()

@@ -220,7 +220,7 @@ def test_the_successor_of_a_killed_driver_finds_the_last_committed_checkpoint(
         cwd=Path(__file__).parents[3],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=240,
         check=False,
     )
     assert killed.returncode == -signal.SIGKILL, killed.stderr

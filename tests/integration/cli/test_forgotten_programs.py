@@ -26,7 +26,7 @@ def ended(folder: Path, script: str, *command: str) -> tuple[int, str]:
     path = folder / "job.py"
     path.write_text(script)
     arguments = [sys.executable, *(command or ("job.py",))]
-    run = subprocess.run(arguments, cwd=folder, env=LOCAL, capture_output=True, text=True, timeout=60, check=False)
+    run = subprocess.run(arguments, cwd=folder, env=LOCAL, capture_output=True, text=True, timeout=240, check=False)
     return run.returncode, run.stderr
 
 
@@ -58,7 +58,10 @@ def test_it_is_said_once_for_each_program_also_where_a_helper_made_the_environme
         ),
         (f"{BUILT}\nbuild()", ("-c", "exec(open('job.py').read())")),
         (f"{BUILT}\nbuild()", ("-c", "import job")),
-        (f"{BUILT}\ndef test_it():\n    build()\n", ("-m", "pytest", "-q", "-p", "no:cacheprovider", "job.py")),
+        (
+            f"{BUILT}\ndef test_it():\n    build()\n",
+            ("-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:schemathesis", "job.py"),
+        ),
         (
             f"{BUILT}\nimport unittest\nclass Test(unittest.TestCase):\n    def test_it(self):\n        build()\nunittest.main()",
             (),

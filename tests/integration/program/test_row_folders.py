@@ -25,7 +25,7 @@ def killed(folder: Path, job_id: str, ending: str = "os.kill(os.getpid(), signal
         f"settings = Configuration.from_dict({{'io.tmp.dirs': {str(folder)!r}}})\n"
         f"held = hold_rows(settings, {job_id!r})\n(row_folder(settings, {job_id!r}) / 'row').touch()\n{ending}\n"
     )
-    subprocess.run([sys.executable, "-c", script], timeout=60, check=False)
+    subprocess.run([sys.executable, "-c", script], timeout=240, check=False)
     return row_folder(settings(folder), job_id)
 
 

@@ -128,7 +128,20 @@ def test_the_fixtures_of_the_plugin_serve_a_suite(tmp_path: Path) -> None:
     (suite / "conftest.py").write_text('pytest_plugins = ["flinkish.testing.pytest_plugin"]\n', encoding="utf-8")
     install(installed)
     result = subprocess.run(
-        [sys.executable, "-m", "pytest", "-W", "error", "--strict-markers", "-q", "-p", "no:cacheprovider", str(suite)],
+        [
+            sys.executable,
+            "-m",
+            "pytest",
+            "-W",
+            "error",
+            "--strict-markers",
+            "-q",
+            "-p",
+            "no:cacheprovider",
+            "-p",
+            "no:schemathesis",
+            str(suite),
+        ],
         capture_output=True,
         text=True,
         cwd=suite,
@@ -148,6 +161,17 @@ def install(folder: Path) -> None:
 
 def test_without_its_own_engine_a_suite_runs_on_both(tmp_path: Path) -> None:
     (tmp_path / "test_suite.py").write_text("def test_both(flinkish_env): ...\n", encoding="utf-8")
-    command = [sys.executable, "-m", "pytest", "-p", "flinkish.testing.pytest_plugin", "--collect-only", "-q", str(tmp_path)]
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-p",
+        "flinkish.testing.pytest_plugin",
+        "-p",
+        "no:schemathesis",
+        "--collect-only",
+        "-q",
+        str(tmp_path),
+    ]
     result = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, check=True)
     assert [line.partition("::")[2] for line in result.stdout.splitlines()[:2]] == ["test_both[local]", "test_both[spark]"]

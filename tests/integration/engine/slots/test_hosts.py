@@ -272,7 +272,7 @@ def test_a_host_is_kept_as_long_as_the_driver_touches_the_program_file(make: Mak
     config = make(silence_ms=4_000)
     host = ProcessId.of(_level_zero(config).process["pid"])
     assert host is not None
-    deadline = _clock.monotonic() + 9_000
+    deadline = _clock.monotonic() + 6_500
     while _clock.monotonic() < deadline:
         os.utime(config.program_file)
         assert host.is_alive()

@@ -128,7 +128,7 @@ def test_what_a_driver_writes_is_in_its_files_although_spark_submit_gives_it_one
         env={**os.environ, driver_protocol.LOG_VARIABLE: str(log), driver_protocol.STDOUT_VARIABLE: str(output)},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
-        timeout=60,
+        timeout=240,
         check=False,
     )
     assert (driver.returncode, driver.stdout, output.read_text()) == (1, b"1\n", "")
