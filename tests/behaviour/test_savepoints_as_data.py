@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from flinkish.common import Configuration
-from flinkish.datastream.state import ValueStateDescriptor
+from flinkish.common import Configuration, Row, Types, WatermarkStrategy
+from flinkish.datastream import StreamExecutionEnvironment
+from flinkish.datastream.functions import KeyedProcessFunction
+from flinkish.datastream.state import ListStateDescriptor, ValueStateDescriptor
 from flinkish.state import (
     KeyedStateBootstrapFunction,
     OperatorTransformation,
@@ -86,3 +89,50 @@ def test_a_job_starts_from_a_savepoint_that_was_made_from_data(engine: str, tmp_
         assert sorted(record.value for record in job.sink("ruled").take_output()) == [1001, 1002]
         job.source("numbers").watermark(10_000)
         assert sorted(record.value for record in job.sink("everything").take_output()) == ["even@9000", "odd@9000"]
+
+
+class Orders(KeyedProcessFunction):
+    """Keeps the last order and all prices; the orders have the fields that they have in its version of the program."""
+
+    def __init__(self, names: list[str], price: Any) -> None:
+        self.order_type = Types.ROW_NAMED(names, [price if name == "price" else LONG for name in names])
+        self.price = price
+
+    def open(self, runtime_context: Any) -> None:
+        self.last = runtime_context.get_state(ValueStateDescriptor("last", self.order_type))
+        self.prices = runtime_context.get_list_state(ListStateDescriptor("prices", self.price))
+
+    def process_element(self, value: int, ctx: Any) -> Iterator[Any]:
+        yield f"{value}: {self.last.value()} {list(self.prices.get())}"
+        fields = dict.fromkeys(self.order_type.get_field_names(), value)
+        self.last.update(Row(**fields))
+        self.prices.add(value)
+
+
+def orders(names: list[str], price: Any) -> Callable[[StreamExecutionEnvironment, JobHarness], None]:
+    def program(env: StreamExecutionEnvironment, job: JobHarness) -> None:
+        numbers = env.from_source(job.source("numbers", LONG), WatermarkStrategy.no_watermarks(), "numbers").uid("numbers")
+        shown = numbers.key_by(lambda number: number % 4, LONG).process(Orders(names, price), TEXT).uid("orders")
+        shown.sink_to(job.sink("shown")).uid("shown")
+
+    return program
+
+
+def test_a_program_with_other_fields_and_wider_numbers_goes_on_from_a_savepoint(engine: str, tmp_path: Path) -> None:
+    settings = settings_of(tmp_path)
+    with JobHarness(orders(["id", "price", "old"], Types.INT()), engine=engine, parallelism=2, settings=settings) as job:
+        job.source("numbers").emit_all([0, 1, 2, 3])
+        saved = job.stop(directory=str(tmp_path / "savepoints"))
+
+    # In two steps: a field that is added when another one is removed might be its new name.
+    added = orders(["id", "note", "price", "old"], Types.LONG())
+    with JobHarness(added, engine=engine, parallelism=3, settings=settings, savepoint=saved) as job:
+        job.source("numbers").emit_all([4, 5])
+        shown = sorted(record.value for record in job.sink("shown").take_output())
+        assert shown == ["4: Row(id=0, note=None, price=0, old=0) [0]", "5: Row(id=1, note=None, price=1, old=1) [1]"]
+        saved = job.stop(directory=str(tmp_path / "savepoints"))
+    # A state that no key has asked for is converted, too.
+    with JobHarness(orders(["id", "note", "price"], Types.LONG()), engine=engine, settings=settings, savepoint=saved) as job:
+        job.source("numbers").emit_all([8, 6])
+        shown = sorted(record.value for record in job.sink("shown").take_output())
+        assert shown == ["6: Row(id=2, note=None, price=2) [2]", "8: Row(id=4, note=4, price=4) [0, 4]"]

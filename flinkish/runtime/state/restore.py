@@ -20,12 +20,15 @@ import pyarrow.parquet as pq
 from flinkish.common.errors import CorruptCheckpointError, ForeignCheckpointError
 from flinkish.common.files.schemes import files_at
 from flinkish.common.ids import OperatorUid
+from flinkish.common.type_data import type_of_data
+from flinkish.common.type_evolution import evolve
+from flinkish.common.typeinfo import TypeInformation
 from flinkish.runtime.key_groups import key_group_range
 from flinkish.runtime.keys import PLAIN, CanonicalKey, as_key, may_be_wrapped, original_key
 from flinkish.runtime.protocol import Restore, StateFile
 from flinkish.runtime.state import rows, tables
 from flinkish.runtime.state.backend import Table
-from flinkish.runtime.state.codec import Codec, decode_plain, decode_untyped, encode_untyped
+from flinkish.runtime.state.codec import Codec, decode_plain, decode_untyped, encode_untyped, structure_of
 from flinkish.runtime.state.columns import binary_column, decode_all, freeze_all, in_range, key_groups_of, split_list
 from flinkish.runtime.state.rows import RestoreRequest
 from flinkish.runtime.state.tables import Address, Namespaced, StateAddress, TableMeta
@@ -301,33 +304,38 @@ def _redistribute(table: pa.Table, kind: str, request: RestoreRequest, paralleli
 
 
 def fill(table: Table, uid: str, name: str, restored: RestoredRows, now: Callable[[], int]) -> None:
-    """Decode restored rows into an empty table.
+    """Decode restored rows into an empty table; convert values to the declared type if that keeps their meaning.
 
     Raises ForeignCheckpointError if the state was declared differently, CorruptCheckpointError if values cannot be decoded, or
     are pickled in rows that are not trusted.
     """
     declaration, meta = restored.declaration, table.meta
-    if declaration.structure != meta.structure():
+    stored, reason = _Stored(declaration, meta), ""
+    try:
+        stored.evolve()
+    except ValueError as error:
+        reason = f": {error}"
+    if stored.type_info is None and declaration.structure != meta.structure():
         raise ForeignCheckpointError(
             f"state {name!r} of operator {uid} cannot be restored: it was stored as {declaration.description}, "
-            f"but is declared as {meta}",
+            f"but is declared as {meta}{reason}",
             hint="declare it as it was, or give the state another name to start empty.",
         )
-    changed = _changed_fields(declaration.fields, meta.fields())
+    changed = [] if stored.type_info is not None else _changed_fields(declaration.fields, meta.fields())
     if changed:
         raise ForeignCheckpointError(
             f"state {name!r} of operator {uid} cannot be restored: it was stored as {declaration.description}, but is declared "
             f"as {meta}; values are stored by position, so the values of {', '.join(changed)}",
             hint="declare the fields with their old names in their old order, or give the state another name to start empty.",
         )
-    trusted, stored_ttl = restored.trusted, declaration.ttl
+    trusted = restored.trusted
     try:
         untrusted = {} if trusted else restored.untrusted()
         if any(rows_of_kind.num_rows < restored.by_kind[kind].num_rows for kind, rows_of_kind in untrusted.items()):
             # Trusted and untrusted rows are mixed: first read the untrusted ones alone, to check that nothing in them is pickled.
-            _Reader(meta, untrusted, stored_ttl, now, trusted=False).read()
+            _Reader(meta, untrusted, stored, now, trusted=False).read()
             trusted = True
-        loaded = _Reader(meta, restored.by_kind, stored_ttl, now, trusted=trusted).read()
+        loaded = _Reader(meta, restored.by_kind, stored, now, trusted=trusted).read()
     except (CorruptCheckpointError, ForeignCheckpointError) as error:
         raise type(error)(f"state {name!r} of operator {uid}: {error}") from error
     into: Any = table
@@ -337,6 +345,39 @@ def fill(table: Table, uid: str, name: str, restored: RestoredRows, now: Callabl
         into.processing_time.load(processing_time)
     else:
         into.load(*loaded)
+
+
+class _Stored:
+    """The form in which the values of a state are stored, and how they become values of the declared type."""
+
+    def __init__(self, declaration: rows.Declaration, meta: TableMeta) -> None:
+        self._declaration, self._meta = declaration, meta
+        self.ttl = declaration.ttl
+        #: The stored type of values that are converted; None if they are stored as declared.
+        self.type_info: TypeInformation | None = None
+        self.convert: Callable[[Any], Any] = _same
+
+    def evolve(self) -> None:
+        """Find out how values are converted, if types have changed; raises ValueError if that would change their meaning."""
+        declaration, meta = self._declaration, self._meta
+        changed = (declaration.structure, declaration.fields) != (meta.structure(), meta.fields())
+        if not changed or declaration.types is None or declaration.kind != meta.kind or not meta.types:
+            return
+        *keys, value = map(type_of_data, declaration.types)
+        if declaration.key_type is not None:
+            keys.append(type_of_data(declaration.key_type))
+        declared_keys = [*meta.types[:-1], *([] if meta.key_type is None else [meta.key_type])]
+        for before, now in zip(keys, declared_keys, strict=True):
+            evolve(before, now)
+            if structure_of(before) != structure_of(now):
+                raise ValueError(f"keys of type {before!r} cannot become keys of type {now!r}")
+        convert = evolve(value, meta.types[-1])
+        if convert is not None or structure_of(value) != structure_of(meta.types[-1]):
+            self.type_info, self.convert = value, convert or _same
+
+
+def _same(value: Any) -> Any:
+    return value
 
 
 def _changed_fields(stored: Sequence[Sequence[str]], declared: Sequence[Sequence[str]]) -> list[str]:
@@ -364,12 +405,12 @@ def _all_plain(keys: list[Any]) -> bool:
 
 class _Reader:
     def __init__(
-        self, meta: TableMeta, by_kind: Mapping[str, pa.Table], stored_ttl: bool, now: Callable[[], int], *, trusted: bool
+        self, meta: TableMeta, by_kind: Mapping[str, pa.Table], stored: _Stored, now: Callable[[], int], *, trusted: bool
     ) -> None:
         self._meta = meta
         self._by_kind = by_kind
         self._trusted = trusted
-        self._stored_ttl = stored_ttl
+        self._stored = stored
         self._now = now
         self._codec = Codec(meta.types[-1], ttl=meta.ttl) if meta.types else tables.LONG_CODEC
         #: Whether there are CanonicalKeys among the keys read last.
@@ -414,12 +455,18 @@ class _Reader:
             )
 
     def _frozen(self, column: pa.ChunkedArray) -> list[Any]:
-        """Return values in their frozen form, with or without time-to-live as declared now; check untrusted ones."""
-        codec = self._codec
-        if self._stored_ttl != codec.ttl:
+        """Return values in their frozen form, of the type and with the time-to-live as declared now; check untrusted ones."""
+        codec, stored = self._codec, self._stored
+        if stored.ttl != codec.ttl or stored.type_info is not None:
             now = self._now()
-            values = decode_all(Codec(codec.type_info, ttl=self._stored_ttl, trusted=self._trusted), column)
-            column = _binary([codec.encode((now, value) if codec.ttl else value[1]) for value in values])
+            before = Codec(stored.type_info or codec.type_info, ttl=stored.ttl, trusted=self._trusted)
+
+            def recoded(value: Any) -> bytes:
+                stamp, plain = value if stored.ttl else (now, value)
+                plain = None if plain is None else stored.convert(plain)
+                return codec.encode((stamp, plain) if codec.ttl else plain)
+
+            column = _binary(list(map(recoded, decode_all(before, column))))
         elif codec.pickles and not self._trusted:
             decode_all(Codec(codec.type_info, ttl=codec.ttl, trusted=False), column)
         return freeze_all(codec, column)

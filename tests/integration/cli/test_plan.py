@@ -51,9 +51,11 @@ class Orders(KeyedProcessFunction):
 
     def open(self, runtime_context):
         change = self.change
-        count = TEXT if change == "type" else LONG
+        count = TEXT if change == "type" else Types.BIG_INT() if change == "widened" else LONG
         self.count = runtime_context.get_state(ValueStateDescriptor("count", count))
         order = Types.ROW_NAMED(["price", "id"], [LONG, LONG]) if change == "fields" else ORDER
+        if change == "field added":
+            order = Types.ROW_NAMED(["id", "price", "note"], [LONG, LONG, TEXT])
         self.order = runtime_context.get_state(ValueStateDescriptor("order", order))
         if change == "kind of state":
             self.seen = runtime_context.get_map_state(MapStateDescriptor("seen", LONG, LONG))
@@ -170,6 +172,8 @@ CHANGES: list[tuple[str, str, str | None, str]] = [
     ("", "orders", "count", "matches"),
     ("type", "orders", "count", "refused"),
     ("fields", "orders", "order", "refused"),
+    ("field added", "orders", "order", "matches"),
+    ("widened", "orders", "count", "matches"),
     ("kind of state", "orders", "seen", "refused"),
     ("state removed", "orders", "seen", "kept"),
     ("state added", "orders", "more", "new"),
