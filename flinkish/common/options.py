@@ -252,6 +252,9 @@ SAVEPOINT_ALLOW_UNTRUSTED = _option("execution.state-recovery.allow-untrusted", 
     "Whether to start from a checkpoint of `execution.state-recovery.path` that was signed with another key: its pickles are not "
     "decoded, and its pending sink commits are neither committed nor aborted."
 )
+CLASS_ALIASES = _unset("execution.state-recovery.class-aliases", MAP).described(
+    "New full names of classes of pickled state that were renamed or moved, by their old ones: shop.Cart:shop.model.Basket."
+)
 RESTORE_MODE = _option(
     "execution.state-recovery.claim-mode", one_of("NO_CLAIM", "CLAIM"), "NO_CLAIM", "execution.savepoint-restore-mode"
 ).without_effect("a job never removes the checkpoint that it was started from")

@@ -13,16 +13,17 @@ import inspect
 import io
 import pickle
 import pickletools
+import pkgutil
 import sys
 import types
 import typing
 import weakref
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import cloudpickle
 
-from flinkish.common.errors import NotSerializableError
+from flinkish.common.errors import ConfigurationError, NotSerializableError
 
 #: `importlib.metadata` takes 0.1 s for it in a worker of Spark, whose path has zip files.
 CLOUDPICKLE_VERSION: str = cloudpickle.__version__
@@ -129,6 +130,34 @@ def dumps_by_value(value: Any) -> bytes:
 def loads(data: bytes) -> Any:
     """Unpickle bytes that `dumps` made in this job."""
     return pickle.loads(data)
+
+
+#: The full names that classes of pickled state had once, with their names now; all jobs of a process share them.
+_aliases: dict[str, str] = {}
+
+
+def use_aliases(aliases: Mapping[str, str] | None) -> None:
+    """Let `loads_state` take classes that were renamed or moved for those that they are now."""
+    _aliases.update(aliases or {})
+
+
+class _StateUnpickler(pickle.Unpickler):
+    def find_class(self, module: str, name: str) -> Any:
+        known = _aliases.get(f"{module}.{name}")
+        if known is None:
+            return super().find_class(module, name)
+        try:
+            return pkgutil.resolve_name(known)
+        except (ImportError, AttributeError, ValueError) as error:
+            raise ConfigurationError(
+                f"execution.state-recovery.class-aliases: {known!r}, the new name of {module}.{name}, cannot be imported: {error}"
+            ) from error
+
+
+def loads_state(data: bytes) -> Any:
+    """Unpickle a value of state, which an earlier version of the program may have pickled."""
+    # The class in Python takes twice as long.
+    return _StateUnpickler(io.BytesIO(data)).load() if _aliases else pickle.loads(data)
 
 
 def names_in(data: bytes) -> list[str]:

@@ -14,6 +14,7 @@ from enum import Enum
 from pathlib import Path
 
 from flinkish.checkpoint.storage import StoredCheckpoint
+from flinkish.common import options, pickling
 from flinkish.common.clock import Clock
 from flinkish.common.configuration import Configuration
 from flinkish.common.errors import FlinkishError
@@ -101,6 +102,7 @@ def compare(
     With `open_functions`, the user's functions are opened and closed, as otherwise nobody knows the states that they ask for.
     `scratch` is a folder for files of operators.
     """
+    pickling.use_aliases(configuration.get(options.CLASS_ALIASES))
     graph = plan.job_graph
     program = TaskProgram(
         plan=plan,

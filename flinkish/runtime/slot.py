@@ -17,7 +17,7 @@ from typing import Any
 import psutil
 
 import flinkish
-from flinkish.common import pickling, tracebacks
+from flinkish.common import options, pickling, tracebacks
 from flinkish.common.clock import Clock, SystemClock
 from flinkish.common.closing import Unwinding, close_all, raised_by
 from flinkish.common.ids import CheckpointId, IdSource, OperatorUid, random_id
@@ -181,6 +181,7 @@ class SlotTask:
         uploads: UploadThread | None = None,
     ) -> None:
         """`uploads` writes snapshots while later epochs run; None = each epoch writes its own."""
+        pickling.use_aliases(program.configuration.get(options.CLASS_ALIASES))
         self._interrupted = interrupted
         self._uploads = uploads
         self._program = program

@@ -10,7 +10,7 @@ from typing import Any
 from flinkish.checkpoint.opening import open_checkpoint
 from flinkish.checkpoint.signing import KEY_OPTION, SigningKey
 from flinkish.checkpoint.storage import StoredCheckpoint
-from flinkish.common import options
+from flinkish.common import options, pickling
 from flinkish.common.config_file import load_configuration
 from flinkish.common.configuration import Configuration
 from flinkish.common.errors import ForeignCheckpointError, InvalidArgumentError
@@ -96,6 +96,7 @@ class SavepointReader:
         """
         configuration = configuration or load_configuration(environment=os.environ)
         store_settings.use_to_build(configuration)
+        pickling.use_aliases(configuration.get(options.CLASS_ALIASES))
         key = SigningKey.load(configuration.get(options.CHECKPOINT_HMAC_KEY_FILE))
         checkpoint = open_checkpoint(path, signing_key=key)
         if unpickle and not checkpoint.trusted:

@@ -6,7 +6,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from flinkish.common import Configuration, Row, Types, WatermarkStrategy
+import pytest
+
+from flinkish.common import Configuration, Row, Types, WatermarkStrategy, pickling
 from flinkish.datastream import StreamExecutionEnvironment
 from flinkish.datastream.functions import KeyedProcessFunction
 from flinkish.datastream.state import ListStateDescriptor, ValueStateDescriptor
@@ -136,3 +138,35 @@ def test_a_program_with_other_fields_and_wider_numbers_goes_on_from_a_savepoint(
         job.source("numbers").emit_all([8, 6])
         shown = sorted(record.value for record in job.sink("shown").take_output())
         assert shown == ["6: Row(id=2, note=None, price=2) [2]", "8: Row(id=4, note=4, price=4) [0, 4]"]
+
+
+class Baskets(KeyedProcessFunction):
+    def open(self, runtime_context: Any) -> None:
+        self.basket = runtime_context.get_state(ValueStateDescriptor("cart", Types.PICKLED_BYTE_ARRAY()))
+
+    def process_element(self, value: int, ctx: Any) -> Iterator[Any]:
+        yield repr(self.basket.value())
+
+
+def test_pickled_values_of_a_renamed_class_are_found_by_its_alias(
+    engine: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pickling, "_aliases", {})
+    saved = savepoint_of(tmp_path, [1, 2], engine=engine)
+
+    def program(env: StreamExecutionEnvironment, job: JobHarness) -> None:
+        numbers = env.from_source(job.source("numbers", LONG), WatermarkStrategy.no_watermarks(), "numbers").uid("numbers")
+        baskets = numbers.key_by(lambda number: "odd" if number % 2 else "even", TEXT).process(Baskets(), TEXT)
+        baskets.uid("everything").sink_to(job.sink("baskets")).uid("everything-sink")
+
+    settings = settings_of(
+        tmp_path,
+        **{
+            "execution.state-recovery.class-aliases": "tests.kit.stateful.Cart:tests.kit.stateful.Basket",
+            "execution.state-recovery.ignore-unclaimed-state": True,
+        },
+    )
+    with JobHarness(program, engine=engine, parallelism=3, settings=settings, savepoint=saved) as job:
+        job.source("numbers").emit_all([3])
+        shown = [record.value for record in job.sink("baskets").take_output()]
+    assert shown == ["Basket(owner='odd', total=1, currency='EUR')"]

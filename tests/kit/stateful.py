@@ -43,6 +43,15 @@ class Cart:
     total: int
 
 
+@dataclass
+class Basket:
+    """The name of a Cart in a later version of the program."""
+
+    owner: str
+    total: int
+    currency: str = "EUR"
+
+
 class Add(ReduceFunction):
     def reduce(self, value1: Any, value2: Any) -> Any:
         return value1 + value2

@@ -82,7 +82,7 @@ def encode_untyped(value: Any) -> bytes:
 def decode_untyped(data: bytes) -> Any:
     """Decode a result of `encode_untyped`, pickled or not; only for trusted bytes."""
     if data[0] >= 0xC7 and is_pickled(data):
-        return pickling.loads(_decode_native(data).data)
+        return pickling.loads_state(_decode_native(data).data)
     return _DECODE(data)
 
 

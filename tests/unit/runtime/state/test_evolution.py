@@ -10,8 +10,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from flinkish.common import Row, Time, Types
-from flinkish.common.errors import ForeignCheckpointError
+from flinkish.common import Row, Time, Types, pickling
+from flinkish.common.errors import ConfigurationError, ForeignCheckpointError
 from flinkish.runtime.state import snapshot
 from flinkish.runtime.state.keyed import KeyedStateBackend
 from flinkish.udf.state import (
@@ -173,3 +173,33 @@ def test_a_dataclass_gets_a_field_with_a_default_and_loses_another(slot: Slot, m
 def own_modules() -> Iterator[None]:
     yield
     sys.modules.pop("shop", None)
+
+
+@pytest.fixture
+def own_aliases(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pickling, "_aliases", {})
+
+
+def test_a_renamed_class_is_found_by_its_alias(slot: Slot, make_slot: MakeSlot, own_modules: None, own_aliases: None) -> None:
+    state = ValueStateDescriptor("cart", Types.PICKLED_BYTE_ARRAY())
+    cart = "@dataclasses.dataclass\nclass Cart:\n    owner: str\n"
+    old = _classes(cart)
+    slot.begin()
+    slot.key(1)
+    slot.backend.get_state(state).update([old.Cart("a")])
+    files = slot.snapshot()
+    new = _classes(cart.replace("class Cart", "class Basket"))
+
+    def value() -> Any:
+        restored = make_slot(attempt="second")
+        restored.restore(files, pickle_allowed=True)
+        restored.key(1)
+        return restored.backend.get_state(state).value()
+
+    with pytest.raises(AttributeError, match="Cart"):
+        value()
+    pickling.use_aliases({"shop.Cart": "shop.Basket"})
+    assert value() == [new.Basket("a")]
+    pickling.use_aliases({"shop.Cart": "shop.Nothing"})
+    with pytest.raises(ConfigurationError, match=r"class-aliases: 'shop.Nothing', the new name of shop.Cart, cannot be imported"):
+        value()
