@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,7 @@ from flinkish.state import (
     diff_savepoints,
 )
 from tests.integration.state.test_reader import configuration, rows
+from tests.kit.s3_server import S3Server
 from tests.kit.stateful import LONG, RULES, TEXT, Cart, savepoint_of
 
 
@@ -311,3 +313,16 @@ def test_other_data_is_refused(tmp_path: Path) -> None:
 
     with pytest.raises(InvalidArgumentError, match="got int"):
         writer.write(str(tmp_path / "new"))
+
+
+def test_savepoints_are_read_and_written_in_object_stores(s3: S3Server, folder: Path, savepoint: str) -> None:
+    settings = Configuration.from_dict({**configuration(folder).to_dict(), **s3.settings})
+    place = f"s3://bucket/copies-{os.getpid()}"
+
+    first = SavepointWriter.from_existing_savepoint(savepoint, settings).write(f"{place}/first")
+    writer = SavepointWriter.from_existing_savepoint(first, settings).delete_keys("everything", ["odd"])
+    reader = SavepointReader.read(writer.write(f"{place}/second"), settings)
+
+    assert rows(reader.read_keyed_state("everything", "total")) == [("even", 6)]
+    with pytest.raises(ConfigurationError, match="such a folder already"):
+        SavepointWriter.from_existing_savepoint(first, settings).write(f"{place}/second")
