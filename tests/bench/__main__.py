@@ -101,10 +101,12 @@ def bench_keys(report: Report, spark: Any, scale: float) -> None:
     records = int(4 * _MILLION * scale)
     for many in (100_000, _MILLION):
         local, on_spark = (keys.of_numbers(engine, records, many) for engine in ("local", "spark"))
-        rows = keys.of_rows(spark, records, many)
+        rows, bare = (run(spark, records, many) for run in (keys.of_rows, keys.handed_over))
         report.add(f"number sequence, {many:,} keys, local engine", f"{local:,.0f}/s")
         report.add(f"number sequence, {many:,} keys, Spark", f"{on_spark:,.0f}/s")
         report.add(f"from_data_frame, {many:,} keys, Spark", f"{rows:,.0f}/s")
+        report.add("the same rows by mapInPandas into functions that do nothing", f"{bare:,.0f}/s")
+        report.add("from_data_frame / that", f"{rows / bare:.2f}")
 
 
 def bench_sum(report: Report, spark: Any, scale: float) -> None:

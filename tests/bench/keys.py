@@ -61,6 +61,18 @@ def of_rows(spark: SparkSession, records: int, keys: int) -> float:
     return _rate(env, keyed.process(CountPerKey(), Types.LONG()), records)
 
 
+def handed_over(spark: SparkSession, records: int, keys: int) -> float:
+    """Return the rows per second that Spark computes and hands to Python functions by mapInPandas, which do nothing with them."""
+
+    def none(frames: Iterator[Any]) -> Iterator[Any]:
+        return (frame.iloc[:0] for frame in frames)
+
+    rows = spark.range(records).selectExpr(f"id % {keys} key", "id value")
+    started = time.perf_counter()
+    rows.mapInPandas(none, rows.schema).write.format("noop").mode("overwrite").save()
+    return records / (time.perf_counter() - started)
+
+
 def summed(records: int, *, by_sum: bool) -> float:
     """Return the records per second of sum(1) over pairs, or of a process function, on the local engine."""
     env = environment("local")

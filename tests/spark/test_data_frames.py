@@ -10,8 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pyspark import TaskContext
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.datasource import DataSource, SimpleDataSourceStreamReader
+from pyspark.sql.functions import udf
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.types import StructType
 
@@ -211,6 +213,51 @@ def test_no_row_of_a_bounded_frame_is_late_in_whatever_order_spark_reads_it(
         .aggregate(Number(), output_type=Types.LONG())
     )
     assert list(windows.execute_and_collect()) == [200] * 15
+
+
+def test_each_row_of_a_bounded_frame_counts_once_where_an_attempt_fails(
+    make_env: MakeEnvironment, spark_session: SparkSession, tmp_path: Path
+) -> None:
+    env = make_env(
+        2,
+        {
+            "execution.checkpointing.interval": "50 ms",
+            "execution.checkpointing.dir": str(tmp_path / "checkpoints"),
+            "execution.epoch.max-records": "700",
+            "restart-strategy.type": "fixed-delay",
+            "restart-strategy.fixed-delay.attempts": "3",
+            "restart-strategy.fixed-delay.delay": "10 ms",
+        },
+    )
+    mark = tmp_path / "failed"
+
+    def fail_once(row: Row) -> Row:
+        if row.time == 7_777 and not mark.exists():
+            mark.touch()
+            raise RuntimeError("once")
+        return row
+
+    # A single partition, behind an exchange.
+    frame = spark_session.range(10_000).selectExpr("string(id % 5) key", "id time").repartition(3).coalesce(1)
+    results = sums(env.from_data_frame(frame, name="rows").uid("rows").map(fail_once, TOTAL)).execute_and_collect()
+    last = {row.key: row.time for row in results}
+    assert mark.exists()
+    assert last == {str(key): sum(range(key, 10_000, 5)) for key in range(5)}
+
+
+def test_sparks_tasks_see_the_settings_of_the_session_while_they_compute_a_bounded_frame(
+    on_spark: StreamExecutionEnvironment, spark_session: SparkSession
+) -> None:
+    def read_zone(_):  # type: ignore[no-untyped-def] # Spark would read hints
+        return TaskContext.get().getLocalProperty("spark.sql.session.timeZone")
+
+    zone = udf(read_zone, "string")
+    with session_settings(spark_session, {"spark.sql.session.timeZone": "Asia/Tokyo", "spark.sql.adaptive.enabled": "true"}):
+        # The first function runs before the exchange, in a stage of its own, the second one behind it.
+        frame = spark_session.range(2).select(zone("id").alias("a")).repartition(2).select("a", zone("a").alias("b"))
+        rows = list(on_spark.from_data_frame(frame, as_tuples=True).execute_and_collect())
+    assert rows == [("Asia/Tokyo", "Asia/Tokyo")] * 2
+    assert spark_session.sparkContext.getLocalProperty("spark.sql.session.timeZone") is None
 
 
 def test_files_and_a_delta_table_and_numbers_meet_in_windows_of_event_time(

@@ -1,15 +1,17 @@
 """Spark's DataFrames as sources; see `StreamExecutionEnvironment.from_data_frame`.
 
 pyspark is never imported here: a DataFrame is recognized by the name of its class, and its plan is read in the way of Spark's own
-Python code. Tasks get the rows as Arrow data or from Parquet files.
+Python code. Tasks get the rows as Arrow data, from Spark's query or from files.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import chain
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from flinkish.common.errors import (
@@ -26,7 +28,7 @@ from flinkish.common.types import RowColumns
 from flinkish.datastream.connectors._spark_types import bare, row_type_of
 from flinkish.datastream.connectors.file_system.splits import FileEnumeratorState, FileSourceSplit
 from flinkish.datastream.connectors.record_errors import RecordErrorPolicy, RecordErrors
-from flinkish.program.driver_objects import DriverObject, NeedsDataFrames, session_settings
+from flinkish.program.driver_objects import DriverObject, NeedsDataFrames
 from flinkish.program.row_folders import row_folder
 from flinkish.program.sources import (
     Boundedness,
@@ -39,17 +41,14 @@ from flinkish.program.sources import (
 )
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from flinkish.datastream.connectors.file_system.source import FileSource
 
 __all__ = ["BoundedDataFrameSource", "StreamingDataFrameSource", "data_frame_source"]
 
 #: Errors that a cast of Arrow, or Python, raises for a value that Python cannot hold.
 _UNREADABLE = (ValueError, OverflowError)
-#: Settings of a session that decide which times Parquet files hold, with the values that lose nothing; our reader expects them.
-_EXACT = {
-    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
-    "spark.sql.parquet.datetimeRebaseModeInWrite": "CORRECTED",
-}
 #: Nodes of Spark's plans that keep state from batch to batch.
 _STATEFUL = (
     "Aggregate", "Deduplicate", "DeduplicateWithinWatermark", "Distinct", "FlatMapGroupsInPandasWithState",
@@ -165,14 +164,29 @@ class StreamingDataFrameSource(_DataFrameSource, NativeSource[Any]):
 
 
 def decoder(rows: RowTypeInfo, *, as_tuples: bool, errors: RecordErrors | None = None) -> Callable[[bytes], Iterable[Any]]:
-    """Return the function that decodes records from Arrow's stream format.
+    """Return the function that decodes records from Arrow's stream format; see `batch_decoder`."""
+    # Arrow takes 0.1 s to import and is needed only in tasks.
+    import pyarrow as pa
+
+    records = batch_decoder(rows, as_tuples=as_tuples, errors=errors)
+
+    def decode(body: bytes) -> Iterable[Any]:
+        with pa.ipc.open_stream(body) as reader:
+            runs = list(map(records, reader))
+        # Of a single batch the columns reach the edge as they are.
+        return runs[0] if len(runs) == 1 else chain.from_iterable(runs)
+
+    return decode
+
+
+def batch_decoder(
+    rows: RowTypeInfo, *, as_tuples: bool, errors: RecordErrors | None
+) -> Callable[[pa.RecordBatch], Sequence[Any]]:
+    """Return the function that makes a record of each row of a batch.
 
     For a row with a value that Python cannot hold it raises SourceError, which names the column, or returns what `errors` emits
     instead.
     """
-    # Arrow takes 0.1 s to import and is needed only in tasks.
-    import pyarrow as pa
-
     from flinkish.common.arrow_types import read_converter, reading_type, texts_of, widened
 
     names, types = rows.field_names, rows.field_types
@@ -191,9 +205,9 @@ def decoder(rows: RowTypeInfo, *, as_tuples: bool, errors: RecordErrors | None =
                 hint="Python's dates reach from the year 1 to 9999; cast the column to another type, or filter such rows.",
             ) from error
 
-    def records(batch: pa.RecordBatch) -> Iterable[Any]:
+    def records(batch: pa.RecordBatch) -> Sequence[Any]:
         columns = [column(*parts) for parts in zip(names, types, converters, batch.columns, strict=True)]
-        return zip(*columns, strict=True) if as_tuples else RowColumns(names, columns)
+        return list(zip(*columns, strict=True)) if as_tuples else RowColumns(names, columns)
 
     def one_by_one(batch: pa.RecordBatch, errors: RecordErrors) -> Iterable[Any]:
         for index in range(batch.num_rows):
@@ -204,21 +218,15 @@ def decoder(rows: RowTypeInfo, *, as_tuples: bool, errors: RecordErrors | None =
                 reason = str(error).partition("\nHint: ")[0]
                 yield errors.handle_row(names, texts_of(row.columns), path="from_data_frame", line=None, reason=reason)
 
-    def records_or_errors(batch: pa.RecordBatch) -> Iterable[Any]:
+    def records_or_errors(batch: pa.RecordBatch) -> Sequence[Any]:
         try:
             return records(batch)
         except SourceError:
             if errors is None:
                 raise
-            return one_by_one(batch, errors)
+            return list(one_by_one(batch, errors))
 
-    def decode(body: bytes) -> Iterable[Any]:
-        with pa.ipc.open_stream(body) as reader:
-            runs = list(map(records_or_errors, reader))
-        # Of a single batch the columns reach the edge as they are.
-        return runs[0] if len(runs) == 1 else chain.from_iterable(runs)
-
-    return decode
+    return records_or_errors
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -233,9 +241,9 @@ class BoundedDataFrameState:
 class BoundedDataFrameSource(_DataFrameSource, Source[Any, FileSourceSplit, BoundedDataFrameState]):
     """The rows of a DataFrame that is not streaming, each exactly once.
 
-    Spark computes the rows once, when a job starts without a checkpoint, and writes them into files beside the checkpoints. A
-    second computation could return other rows or another order. The files are read as by a FileSource, and are removed with the
-    job's checkpoints.
+    Spark computes the rows once, when a job starts without a checkpoint, and writes them into files beside the checkpoints
+    (_arrow_files.py). A second computation could return other rows or another order. The files are read as by a FileSource, and
+    are removed with the job's checkpoints.
     """
 
     # Spark decides which rows are in which file, and a file is read by any subtask.
@@ -246,22 +254,41 @@ class BoundedDataFrameSource(_DataFrameSource, Source[Any, FileSourceSplit, Boun
     enumerator_checkpoint_type = BoundedDataFrameState
 
     def _files(self, folder: str) -> FileSource:
+        from flinkish.datastream.connectors._arrow_files import GROUP_BYTES, ArrowFiles
+        from flinkish.datastream.connectors.file_system.enumerator import FileEnumeratorProvider
         from flinkish.datastream.connectors.file_system.parquet_format import ParquetFormat
         from flinkish.datastream.connectors.file_system.source import FileSource
 
-        return FileSource.for_bulk_file_format(ParquetFormat(self.produced_type()), folder).build()
+        def decode(errors: RecordErrors) -> Callable[[pa.RecordBatch], Sequence[Any]]:
+            return batch_decoder(self._rows, as_tuples=self._as_tuples, errors=errors if errors.keeps else None)
+
+        files = FileSource.for_bulk_file_format(ArrowFiles(self._rows, decode, ParquetFormat(self.produced_type())), folder)
+        return files.set_file_enumerator(FileEnumeratorProvider(GROUP_BYTES)).build()
 
     def create_enumerator(self, context: SplitEnumeratorContext[FileSourceSplit]) -> _Enumerator:
-        folder = row_folder(context.configuration, getattr(context, "job_id", "")) / f"source-{random_id()}"
+        from flinkish.datastream.connectors._arrow_files import FOLDER
+
+        folder = row_folder(context.configuration, getattr(context, "job_id", "")) / f"{FOLDER}{random_id()}"
         try:
-            with session_settings(self.frame.sparkSession, _EXACT):
-                self.frame.write.parquet(hadoop_url(folder))
+            self._write(folder)
         except Exception as error:
             raise SourceError(
                 f"Spark could not compute the rows of the DataFrame into {folder}: {type(error).__name__}: "
                 f"{str(error).splitlines()[0] if str(error) else ''}"
             ) from error
         return _Enumerator(self, str(folder), self._files(str(folder)).create_enumerator(context))
+
+    def _write(self, folder: Path) -> None:
+        from flinkish.datastream.connectors._arrow_files import BATCH_ROWS, WRITE_OPTIONS
+
+        session, frame = self.frame.sparkSession, self.frame._jdf
+        limit = int(session.conf.get("spark.sql.execution.arrow.maxRecordsPerBatch"))
+        with _settings_in_tasks(session):
+            # The arguments: rows of a batch, time zone, whether two fields of one name are refused, whether texts have long
+            # offsets. The batches have no schema.
+            batches = frame.toArrowBatchRdd(min(limit, BATCH_ROWS) if limit > 0 else BATCH_ROWS, "UTC", True, False)
+        values = session._jsparkSession.createDataset(batches, session._jvm.org.apache.spark.sql.Encoders.BINARY())
+        values.write().options(WRITE_OPTIONS).parquet(hadoop_url(folder))
 
     def restore_enumerator(
         self, context: SplitEnumeratorContext[FileSourceSplit], checkpoint: BoundedDataFrameState
@@ -289,6 +316,20 @@ class BoundedDataFrameSource(_DataFrameSource, Source[Any, FileSourceSplit, Boun
     def create_reader(self, context: SourceReaderContext) -> SourceReader[Any, FileSourceSplit]:
         # The splits contain the paths of the files.
         return self._files("/").create_reader(context)
+
+
+@contextmanager
+def _settings_in_tasks(session: Any) -> Iterator[None]:
+    """Let Spark's tasks see the settings of a session, also in stages that run while an RDD is made (adaptive execution)."""
+    context = session.sparkContext._jsc.sc()
+    before = context.getLocalProperties()
+    properties = before.clone()
+    properties.putAll(session.conf._jconf.getAllAsJava())
+    context.setLocalProperties(properties)
+    try:
+        yield
+    finally:
+        context.setLocalProperties(before)
 
 
 class _Enumerator(SplitEnumerator[FileSourceSplit, BoundedDataFrameState]):

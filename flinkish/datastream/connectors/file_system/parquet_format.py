@@ -31,7 +31,7 @@ class RowGroupFormat(FileFormat):
     splittable = True
 
     def cut(self, path: str, size: int, block_size: int) -> list[FileSourceSplit]:
-        with _open(path) as file:
+        with open_parquet(path) as file:
             metadata = file.metadata
             groups = [metadata.row_group(i).total_byte_size for i in range(metadata.num_row_groups)]
         splits: list[FileSourceSplit] = []
@@ -99,7 +99,8 @@ def _fields(type_info: TypeInformation) -> tuple[tuple[str, ...], tuple[TypeInfo
     return fields
 
 
-def _open(path: str) -> pq.ParquetFile:
+def open_parquet(path: str) -> pq.ParquetFile:
+    """Open a file; raise SourceError if it is gone or no Parquet file."""
     # Hive, Spark and Flink write times as INT96, which Arrow reads as nanoseconds by default; these overflow after 2262.
     # A flipped bit would be a wrong value. Files of Flink, Spark and FileSink have checksums, which Arrow only verifies on
     # request.
@@ -125,7 +126,7 @@ class RowGroupReader(SplitReader):
         self._errors = errors
         self._batch_size = batch_size
         check_size(split, may_grow=False)
-        self._file = _open(split.path)
+        self._file = open_parquet(split.path)
         metadata = self._file.metadata
         #: Number of rows of each row group of the file.
         self._rows_of: list[int] = [metadata.row_group(i).num_rows for i in range(metadata.num_row_groups)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import shutil
+import tempfile
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -22,12 +23,13 @@ from flinkish.common.errors import (
 )
 from flinkish.common.typeinfo import DecimalTypeInfo, TypeInformation
 from flinkish.datastream import DataStream, StreamExecutionEnvironment
-from flinkish.datastream.connectors import DataFrameSink, data_frame_sink
+from flinkish.datastream.connectors import DataFrameSink, _arrow_files, data_frame_sink
 from flinkish.datastream.connectors._spark_types import SIMPLE, ddl_of, in_any_session, row_type_of
-from flinkish.datastream.connectors.data_frame import data_frame_source, decoder
+from flinkish.datastream.connectors.data_frame import BoundedDataFrameSource, data_frame_source, decoder
+from flinkish.datastream.connectors.file_system.splits import FileSourceSplit
 from flinkish.program.row_folders import keep_rows, remove_rows
 from tests.kit.native import Batches, body
-from tests.unit.datastream.connectors.fakes import SinkRun
+from tests.unit.datastream.connectors.fakes import FakeOutput, FakeReaderContext, SinkRun, SourceRun
 
 
 def struct(**types: Any) -> dict[str, Any]:
@@ -219,6 +221,70 @@ class TestRefusals:
         sink.validate(Types.PICKLED_BYTE_ARRAY())
         with pytest.raises(InvalidArgumentError, match="schema of DataFrameSink"):
             DataFrameSink(print, "a long")
+
+
+class TestFilesOfABoundedFrame:
+    """The files that Spark writes for a DataFrame that is not streaming, without Spark."""
+
+    SCHEMA = pa.schema([("n", pa.int64()), ("text", pa.string())])
+
+    @pytest.fixture(autouse=True)
+    def start(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+        monkeypatch.setattr(BoundedDataFrameSource, "_write", lambda _, folder: self.write(folder))
+        self.root = tmp_path
+
+    def write(self, folder: Path) -> None:
+        """Write 240 rows in two files of four row groups, of batches of 10 rows."""
+        folder.mkdir(parents=True)
+        for file in range(2):
+            with pq.ParquetWriter(folder / f"part-{file}.parquet", pa.schema([("value", pa.binary())])) as writer:
+                for group in range(4):
+                    values = [self.batch(120 * file + 30 * group + 10 * batch) for batch in range(3)]
+                    writer.write_table(pa.table({"value": pa.array(values, pa.binary())}))
+
+    def batch(self, start: int) -> bytes:
+        columns = [pa.array(range(start, start + 10)), pa.array(map(str, range(start, start + 10)))]
+        return pa.RecordBatch.from_arrays(columns, schema=self.SCHEMA).serialize().to_pybytes()
+
+    @pytest.mark.parametrize("as_tuples", [False, True])
+    @pytest.mark.parametrize("credit", [1, 7, 10, 1_000])
+    def test_each_row_is_read_once_wherever_readers_begin_again(self, credit: int, as_tuples: bool) -> None:
+        source = data_frame_source(DataFrame(n="long", text="string"), as_tuples=as_tuples)
+        assert isinstance(source, BoundedDataFrameSource)
+        for parallelism in (1, 3):
+            values = SourceRun(source, parallelism=parallelism, credit=credit, restart_readers=True).values()
+            assert sorted(tuple(value) for value in values) == [(n, str(n)) for n in range(240)]
+
+    def test_readers_share_the_row_groups_of_a_file(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(_arrow_files, "GROUP_BYTES", 100)
+        source = data_frame_source(DataFrame(n="long", text="string"), as_tuples=True)
+        assert isinstance(source, BoundedDataFrameSource)
+        read = SourceRun(source, parallelism=4, credit=7, restart_readers=True).by_subtask()
+        assert sorted(value for values in read.values() for value in values) == [(n, str(n)) for n in range(240)]
+        assert len([values for values in read.values() if values]) == 4
+
+    def test_files_that_a_checkpoint_of_an_earlier_version_names_are_read(self) -> None:
+        path = self.root / "source-0" / "part-0.parquet"
+        path.parent.mkdir()
+        pq.write_table(pa.table({"n": [1, 2, 3], "text": ["a", "b", "c"]}), path)
+        source = data_frame_source(DataFrame(n="long", text="string"), as_tuples=False)
+        assert isinstance(source, BoundedDataFrameSource)
+        split = FileSourceSplit(
+            split_id="0", path=str(path), offset=0, length=None, file_size=path.stat().st_size, position=1
+        )  # fmt: skip
+        reader, output = source.create_reader(FakeReaderContext()), FakeOutput(10)
+        reader.add_splits([split])
+        reader.poll_next(output)
+        assert output.values == [Row(n=2, text="b"), Row(n=3, text="c")]
+
+    def test_a_damaged_file_is_an_error_with_its_name(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        whole = self.batch
+        monkeypatch.setattr(self, "batch", lambda start: whole(start)[:-100])
+        source = data_frame_source(DataFrame(n="long", text="string"), as_tuples=True)
+        assert isinstance(source, BoundedDataFrameSource)
+        with pytest.raises(SourceError, match=r"part-\d.parquet with rows of a DataFrame is damaged"):
+            SourceRun(source).values()
 
 
 class FakeFrames:
