@@ -654,7 +654,7 @@ class CheckpointCoordinator:
             acknowledged=len(acknowledgements),
             subtasks=len(pending.expected),
             alignment_ms=max((ack.alignment_ms for ack in acknowledgements), default=0.0),
-            snapshot_ms=max((ack.snapshot_ms for ack in acknowledgements), default=0.0),
+            snapshot_ms=max((ack.snapshot_ms + ack.upload_ms for ack in acknowledgements), default=0.0),
             failure=failure,
             external_path=external_path,
             failed_at=self.clock.wall_time() if status is CheckpointStatus.FAILED else None,

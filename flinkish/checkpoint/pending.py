@@ -75,6 +75,7 @@ class PendingCheckpoint:
             state_size=sum(file.size for file in ack.files),
             alignment_ms=ack.alignment_ms,
             snapshot_ms=ack.snapshot_ms,
+            upload_ms=ack.upload_ms,
         )
         self.records = (*self.records, record)
         return AckResult.SUCCESS

@@ -29,7 +29,10 @@ class SubtaskRecord:
     acknowledged_at: int
     state_size: int
     alignment_ms: float
+    #: How long it processed no records.
     snapshot_ms: float
+    #: How long its files were written afterwards.
+    upload_ms: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,7 +49,7 @@ class CheckpointRecord:
     files: int = 0
     acknowledged: int = 0
     subtasks: int = 0
-    #: Longest alignment and longest snapshot of a subtask.
+    #: Longest alignment, and longest snapshot with its upload, of a subtask.
     alignment_ms: float = 0.0
     snapshot_ms: float = 0.0
     failure: str | None = None

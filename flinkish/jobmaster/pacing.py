@@ -165,7 +165,7 @@ class Pacing:
         most = max([*read, *(report.released for report in reports)])
         sent = max(sum(metrics.bytes_out for metrics in report.metrics) for report in reports)
         uploading = any(report.uploading for report in reports)
-        special = command.barrier is not None or command.epoch == 0 or uploading or self._upload_delay is not None
+        special = command.barrier is not None or command.epoch == 0
         self._upload_delay = min(_LONGEST_POLL_MS, 2 * (self._upload_delay or _SHORTEST_UPLOAD_MS)) if uploading else None
         self._admission.observe(EpochCost(records=most, busy_ms=busy, elapsed_ms=elapsed, bytes=sent, special=special))
         longest = max(_LONGEST_POLL_MS, self._setup.poll_interval)

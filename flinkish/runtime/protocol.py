@@ -252,8 +252,9 @@ class Acknowledgement(CheckpointPart):
     files: tuple[StateFile, ...]
     #: Time between the first and the last barrier on the channels of the subtask; 0 for a source.
     alignment_ms: float = 0.0
-    #: Time from the barrier until the files were written.
+    #: Time from the barrier until records were processed again, and from then on until the files were written.
     snapshot_ms: float = 0.0
+    upload_ms: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

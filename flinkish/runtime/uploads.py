@@ -43,10 +43,9 @@ class UploadThread:
 class _Upload:
     part: CheckpointPart
     files: Future[tuple[StateFile, ...]]
-    #: Milliseconds, monotonic.
-    started: int
     alignment_ms: float
-    ended: int | None = None
+    snapshot_ms: float = 0.0
+    upload_ms: float = 0.0
 
 
 class Uploads:
@@ -76,12 +75,13 @@ class Uploads:
 
     def start(self, part: CheckpointPart, write: Write, *, started: int, alignment_ms: float) -> None:
         """Begin to write the snapshot of one subtask, whose barrier came at `started`."""
-        upload = _Upload(part, Future(), started, alignment_ms)
+        upload = _Upload(part, Future(), alignment_ms)
+        frozen = self._clock.monotonic()
 
         def write_and_note() -> tuple[StateFile, ...]:
             written = write()
             faults.reach(faults.Point.STATE_WRITTEN)
-            upload.ended = self._clock.monotonic()
+            upload.upload_ms = float(self._clock.monotonic() - frozen)
             return written
 
         if self._thread is None:
@@ -89,7 +89,9 @@ class Uploads:
                 upload.files.set_result(write_and_note())
             except OSError as error:
                 upload.files.set_exception(error)
+            upload.snapshot_ms, upload.upload_ms = float(self._clock.monotonic() - started), 0.0
         else:
+            upload.snapshot_ms = float(frozen - started)
             upload.files = self._thread.run(write_and_note)
         self._running.append(upload)
 
@@ -122,8 +124,7 @@ class Uploads:
             )
             self.declines.append(decline)
         else:
-            taken = float((upload.ended or upload.started) - upload.started)
-            self._quick = taken <= _GRACE_MS
+            self._quick = upload.upload_ms <= _GRACE_MS
             acknowledgement = Acknowledgement(
                 checkpoint_id=part.checkpoint_id,
                 vertex=part.vertex,
@@ -131,7 +132,8 @@ class Uploads:
                 committables=part.committables,
                 files=files,
                 alignment_ms=upload.alignment_ms,
-                snapshot_ms=taken,
+                snapshot_ms=upload.snapshot_ms,
+                upload_ms=upload.upload_ms,
             )
             self.acknowledgements.append(acknowledgement)
 

@@ -124,7 +124,8 @@ def vertex_details(record: CheckpointRecord, vertex: JobVertex) -> answers.Verte
             state_size=sizes,
             end_to_end_duration=statistics([_took(record, each) for each in mine.values()]),
             checkpoint_duration=answers.SnapshotDuration(
-                sync=statistics([round(each.snapshot_ms) for each in mine.values()]), asynchronous=nothing
+                sync=statistics([round(each.snapshot_ms) for each in mine.values()]),
+                asynchronous=statistics([round(each.upload_ms) for each in mine.values()]),
             ),
             alignment=answers.Alignment(
                 buffered=nothing,
@@ -179,7 +180,7 @@ def _subtask(record: CheckpointRecord, index: int, done: SubtaskRecord | None) -
         end_to_end_duration=_took(record, done),
         checkpointed_size=done.state_size,
         state_size=done.state_size,
-        checkpoint=answers.SnapshotDuration(sync=round(done.snapshot_ms), asynchronous=0),
+        checkpoint=answers.SnapshotDuration(sync=round(done.snapshot_ms), asynchronous=round(done.upload_ms)),
         alignment=answers.Alignment(buffered=0, processed=0, persisted=0, duration=round(done.alignment_ms)),
         start_delay=_start_delay(record, done),
         unaligned_checkpoint=False,
@@ -198,8 +199,8 @@ def _took(record: CheckpointRecord, done: SubtaskRecord) -> int:
 
 
 def _start_delay(record: CheckpointRecord, done: SubtaskRecord) -> int:
-    """Return how long the first barrier took to arrive: all time except alignment and snapshot; in milliseconds."""
-    return max(0, _took(record, done) - round(done.alignment_ms) - round(done.snapshot_ms))
+    """Return how long the first barrier took to arrive: all time except alignment, snapshot and upload; in milliseconds."""
+    return max(0, _took(record, done) - round(done.alignment_ms + done.snapshot_ms + done.upload_ms))
 
 
 def _discarded(view: JobView, record: CheckpointRecord) -> bool:

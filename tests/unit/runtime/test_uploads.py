@@ -184,3 +184,21 @@ def test_closing_the_thread_waits_for_the_snapshot_that_is_being_written_and_beg
     closing.join(DEADLINE_S)
     assert ended.is_set()
     assert not second.begun.is_set()
+
+
+def test_what_holds_up_records_is_told_from_what_is_written_meanwhile(thread: UploadThread) -> None:
+    clock = ManualClock(0)
+
+    def write() -> tuple[StateFile, ...]:
+        clock.advance(30)
+        return ()
+
+    figures = []
+    for uploads in (Uploads(None, clock), Uploads(thread, clock)):
+        started = clock.monotonic()
+        clock.advance(5)
+        uploads.begin_epoch(())
+        uploads.start(part(1), write, started=started, alignment_ms=0.0)
+        uploads.end_epoch(waits=True)
+        figures += [(ack.snapshot_ms, ack.upload_ms) for ack in uploads.acknowledgements]
+    assert figures == [(35.0, 0.0), (5.0, 30.0)]
