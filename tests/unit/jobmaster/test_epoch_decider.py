@@ -55,5 +55,11 @@ def test_input_waits_while_the_client_is_slow_but_timers_and_checkpoints_do_not(
     assert decide(facts(back_pressured=True, input_ready=True, next_timer=1)) == EpochReason.TIMER
 
 
+def test_tasks_that_write_snapshots_are_asked_again_also_while_the_client_is_slow() -> None:
+    assert decide(facts(uploads_due=5_000)) == EpochReason.UPLOADS
+    assert decide(facts(uploads_due=5_000, back_pressured=True)) == EpochReason.UPLOADS
+    assert decide(facts(uploads_due=5_070, idle_deadline=50_000)) == WaitFor(timeout=70)
+
+
 def test_a_checkpoint_that_is_overdue_but_not_allowed_yet_does_not_spin() -> None:
     assert decide(facts(next_checkpoint=1)) == WaitFor(timeout=1)
