@@ -7,7 +7,7 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -123,6 +123,13 @@ def engine(request: pytest.FixtureRequest, _flinkish_share: Callable[[str], None
     """The name of the engine: the test runs once on each."""
     _flinkish_share(request.param)
     return str(request.param)
+
+
+def also_on_spark(names: str, values: Sequence[Any], on_spark: Any) -> pytest.MarkDecorator:
+    """Parametrize a test by values on the local engine, and by one of them on Spark, where a job takes seconds."""
+    local = [("local", *(value if isinstance(value, tuple) else (value,))) for value in values]
+    spark = pytest.param("spark", *(on_spark if isinstance(on_spark, tuple) else (on_spark,)), marks=pytest.mark.spark)
+    return pytest.mark.parametrize(f"engine, {names}", [*local, spark], indirect=["engine"])
 
 
 @pytest.fixture(scope="session")

@@ -19,7 +19,7 @@ from flinkish.datastream import (
 )
 from flinkish.datastream.async_retry_predicates import has_exception_predicate
 from flinkish.datastream.connectors.number_seq import NumberSequenceSource
-from tests.conftest import MakeEnvironment
+from tests.conftest import MakeEnvironment, also_on_spark
 from tests.kit.functions import fail_once
 from tests.kit.results import collect
 
@@ -74,10 +74,10 @@ def test_failed_calls_are_tried_again(env: StreamExecutionEnvironment) -> None:
     assert sorted(collect(stream)) == list(range(20))
 
 
-@pytest.mark.parametrize(
-    ("result", "text"),
-    [(None, "The result of AsyncFunction cannot be none"), (1, "The result of AsyncFunction should be of list type")],
-)
+NONE, NUMBER = (None, "The result of AsyncFunction cannot be none"), (1, "The result of AsyncFunction should be of list type")
+
+
+@also_on_spark("result, text", [NONE, NUMBER], NONE)
 def test_a_result_that_is_no_list_fails_the_job(env: StreamExecutionEnvironment, result: Any, text: str) -> None:
     class Wrong(AsyncFunction):
         async def async_invoke(self, value: int) -> Any:

@@ -5,8 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from flinkish.common import Types, WatermarkStrategy
 from flinkish.datastream import (
     BroadcastProcessFunction,
@@ -22,7 +20,7 @@ from flinkish.datastream import (
 from flinkish.datastream.connectors.number_seq import NumberSequenceSource
 from flinkish.datastream.functions import FlatMapFunction
 from flinkish.datastream.state import ListStateDescriptor, MapStateDescriptor, ValueStateDescriptor
-from tests.conftest import MakeEnvironment
+from tests.conftest import MakeEnvironment, also_on_spark
 from tests.kit.results import collect
 
 NAMES = MapStateDescriptor("names", Types.LONG(), Types.STRING())
@@ -114,7 +112,7 @@ def test_keyed_state_timers_and_broadcast_state_survive_a_restart(make_env: Make
     assert marker.exists()
 
 
-@pytest.mark.parametrize("parallelism", [1, 3])
+@also_on_spark("parallelism", [1, 3], 3)
 def test_state_and_timers_continue_from_a_savepoint_at_another_parallelism(
     make_env: MakeEnvironment, tmp_path: Path, parallelism: int
 ) -> None:

@@ -15,7 +15,7 @@ from flinkish.datastream import StreamExecutionEnvironment
 from flinkish.datastream.connectors.number_seq import NumberSequenceSource
 from flinkish.datastream.functions import KeyedProcessFunction, MapFunction, RuntimeContext
 from flinkish.datastream.state import ValueStateDescriptor
-from tests.conftest import MakeEnvironment
+from tests.conftest import MakeEnvironment, also_on_spark
 from tests.kit.results import collect
 
 
@@ -35,7 +35,7 @@ def test_the_error_of_a_failed_job_holds_the_users_message_and_traceback(env: St
     assert f"Operator made in {__file__} line " in text
 
 
-@pytest.mark.parametrize("full", [False, True])
+@also_on_spark("full", [False, True], True)
 def test_the_traceback_of_user_code_is_shown_once(make_env: MakeEnvironment, full: bool) -> None:
     def explode(value: int) -> int:
         try:

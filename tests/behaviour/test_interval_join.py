@@ -11,7 +11,7 @@ from flinkish.common import Time, Types, WatermarkStrategy
 from flinkish.datastream import DataStream, OutputTag, ProcessJoinFunction, StreamExecutionEnvironment
 from flinkish.datastream.connectors.number_seq import NumberSequenceSource
 from tests.behaviour.test_time import PUNCTUATED
-from tests.conftest import MakeEnvironment
+from tests.conftest import MakeEnvironment, also_on_spark
 from tests.kit.functions import Itself, fail_once
 from tests.kit.results import collect
 
@@ -103,7 +103,7 @@ def test_what_waits_for_partners_survives_a_failure(make_env: MakeEnvironment, t
     assert sorted(results) == sorted(expected(599))
 
 
-@pytest.mark.parametrize("lower_exclusive", [False, True])
+@also_on_spark("lower_exclusive", [False, True], True)
 def test_bounds_count_unless_they_are_exclusive(env: StreamExecutionEnvironment, lower_exclusive: bool) -> None:
     left, right = (numbers(env, 9).key_by(lambda number: 0) for _ in range(2))
     join = left.interval_join(right).between(Time.milliseconds(-1), Time.milliseconds(0))

@@ -17,7 +17,7 @@ from flinkish.datastream.connectors import NumberSequenceSource
 from flinkish.datastream.connectors.datagen import DataGeneratorSource
 from flinkish.datastream.window import TumblingEventTimeWindows
 from flinkish.testing import JobHarness
-from tests.conftest import MakeEnvironment
+from tests.conftest import MakeEnvironment, also_on_spark
 from tests.kit.functions import FailOnce
 from tests.kit.programs import program_of
 from tests.kit.results import collect
@@ -71,7 +71,7 @@ def shuffled(env: StreamExecutionEnvironment, strategy: WatermarkStrategy = STRA
     return env.from_source(Shuffled(0, COUNT - 1), strategy, "rows", Types.LONG())
 
 
-@pytest.mark.parametrize("where", ["at the source", "behind it"])
+@also_on_spark("where", ["at the source", "behind it"], "at the source")
 def test_windows_are_complete_and_fire_in_order_also_after_a_failure(
     make_env: MakeEnvironment, tmp_path: Path, where: str
 ) -> None:
