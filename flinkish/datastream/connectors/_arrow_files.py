@@ -13,9 +13,9 @@ from typing import Any, Final
 
 import pyarrow as pa
 
+from flinkish.common.arrow_types import arrow_type
 from flinkish.common.errors import SourceError
 from flinkish.common.typeinfo import RowTypeInfo
-from flinkish.datastream.connectors._arrow import arrow_type
 from flinkish.datastream.connectors.file_system.file_format import SplitReader, check_size
 from flinkish.datastream.connectors.file_system.formats import BulkFormat
 from flinkish.datastream.connectors.file_system.parquet_format import RowGroupFormat, open_parquet
