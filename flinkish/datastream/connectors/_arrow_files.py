@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any, Final
 
 import pyarrow as pa
@@ -22,8 +21,6 @@ from flinkish.datastream.connectors.file_system.parquet_format import RowGroupFo
 from flinkish.datastream.connectors.file_system.splits import FileSourceSplit
 from flinkish.datastream.connectors.record_errors import RecordErrors
 
-#: Beginning of the names of their folders.
-FOLDER: Final = "batches-"
 #: Size in bytes of a row group, and of a split: small, so that several readers share also the rows of a single partition.
 GROUP_BYTES: Final = 8 << 20
 #: Options for Spark's writer of Parquet. A value is as large as many rows, so its size is looked at after each one.
@@ -43,21 +40,15 @@ Decode = Callable[[pa.RecordBatch], Sequence[Any]]
 
 
 class ArrowFiles(RowGroupFormat, BulkFormat):
-    """Reads the files; `decoder` returns the function that makes records of a batch.
-
-    `before`: the format of the files that checkpoints of earlier versions name.
-    """
+    """Reads the files; `decoder` returns the function that makes records of a batch."""
 
     makes_new_records = True
 
-    def __init__(self, rows: RowTypeInfo, decoder: Callable[[RecordErrors], Decode], before: BulkFormat) -> None:
+    def __init__(self, rows: RowTypeInfo, decoder: Callable[[RecordErrors], Decode]) -> None:
         self._rows = rows
         self._decoder = decoder
-        self._before = before
 
     def open(self, split: FileSourceSplit, errors: RecordErrors) -> SplitReader:
-        if not Path(split.path).parent.name.startswith(FOLDER):
-            return self._before.open(split, errors)
         names, types = self._rows.field_names, self._rows.field_types
         # Spark has the same Arrow types for the types that a DataFrame may have.
         fields = [(name, arrow_type(part, name, zoned=False)) for name, part in zip(names, types, strict=True)]

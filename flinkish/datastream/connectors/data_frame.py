@@ -256,19 +256,16 @@ class BoundedDataFrameSource(_DataFrameSource, Source[Any, FileSourceSplit, Boun
     def _files(self, folder: str) -> FileSource:
         from flinkish.datastream.connectors._arrow_files import GROUP_BYTES, ArrowFiles
         from flinkish.datastream.connectors.file_system.enumerator import FileEnumeratorProvider
-        from flinkish.datastream.connectors.file_system.parquet_format import ParquetFormat
         from flinkish.datastream.connectors.file_system.source import FileSource
 
         def decode(errors: RecordErrors) -> Callable[[pa.RecordBatch], Sequence[Any]]:
             return batch_decoder(self._rows, as_tuples=self._as_tuples, errors=errors if errors.keeps else None)
 
-        files = FileSource.for_bulk_file_format(ArrowFiles(self._rows, decode, ParquetFormat(self.produced_type())), folder)
+        files = FileSource.for_bulk_file_format(ArrowFiles(self._rows, decode), folder)
         return files.set_file_enumerator(FileEnumeratorProvider(GROUP_BYTES)).build()
 
     def create_enumerator(self, context: SplitEnumeratorContext[FileSourceSplit]) -> _Enumerator:
-        from flinkish.datastream.connectors._arrow_files import FOLDER
-
-        folder = row_folder(context.configuration, getattr(context, "job_id", "")) / f"{FOLDER}{random_id()}"
+        folder = row_folder(context.configuration, getattr(context, "job_id", "")) / f"source-{random_id()}"
         try:
             self._write(folder)
         except Exception as error:

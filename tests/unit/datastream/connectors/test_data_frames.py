@@ -26,10 +26,9 @@ from flinkish.datastream import DataStream, StreamExecutionEnvironment
 from flinkish.datastream.connectors import DataFrameSink, _arrow_files, data_frame_sink
 from flinkish.datastream.connectors._spark_types import SIMPLE, ddl_of, in_any_session, row_type_of
 from flinkish.datastream.connectors.data_frame import BoundedDataFrameSource, data_frame_source, decoder
-from flinkish.datastream.connectors.file_system.splits import FileSourceSplit
 from flinkish.program.row_folders import keep_rows, remove_rows
 from tests.kit.native import Batches, body
-from tests.unit.datastream.connectors.fakes import FakeOutput, FakeReaderContext, SinkRun, SourceRun
+from tests.unit.datastream.connectors.fakes import SinkRun, SourceRun
 
 
 def struct(**types: Any) -> dict[str, Any]:
@@ -232,7 +231,6 @@ class TestFilesOfABoundedFrame:
     def start(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
         monkeypatch.setattr(BoundedDataFrameSource, "_write", lambda _, folder: self.write(folder))
-        self.root = tmp_path
 
     def write(self, folder: Path) -> None:
         """Write 240 rows in two files of four row groups, of batches of 10 rows."""
@@ -263,20 +261,6 @@ class TestFilesOfABoundedFrame:
         read = SourceRun(source, parallelism=4, credit=7, restart_readers=True).by_subtask()
         assert sorted(value for values in read.values() for value in values) == [(n, str(n)) for n in range(240)]
         assert len([values for values in read.values() if values]) == 4
-
-    def test_files_that_a_checkpoint_of_an_earlier_version_names_are_read(self) -> None:
-        path = self.root / "source-0" / "part-0.parquet"
-        path.parent.mkdir()
-        pq.write_table(pa.table({"n": [1, 2, 3], "text": ["a", "b", "c"]}), path)
-        source = data_frame_source(DataFrame(n="long", text="string"), as_tuples=False)
-        assert isinstance(source, BoundedDataFrameSource)
-        split = FileSourceSplit(
-            split_id="0", path=str(path), offset=0, length=None, file_size=path.stat().st_size, position=1
-        )  # fmt: skip
-        reader, output = source.create_reader(FakeReaderContext()), FakeOutput(10)
-        reader.add_splits([split])
-        reader.poll_next(output)
-        assert output.values == [Row(n=2, text="b"), Row(n=3, text="c")]
 
     def test_a_damaged_file_is_an_error_with_its_name(self, monkeypatch: pytest.MonkeyPatch) -> None:
         whole = self.batch
@@ -314,7 +298,6 @@ class TestFilesOfASink:
         )
         monkeypatch.setattr(data_frame_sink, "open_session", lambda configuration: (FakeFrames(), lambda: None))
         self.written: list[tuple[int, list[int]]] = []
-        self.root = tmp_path
         self.run = self.job()
 
     def job(self) -> SinkRun:
