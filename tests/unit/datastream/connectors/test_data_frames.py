@@ -298,6 +298,7 @@ class TestFilesOfASink:
         )
         monkeypatch.setattr(data_frame_sink, "open_session", lambda configuration: (FakeFrames(), lambda: None))
         self.written: list[tuple[int, list[int]]] = []
+        self.root = tmp_path
         self.run = self.job()
 
     def job(self) -> SinkRun:
