@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from itertools import chain, islice
+from itertools import chain, islice, repeat
 from typing import Any
 
 import msgspec
@@ -126,11 +126,7 @@ def flat(groups: dict[Any, dict[Any, Any]], values: Iterable[Any] | None = None)
 
     The copies are few long lists, because many small dicts took twice as long.
     """
-    names, sizes = list(groups), list(map(len, groups.values()))
-    members = iter(list(chain.from_iterable(groups.values())))
-    copies = iter(list(chain.from_iterable(map(dict.values, groups.values()))) if values is None else values)
-    return (
-        (name, member, value)
-        for name, size in zip(names, sizes, strict=True)
-        for member, value in zip(islice(members, size), copies, strict=False)
-    )
+    names = list(chain.from_iterable(map(repeat, groups, map(len, groups.values()))))
+    members = list(chain.from_iterable(groups.values()))
+    copies = list(chain.from_iterable(map(dict.values, groups.values()))) if values is None else values
+    return zip(names, members, copies, strict=True)
