@@ -10,6 +10,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from heapq import heappop, heappush
 from operator import itemgetter
 from typing import Any
 
@@ -84,8 +85,10 @@ class AlignedWindowOperator(BaseWindowOperator):
         self._progress = context.state.internal("windows")
         #: Processing time (ms) up to which windows that share panes have fired.
         self._fired: int = self._progress.get(_FIRED, MIN_WATERMARK)
-        #: A lower bound of the time when windows fire or are removed next.
-        self._due = MIN_WATERMARK
+        #: A heap of all spans of the state, each with the time when its next window fires or it is removed. So a watermark costs
+        #: nothing for windows that only wait for late records.
+        self._agenda: list[tuple[int, Span]] = []
+        self._planned: set[Span] = set()
 
     def open(self) -> None:
         super().open()
@@ -98,6 +101,8 @@ class AlignedWindowOperator(BaseWindowOperator):
             if any(span.__class__ is not tuple for span in self._table.groups()):
                 refuse_other_kind(self.node.uid, self.assigner)
         refuse_other_windows(self.context.state, self.state_name)
+        self._planned.update(self._table.groups())
+        self._agenda = [(MIN_WATERMARK, span) for span in sorted(self._planned)]
 
     @property
     def state_name(self) -> str:
@@ -147,7 +152,7 @@ class AlignedWindowOperator(BaseWindowOperator):
         self.current_watermark = MIN_WATERMARK
 
     def next_timer(self) -> int | None:
-        return self._due if self._by_clock() and not self._table.is_empty() else None
+        return self._agenda[0][0] if self._by_clock() and self._agenda else None
 
     def _stretch_at(self, start: int) -> _Stretch:
         """Return the stretch of time that begins at `start`, with the status of its windows."""
@@ -158,7 +163,10 @@ class AlignedWindowOperator(BaseWindowOperator):
             raise after_all_time(self.node.name, windows[0][1] - 1)
         open_windows = [window for window in windows if gone < window[1] - 1]
         spans = [(start, start + self._length)] if self._shared and open_windows else open_windows
-        self._due = min([self._due, *(self._next(self._windows_of(span), passed) for span in spans)])
+        for span in spans:
+            if span not in self._planned:
+                self._planned.add(span)
+                heappush(self._agenda, (self._next(self._windows_of(span), passed), span))
         return _Stretch(spans, [window for window in open_windows if window[1] - 1 <= passed])
 
     def _windows_at(self, start: int) -> list[Span]:
@@ -177,26 +185,31 @@ class AlignedWindowOperator(BaseWindowOperator):
         for _, end in reversed(windows):
             if end - 1 > passed:
                 return end - 1
-        return windows[0][1] - 1 + self.lateness
+        return self._removal(windows)
+
+    def _removal(self, windows: list[Span]) -> int:
+        """Return when a span is removed: with the last of its windows."""
+        return min(windows[0][1] - 1 + self.lateness, MAX_WATERMARK)
 
     def _advance(self, fired: int, passed: int) -> None:
         """Fire the windows whose last timestamp is after `fired` and not after `passed`; drop spans that no window needs."""
-        if passed < self._due:
-            return
-        spans = sorted(self._table.groups())
+        agenda = self._agenda
+        reached: list[Span] = []
+        while agenda and agenda[0][0] <= passed:
+            reached.append(heappop(agenda)[1])
         due: dict[Span, list[Span]] = {}
         gone: list[tuple[int, Span]] = []
-        self._due = MAX_WATERMARK
-        for span in spans:
+        for span in sorted(reached):
             windows = self._windows_of(span)
             for window in windows:
                 if fired < window[1] - 1 <= passed:
                     due.setdefault(window, []).append(span)
-            removal = windows[0][1] - 1 + self.lateness
+            removal = self._removal(windows)
             if removal <= passed:
                 gone.append((removal, span))
+                self._planned.remove(span)
             else:
-                self._due = min(self._due, self._next(windows, passed))
+                heappush(agenda, (self._next(windows, passed), span))
         # In order of time: a window function's clear() may change state that process() of later windows reads.
         gone.sort(key=itemgetter(0))
         dropped = 0

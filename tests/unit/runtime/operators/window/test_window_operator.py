@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Collection, Iterable
 from typing import Any
 
 import pytest
 
+from flinkish.common.configuration import Configuration
 from flinkish.common.errors import InvalidArgumentError, StateError, TypeMismatchError
 from flinkish.common.serializer import TypeSerializer
 from flinkish.common.time import Duration, Time
 from flinkish.common.typeinfo import Types
-from flinkish.datastream import AggregateFunction, DataStream, ProcessWindowFunction, WindowFunction
+from flinkish.common.watermark_strategy import WatermarkStrategy
+from flinkish.datastream import (
+    AggregateFunction,
+    DataStream,
+    ProcessWindowFunction,
+    StreamExecutionEnvironment,
+    WindowFunction,
+)
 from flinkish.datastream.evictors import CountEvictor, DeltaEvictor, Evictor, TimeEvictor
 from flinkish.datastream.keyed_stream import KeyedStream
 from flinkish.datastream.state import ListStateDescriptor, ReducingStateDescriptor, ValueStateDescriptor
@@ -239,6 +248,45 @@ def test_windows_of_a_stream_refuse_a_trigger_that_cannot_merge() -> None:
 
 
 # -- late records ----------------------------------------------------------------------------------------------------------------
+
+
+def calls_of_a_watermark(kept: int) -> int:
+    """Return how many calls the watermark makes that fires one window while `kept` others wait for late records."""
+    calls = 0
+
+    def count(frame: Any, event: str, arg: Any) -> None:
+        nonlocal calls
+        calls += 1
+
+    with harness(lambda keyed: sum_of(keyed.window(TEN).allowed_lateness(1_000_000))) as window:
+        with window.epoch():
+            for number in range(kept + 1):
+                window.process_element(("a", number), number * 10)
+        window.process_watermark(kept * 10 - 1)
+        assert len(window.take_values()) == kept
+        sys.setprofile(count)
+        try:
+            window.process_watermark(kept * 10 + 9)
+        finally:
+            sys.setprofile(None)
+        assert window.take_values() == [("a", kept)]
+    return calls
+
+
+def test_windows_that_wait_for_late_records_do_not_make_watermarks_slow() -> None:
+    assert calls_of_a_watermark(1_000) < 2 * calls_of_a_watermark(10)
+
+
+@pytest.mark.parametrize("lateness", [0, 2**61])
+def test_a_batch_removes_each_keys_windows_however_long_they_take_late_records(lateness: int) -> None:
+    env = StreamExecutionEnvironment.get_execution_environment(
+        Configuration.from_dict({"execution.engine": "local", "execution.runtime-mode": "BATCH"})
+    )
+    env.set_parallelism(1)
+    near_the_end = WatermarkStrategy.no_watermarks().with_timestamp_assigner(lambda record, _: 2**63 - 1_000)
+    stream = env.from_collection([("a", 1), ("b", 2), ("c", 3)], PAIRS).assign_timestamps_and_watermarks(near_the_end)
+    windows = stream.key_by(lambda record: record[0], Types.STRING()).window(TEN).allowed_lateness(lateness)
+    assert list(sum_of(windows).execute_and_collect()) == [("a", 1), ("b", 2), ("c", 3)]
 
 
 def test_late_records_are_counted_if_no_side_output_takes_them() -> None:
