@@ -16,9 +16,10 @@ from flinkish.state.bootstrap import (
 from flinkish.state.diff import Change, StateDiff, diff_savepoints
 from flinkish.state.reader import OperatorInfo, SavepointReader, StateInfo
 from flinkish.state.table import StateTable
-from flinkish.state.writer import SavepointWriter
+from flinkish.state.writer import REMOVE, SavepointWriter
 
 __all__ = [
+    "REMOVE",
     "BootstrapTransformation",
     "Change",
     "KeyedOperatorTransformation",

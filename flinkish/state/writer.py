@@ -5,7 +5,8 @@ from __future__ import annotations
 import dataclasses
 import os
 from collections.abc import Callable, Collection, Iterator
-from typing import Any, cast
+from enum import Enum
+from typing import Any, Final, cast
 
 import msgspec
 import pyarrow as pa
@@ -43,8 +44,16 @@ from flinkish.state.bootstrap import BootstrapTransformation
 from flinkish.state.decoding import StateDecoder, declared_types
 from flinkish.state.reader import SavepointReader
 
-#: Gets a row of a state, as `SavepointReader` returns it; returns the new value, or None to remove it.
+#: Gets a row of a state, as `SavepointReader` returns it; returns the new value, or REMOVE.
 Change = Callable[[Any], Any]
+
+
+class _Remove(Enum):
+    REMOVE = "remove"
+
+
+#: What the function of `SavepointWriter.transform_state` returns for a value that is to be removed.
+REMOVE: Final = _Remove.REMOVE
 _DEFAULT_MAX_PARALLELISM = 128
 #: As in Flink.
 _MOST_KEY_GROUPS = 1 << 15
@@ -113,9 +122,10 @@ class SavepointWriter:
         return self
 
     def transform_state(self, uid: str, name: str, function: Change) -> SavepointWriter:
-        """Change the values of a state: `function` gets each row and returns the new value, or None to remove it.
+        """Change the values of a state: `function` gets each row and returns the new value, or REMOVE.
 
         The rows are those of `SavepointReader`: `row.key`, `row.map_key`, `row.value`; the value of a list state is a list.
+        None in place of a value is refused when the savepoint is written: it is what a function returns that forgets to.
         """
         known = [each.name for each in self._reader().states(self._known(uid)) if each.kind != tables.TIMERS]
         if name not in known:
@@ -361,11 +371,16 @@ class SavepointWriter:
         marked = table.append_column(TRUSTED, pa.repeat(pa.scalar(declaration.trusted), len(table)))
         found = list(StateDecoder(RestoredRows(declaration, {kind: marked}), what, unpickle=self._base.unpickle).table())
         values = list(map(change, found))
-        kept = [value is not None for value in values]
+        for row, value in zip(found, values, strict=True):
+            if value is None and row["value"] is not None:
+                raise InvalidArgumentError(
+                    f"{what}: the function returned None for {row!r}", hint="return the value, or flinkish.state.REMOVE."
+                )
+        kept = [value is not REMOVE for value in values]
         type_info = declared_types(declaration, what)[1][-1]
         convert = state_converter(type_info) or _same
         stamps = [row["last_used"] for row, keep in zip(found, kept, strict=True) if keep] if declaration.ttl else []
-        values = [value for value in values if value is not None]
+        values = [value for value in values if value is not REMOVE]
         codec = Codec(type_info, ttl=declaration.ttl)
         with tables.naming((uid, "", name)):
             if kind == tables.LIST:

@@ -16,6 +16,7 @@ from flinkish.common.errors import CheckpointError, ConfigurationError, InvalidA
 from flinkish.datastream import StreamExecutionEnvironment
 from flinkish.datastream.state import ListStateDescriptor, MapStateDescriptor, ValueStateDescriptor
 from flinkish.state import (
+    REMOVE,
     KeyedStateBootstrapFunction,
     OperatorTransformation,
     SavepointReader,
@@ -85,7 +86,7 @@ def test_values_are_changed_by_a_function(change: Callable[..., SavepointReader]
     ("name", "function", "expected"),
     [
         ("seen", lambda row: [*row.value, 100], [("even", [2, 4, 100]), ("odd", [1, 3, 100])]),
-        ("by-tag", lambda row: row.value if row.key == "odd" else None, [("odd", "tag1", 1), ("odd", "tag3", 3)]),
+        ("by-tag", lambda row: row.value if row.key == "odd" else REMOVE, [("odd", "tag1", 1), ("odd", "tag3", 3)]),
         ("average", lambda row: (0, row.value[1]), [("even", (0, 2)), ("odd", (0, 2))]),
         ("order", lambda row: Row(id=row.value.id, tags=[]), [("even", Row(id=4, tags=[])), ("odd", Row(id=3, tags=[]))]),
         ("expiring", lambda row: row.value + 1, [("even", 5, 0), ("odd", 4, 0)]),
@@ -102,7 +103,7 @@ def test_state_of_each_kind_is_changed(
 def test_operator_state_is_changed_in_all_its_copies(change: Callable[..., SavepointReader]) -> None:
     def make(writer: SavepointWriter) -> None:
         writer.transform_state("operators", "kept", lambda row: row.value + 10)
-        writer.transform_state("ruled", "rules", lambda row: None if row.map_key == "ab" else 7)
+        writer.transform_state("ruled", "rules", lambda row: REMOVE if row.map_key == "ab" else 7)
 
     new = change(make)
 
@@ -133,6 +134,11 @@ def test_a_value_of_another_type_is_refused_and_nothing_is_left(change: Callable
         change(lambda writer: writer.transform_state("everything", "total", lambda row: "many"))
 
     assert not (tmp_path / "new").exists()
+
+
+def test_a_function_that_forgets_to_return_the_value_is_refused(change: Callable[..., SavepointReader]) -> None:
+    with pytest.raises(InvalidArgumentError, match=r"state 'seen' .* returned None for Row\(key='.*\n.*REMOVE"):
+        change(lambda writer: writer.transform_state("everything", "seen", lambda row: row.value.append(1)))
 
 
 def test_keys_are_deleted_with_their_timers(change: Callable[..., SavepointReader]) -> None:
