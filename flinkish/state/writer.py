@@ -79,6 +79,8 @@ class SavepointWriter:
         self._changes: dict[tuple[str, str], list[Change]] = {}
         self._deleted: dict[str, list[Callable[[Any], bool]]] = {}
         self._key_groups: dict[str, int] = {}
+        #: The keys to delete that were not found yet.
+        self._missing: dict[str, dict[Any, Any]] = {}
 
     @staticmethod
     def new_savepoint(
@@ -134,14 +136,24 @@ class SavepointWriter:
         return self
 
     def delete_keys(self, uid: str, keys: Collection[Any] | Callable[[Any], bool]) -> SavepointWriter:
-        """Remove all state and all timers of some keys of an operator; of all keys for which a function returns True."""
-        self._known(uid)
-        if callable(keys):
-            self._deleted.setdefault(uid, []).append(keys)
-        else:
-            wanted = {as_key(key) for key in keys}
-            self._deleted.setdefault(uid, []).append(lambda key: as_key(key) in wanted)
+        """Remove all state and all timers of some keys of an operator; of all keys for which a function returns True.
+
+        A given key that is not there is refused when the savepoint is written.
+        """
+        self._deleted.setdefault(self._known(uid), []).append(keys if callable(keys) else self._is_one_of(uid, keys))
         return self
+
+    def _is_one_of(self, uid: str, keys: Collection[Any]) -> Callable[[Any], bool]:
+        missing = self._missing.setdefault(uid, {})
+        wanted = {as_key(key): key for key in keys}
+        missing.update(wanted)
+
+        def is_wanted(key: Any) -> bool:
+            found = as_key(key)
+            missing.pop(found, None)
+            return found in wanted
+
+        return is_wanted
 
     def change_max_parallelism(self, uid: str, max_parallelism: int) -> SavepointWriter:
         """Distribute the keyed state of an operator to another number of key groups.
@@ -191,6 +203,9 @@ class SavepointWriter:
                 root=str(files.root),
             )
             written = (*self._rewritten(barrier), *self._bootstrapped(barrier))
+            for uid, missing in self._missing.items():
+                for key in missing.values():
+                    raise InvalidArgumentError(f"operator {uid} has no state and no timer of the key {key!r}")
             self._sync(files, folder, written)
             write_savepoint(files, self._manifest(base, written), key, durable=True, time=self._clock.wall_time())
         except BaseException:

@@ -149,6 +149,13 @@ def test_keys_are_deleted_with_their_timers(change: Callable[..., SavepointReade
     assert rows(new.read_windows("windows"))[1][0] == "odd"
 
 
+def test_a_key_to_delete_that_is_not_there_is_refused(change: Callable[..., SavepointReader], tmp_path: Path) -> None:
+    with pytest.raises(InvalidArgumentError, match="operator everything has no state and no timer of the key 'odds'"):
+        change(lambda writer: writer.delete_keys("everything", ["odd", "odds"]))
+
+    assert not (tmp_path / "new").exists()
+
+
 def test_keys_are_deleted_by_a_function(change: Callable[..., SavepointReader]) -> None:
     new = change(lambda writer: writer.delete_keys("untyped", lambda key: key[0] == 1))
 
