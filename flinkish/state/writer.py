@@ -285,8 +285,7 @@ class SavepointWriter:
         for number, (uid, (transformation, _)) in enumerate(self._added.items()):
             held = _Tables()
             transformation.fill(OperatorState(cast(LevelState, held), uid), self._max_parallelism, self._clock.wall_time)
-            # All of it belongs to the first subtask, whose copy of broadcast state is the one that others get.
-            yield from held.backend.freeze({OperatorUid(uid)}, 0).upload(_files(barrier, 1 + number, 0), ())
+            yield from held.backend.freeze({OperatorUid(uid)}, 0).upload(_files(barrier, number), ())
 
     # -- operators of the base ---------------------------------------------------------------------------------------------
 
@@ -297,7 +296,7 @@ class SavepointWriter:
         restore = self._base.checkpoint.to_restore()
         for number, file in enumerate(restore.files):
             parquet = open_checked(restore, file)
-            with SnapshotWriter(_files(barrier, 0, number), number) as writer:
+            with SnapshotWriter(_files(barrier, number), 0) as writer:
                 declared: dict[StateAddress, rows.Declaration] = {}
                 for group in range(parquet.num_row_groups):
                     self._copy_group(parquet, group, declared, writer)
@@ -420,6 +419,11 @@ class SavepointWriter:
         return table
 
 
+def _files(barrier: Barrier, number: int) -> SnapshotFiles:
+    """Return where a state file goes. Operator state that is made from data belongs to subtask 0, whose broadcast state all copy."""
+    return SnapshotFiles(barrier=barrier, name=f"state-{barrier.checkpoint_id}-{number}-0-{random_id()}")
+
+
 def _loaded() -> Configuration:
     return load_configuration(environment=os.environ)
 
@@ -431,10 +435,6 @@ def _same(value: Any) -> Any:
 def _stretched(stamps: list[int], count: int) -> list[int]:
     """Return the times of last use of a changed list: new elements are as old as the last one."""
     return (stamps + stamps[-1:] * count)[:count]
-
-
-def _files(barrier: Barrier, vertex: int, subtask: int) -> SnapshotFiles:
-    return SnapshotFiles(barrier=barrier, name=f"state-{barrier.checkpoint_id}-{vertex}-{subtask}-{random_id()}")
 
 
 class _Tables:

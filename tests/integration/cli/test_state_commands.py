@@ -10,7 +10,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 from flinkish.cli.main import cli
-from tests.kit.stateful import savepoint_of
+from flinkish.testing import JobHarness
+from tests.kit.stateful import build, savepoint_of, settings_of
 
 pytestmark = pytest.mark.usefixtures("same_logging")
 
@@ -188,3 +189,18 @@ def test_a_repair_that_cannot_be_meant_so_writes_nothing(folder: Path, new: str,
 
     assert result.exit_code == 1
     assert expected in result.output
+
+
+def test_a_wrong_value_is_fixed_as_the_documentation_says(tmp_path: Path) -> None:
+    with JobHarness(build, settings=settings_of(tmp_path)) as job:
+        job.source("numbers").emit_all([1, 2, 3])
+        saved, fixed = job.stop(directory=str(tmp_path)), str(tmp_path / "fixed")
+
+    assert "odd  4" in invoke(tmp_path, "show", "--key", "odd", saved, "everything", "total").output
+    assert invoke(tmp_path, "repair", saved, fixed, "--set", "everything", "total", "odd", "40").exit_code == 0
+    assert [line.split() for line in invoke(tmp_path, "diff", saved, fixed).output.splitlines()[1:]] == [
+        ["~", "odd:", "4", "->", "40"]
+    ]
+    with JobHarness(build, settings=settings_of(tmp_path), parallelism=2, savepoint=fixed) as job:
+        job.source("numbers").emit_all([4, 5])
+        assert sorted(record.value for record in job.sink("everything").take_output()) == ["even=6", "odd=45"]
