@@ -47,6 +47,8 @@ class Verdict(Enum):
 
     #: It is restored.
     MATCHES = "matches"
+    #: It is restored, and its values are converted to another type.
+    CONVERTED = "converted"
     #: It begins empty.
     NEW = "new"
     #: It is restored to the operator, which does not ask for it when it is opened: it is kept, and is in the next checkpoint.
@@ -300,4 +302,6 @@ class _Probe(LevelState):
             return Verdict.NEW
         if not self._opened:
             return Verdict.UNKNOWN
-        return Verdict.MATCHES if address in self._asked else Verdict.KEPT
+        if address not in self._asked:
+            return Verdict.KEPT
+        return Verdict.MATCHES if str(self._asked[address]) == self._stored[address] else Verdict.CONVERTED

@@ -4,18 +4,24 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
-from flinkish.common import Configuration, Row, Types
+from flinkish.common import Configuration, Row, Time, Types, WatermarkStrategy
 from flinkish.common.errors import ForeignCheckpointError, InvalidArgumentError
+from flinkish.datastream import StreamExecutionEnvironment
+from flinkish.datastream.evictors import CountEvictor
+from flinkish.datastream.functions import ProcessWindowFunction
+from flinkish.datastream.window import EventTimeSessionWindows, SlidingEventTimeWindows, TumblingEventTimeWindows
 from flinkish.runtime.state import snapshot
 from flinkish.runtime.state.codec import Opaque
 from flinkish.state import SavepointReader
-from tests.kit.stateful import Cart, Colour, savepoint_of, settings_of
+from flinkish.testing import JobHarness
+from tests.kit.stateful import LONG, TEXT, Add, Cart, Colour, OwnTime, parity, savepoint_of, settings_of
 
 NUMBERS = [1, 2, 3, 4]
 
@@ -198,3 +204,58 @@ def test_a_process_without_the_program_reads_it(folder: Path, savepoint: str) ->
         [sys.executable, "-P", "-c", script], cwd=folder, env={"HOME": str(folder)}, capture_output=True, text=True, check=True
     )
     assert done.stdout == "['even', 'odd'] False\n"
+
+
+class Collected(ProcessWindowFunction):
+    def process(self, key: str, context: Any, elements: Any) -> Iterator[str]:
+        yield f"{key}: {sorted(elements)}"
+
+
+def windows_of(tmp_path: Path, window: Callable[[Any], Any], numbers: Sequence[int] = (1, 2, 3, 4), **settings: Any) -> list[Any]:
+    """Return the windows that a window operator has open after some numbers, one second apart."""
+
+    def program(env: StreamExecutionEnvironment, job: JobHarness) -> None:
+        strategy = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(OwnTime())
+        source = env.from_source(job.source("numbers", LONG), strategy, "numbers").uid("numbers")
+        window(source.key_by(parity, TEXT)).uid("windows").sink_to(job.sink("windows"))
+
+    with JobHarness(program, parallelism=2, settings=settings_of(tmp_path, **settings)) as job:
+        for number in numbers:
+            # One by one, so that the windows of sessions are merged.
+            job.source("numbers").emit(number)
+            job.settle()
+        path = job.savepoint(str(tmp_path))
+    return rows(SavepointReader.read(path, configuration(tmp_path)).read_windows("windows"))
+
+
+def test_merged_windows_are_read_with_the_window_that_they_are_merged_into(tmp_path: Path) -> None:
+    sessions = EventTimeSessionWindows.with_gap(Time.seconds(5))
+
+    found = windows_of(tmp_path, lambda keyed: keyed.window(sessions).process(Collected(), TEXT))
+
+    assert found == [("even", 2_000, 9_000, [2, 4]), ("odd", 1_000, 8_000, [1, 3])]
+
+
+def test_windows_with_an_evictor_are_read_with_the_timestamps_of_records(tmp_path: Path) -> None:
+    windows = TumblingEventTimeWindows.of(Time.seconds(10))
+
+    found = windows_of(tmp_path, lambda keyed: keyed.window(windows).evictor(CountEvictor.of(1)).process(Collected(), TEXT))
+
+    records = [(key, start, end, list(map(tuple, contents))) for key, start, end, contents in found]
+    assert records == [("even", 0, 10_000, [(2_000, 2), (4_000, 4)]), ("odd", 0, 10_000, [(1_000, 1), (3_000, 3)])]
+
+
+def test_windows_without_a_time_are_read_by_their_namespace(tmp_path: Path) -> None:
+    found = windows_of(tmp_path, lambda keyed: keyed.count_window(3).reduce(Add()))
+
+    assert [(key, value) for key, _, value in found] == [("even", 6), ("odd", 4)]
+
+
+def test_shared_panes_are_read_as_panes(tmp_path: Path) -> None:
+    windows = SlidingEventTimeWindows.of(Time.seconds(4), Time.seconds(2))
+
+    found = windows_of(
+        tmp_path, lambda keyed: keyed.window(windows).reduce(Add()), (8, 10, 11), **{"execution.windows.share-panes": True}
+    )
+
+    assert sorted(found) == [("even", 8_000, 10_000, 8), ("even", 10_000, 12_000, 10), ("odd", 10_000, 12_000, 11)]
