@@ -195,7 +195,8 @@ def _read_file(
     for address in {address for address, _, _ in found} & declared.keys():
         declaration = declared[address]
         other = declarations.setdefault(address, declaration)
-        if (other.structure, other.ttl) != (declaration.structure, declaration.ttl):
+        alike = (other.structure, other.ttl) == (declaration.structure, declaration.ttl)
+        if not alike or _changed_fields(other.fields, declaration.fields):
             raise ForeignCheckpointError(
                 f"state {address[2]!r} of operator {address[0]} cannot be restored at this parallelism: some subtasks have "
                 f"stored it as {_described(other)}, others as {_described(declaration)}, in checkpoint {restore.checkpoint_id}",

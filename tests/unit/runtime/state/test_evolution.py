@@ -12,6 +12,7 @@ import pytest
 
 from flinkish.common import Row, Time, Types, pickling
 from flinkish.common.errors import ConfigurationError, ForeignCheckpointError
+from flinkish.runtime.key_groups import key_group, subtask_of_group
 from flinkish.runtime.state import snapshot
 from flinkish.runtime.state.keyed import KeyedStateBackend
 from flinkish.udf.state import (
@@ -21,7 +22,7 @@ from flinkish.udf.state import (
     StateTtlConfig,
     ValueStateDescriptor,
 )
-from tests.unit.runtime.state.harness import Slot
+from tests.unit.runtime.state.harness import MAX_PARALLELISM, Slot
 
 MakeSlot = Callable[..., Slot]
 OLD = Types.ROW_NAMED(["id"], [Types.INT()])
@@ -141,6 +142,23 @@ def test_a_checkpoint_without_types_is_refused_as_before(
 
     with pytest.raises(ForeignCheckpointError, match=r"stored as .* is declared as"):
         restored.backend.get_state(ValueStateDescriptor("order", NEW))
+
+
+def test_rows_whose_fields_were_exchanged_in_two_steps_are_not_mixed(make_slot: MakeSlot) -> None:
+    """One subtask has removed a field and added another; the other has not asked for the state since before."""
+    files: list[Any] = []
+    for subtask, name in enumerate(("old", "new")):
+        fields = Types.ROW_NAMED(["id", name], [Types.INT(), Types.INT()])
+        slot = make_slot(subtask=subtask, parallelism=2)
+        slot.begin()
+        key = next(key for key in range(20) if subtask_of_group(key_group(key, MAX_PARALLELISM), MAX_PARALLELISM, 2) == subtask)
+        slot.key(key)
+        slot.backend.get_state(ValueStateDescriptor("order", fields)).update(Row(**{"id": 1, name: 2}))
+        files.extend(slot.snapshot())
+
+    for order in (files, files[::-1]):
+        with pytest.raises(ForeignCheckpointError, match=r"state 'order' of operator .* some subtasks have stored it as"):
+            make_slot(attempt="second").restore(tuple(order), old_parallelism=2)
 
 
 def _classes(source: str) -> ModuleType:
