@@ -265,11 +265,19 @@ def _check_one(table: StateTable, address: Mapping[str, str], what: str) -> None
         )
 
 
-def _check_key(reader: SavepointReader, uid: str, key: str) -> None:
+def _check_key(reader: SavepointReader, uid: str, text: str) -> None:
+    """Raise InvalidArgumentError unless there is exactly one key that is shown as a text."""
     tables = (reader.read_state(uid, each.name) for each in reader.states(uid))
-    if not any("key" in table.type_info.field_names and key in map(_shown, table.column("key")) for table in tables):
+    keys = (key for table in tables if "key" in table.type_info.field_names for key in table.column("key"))
+    found = {repr(key) for key in keys if _shown(key) == text}
+    if not found:
         raise InvalidArgumentError(
-            f"operator {uid} has no state and no timer for {key!r}", hint="write the key as `flinkish state show` prints it."
+            f"operator {uid} has no state and no timer for {text!r}", hint="write the key as `flinkish state show` prints it."
+        )
+    if len(found) > 1:
+        raise InvalidArgumentError(
+            f"operator {uid} has several keys that are shown as {text}: {', '.join(sorted(found))}",
+            hint="use delete_keys() of flinkish.state.SavepointWriter.",
         )
 
 

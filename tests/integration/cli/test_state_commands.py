@@ -5,11 +5,15 @@ from __future__ import annotations
 import json
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
 
 from flinkish.cli.main import cli
+from flinkish.common import Configuration, Types
+from flinkish.datastream.state import ValueStateDescriptor
+from flinkish.state import KeyedStateBootstrapFunction, OperatorTransformation, SavepointWriter
 from flinkish.testing import JobHarness
 from tests.kit.stateful import build, savepoint_of, settings_of
 
@@ -204,3 +208,22 @@ def test_a_wrong_value_is_fixed_as_the_documentation_says(tmp_path: Path) -> Non
     with JobHarness(build, settings=settings_of(tmp_path), parallelism=2, savepoint=fixed) as job:
         job.source("numbers").emit_all([4, 5])
         assert sorted(record.value for record in job.sink("everything").take_output()) == ["even=6", "odd=45"]
+
+
+class Seen(KeyedStateBootstrapFunction):
+    def open(self, store: Any) -> None:
+        self.seen = store.get_state(ValueStateDescriptor("seen", Types.LONG()))
+
+    def process_element(self, value: Any, ctx: Any) -> None:
+        self.seen.update(1)
+
+
+def test_keys_that_look_alike_are_not_deleted_together(folder: Path, tmp_path: Path) -> None:
+    configuration = Configuration.from_dict({"security.checkpoint.hmac-key-file": f"{folder}/key"})
+    operator = OperatorTransformation.bootstrap_with([7, "7"]).key_by(lambda key: key).transform(Seen())
+    path = SavepointWriter.new_savepoint(configuration=configuration).with_operator("op", operator).write(str(tmp_path / "old"))
+
+    for option in (["--delete-key", "op", "7"], ["--set", "op", "seen", "7", "2"]):
+        result = invoke(folder, "repair", path, str(tmp_path / "new"), *option)
+        assert result.exit_code == 1
+        assert "several keys that are shown as 7: '7', 7" in result.output or "has 2 values for '7'" in result.output
