@@ -420,7 +420,7 @@ class SavepointWriter:
 
 
 def _files(barrier: Barrier, number: int) -> SnapshotFiles:
-    """Return where a state file goes. Operator state that is made from data belongs to subtask 0, whose broadcast state all copy."""
+    """Return where a state file goes. What is made from data belongs to subtask 0, whose broadcast state all others copy."""
     return SnapshotFiles(barrier=barrier, name=f"state-{barrier.checkpoint_id}-{number}-0-{random_id()}")
 
 
