@@ -238,7 +238,11 @@ def _submission(program: ProgramEntry, request: answers.JarRunRequest) -> Submis
     redaction.remember(settings)
     properties = tuple(f"{key}={value}" for key, value in settings.items())
     try:
-        _check_properties(properties)
+        configuration = parse_properties(properties)
+        for key in configuration.key_set():
+            if key.startswith(("rest.", "security.ssl.")):
+                raise ConfigurationError(f"{key} is a setting of the session, which a program cannot change")
+            check_key(configuration, key)
     except FlinkishError as error:
         raise RestError(400, str(error)) from error
     return Submission(
@@ -248,14 +252,6 @@ def _submission(program: ProgramEntry, request: answers.JarRunRequest) -> Submis
         properties=properties,
         job_id=request.jobId,
     )
-
-
-def _check_properties(properties: tuple[str, ...]) -> None:
-    configuration = parse_properties(properties)
-    for key in configuration.key_set():
-        if key.startswith(("rest.", "security.ssl.")):
-            raise ConfigurationError(f"{key} is a setting of the session, which a program cannot change")
-        check_key(configuration, key)
 
 
 def _check_program(name: str, content: bytes) -> None:

@@ -116,7 +116,10 @@ class SessionDriver:
         self._silence = program.configuration.get(options.HEARTBEAT_TIMEOUT)
         threading.Thread(target=self._run, args=(interval / 1000,), name="flinkish-reports", daemon=True).start()
         self._heard.wait(_START_PATIENCE)
-        self._refuse_superseded()
+        if self._superseded:
+            raise SupersededError(
+                f"job {self._assignment.job_id}: the Dispatcher has started another driver for it, or has ended it; this one ends"
+            )
         job_id = self._assignment.job_id
         program = replace(program, own_modules=self._modules, configuration=self._with_checkpoints(program.configuration))
         return executor.execute_async(program, job_id=job_id, retire=self._retire, earlier=self._earlier())
@@ -150,12 +153,6 @@ class SessionDriver:
         job = self._job
         while job is not None and not job.wait_released(1.0):
             pass
-
-    def _refuse_superseded(self) -> None:
-        if self._superseded:
-            raise SupersededError(
-                f"job {self._assignment.job_id}: the Dispatcher has started another driver for it, or has ended it; this one ends"
-            )
 
     def job_started(self, job: EmbeddedJobClient) -> None:
         """Report the start immediately, so that clients see the job."""

@@ -53,7 +53,7 @@ def begin_again(file: Path, old: Path, collapse: Callable[[int, int], bool] = re
         fcntl.flock(content, fcntl.LOCK_EX | fcntl.LOCK_NB)
         size = os.fstat(content.fileno()).st_size
         whole = size - size % _WHOLE
-        with open(draft, "wb", opener=_private) as copy:
+        with open(draft, "wb", opener=lambda path, flags: os.open(path, flags, 0o600)) as copy:
             _copy(content, copy, whole)
             rest = content.read(size - whole)
             length = rest.find(b"\n")
@@ -68,11 +68,6 @@ def begin_again(file: Path, old: Path, collapse: Callable[[int, int], bool] = re
             shutil.copyfileobj(content, copy, _CHUNK)
             copy.flush()
             os.ftruncate(content.fileno(), 0)
-
-
-def _private(path: str, flags: int) -> int:
-    """Open a file that only its owner can read."""
-    return os.open(path, flags, 0o600)
 
 
 def _copy(content: IO[bytes], copy: IO[bytes], size: int) -> None:

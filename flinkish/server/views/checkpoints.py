@@ -23,11 +23,6 @@ from flinkish.server.views.job_view import JobView, rest_id
 
 #: Flink's Long.MAX_VALUE, its interval of a job without periodic checkpoints.
 _NEVER = 2**63 - 1
-_CLASS_NAMES = {
-    CheckpointStatus.IN_PROGRESS: "in_progress",
-    CheckpointStatus.COMPLETED: "completed",
-    CheckpointStatus.FAILED: "failed",
-}
 
 
 def checkpoints(view: JobView) -> answers.Checkpoints:
@@ -76,7 +71,7 @@ def checkpoint(view: JobView, record: CheckpointRecord, *, details: bool = False
     lasted = max(0, view.now - record.trigger_time) if record.duration is None else record.duration
     return answers.Checkpoint(
         **_progress(record, record.acknowledgements, record.subtasks) | {"end_to_end_duration": lasted},
-        className=_CLASS_NAMES[record.status],  # type: ignore[arg-type]
+        className=record.status.value.lower(),  # type: ignore[arg-type]
         is_savepoint=record.kind.is_savepoint,
         savepointFormat="CANONICAL" if record.kind.is_savepoint else None,
         trigger_timestamp=record.trigger_time,

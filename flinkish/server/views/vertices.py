@@ -101,17 +101,16 @@ def task_managers(view: JobView, vertex: JobVertex) -> answers.VertexTaskManager
         id=rest_id(vertex),
         name=vertex.name,
         now=view.now,
-        taskmanagers=tuple(_task_manager(view, vertex, manager, executions) for manager, executions in by_manager.items()),
-    )
-
-
-def _task_manager(view: JobView, vertex: JobVertex, manager: str, executions: Sequence[Execution]) -> answers.VertexTaskManager:
-    return answers.VertexTaskManager(
-        endpoint=view.endpoint(executions[0].slot),
-        status_counts=jobs.count(execution.state.name for execution in executions),
-        taskmanager_id=manager,
-        aggregated=aggregated([subtask(view, vertex, execution) for execution in executions]),
-        **jobs.combined(view, vertex, executions),
+        taskmanagers=tuple(
+            answers.VertexTaskManager(
+                endpoint=view.endpoint(executions[0].slot),
+                status_counts=jobs.count(execution.state.name for execution in executions),
+                taskmanager_id=manager,
+                aggregated=aggregated([subtask(view, vertex, execution) for execution in executions]),
+                **jobs.combined(view, vertex, executions),
+            )
+            for manager, executions in by_manager.items()
+        ),
     )
 
 
@@ -202,17 +201,13 @@ def _statistics(values: Sequence[int]) -> dict[str, int]:
     ordered = sorted(values)
     if not ordered:
         return dict.fromkeys(("p25", "min", "avg", "median", "max", "sum", "p95", "p75"), 0)
-
-    def quantile(share: float) -> int:
-        return ordered[min(len(ordered) - 1, int(share * len(ordered)))]
-
     return {
-        "p25": quantile(0.25),
+        "p25": ordered[int(0.25 * len(ordered))],
         "min": ordered[0],
         "avg": sum(ordered) // len(ordered),
         "median": (median_low(ordered) + median_high(ordered)) // 2,
         "max": ordered[-1],
         "sum": sum(ordered),
-        "p95": quantile(0.95),
-        "p75": quantile(0.75),
+        "p95": ordered[int(0.95 * len(ordered))],
+        "p75": ordered[int(0.75 * len(ordered))],
     }
