@@ -71,11 +71,8 @@ class SourceFunctionSource(DriverSource[Any]):
     """Runs a SourceFunction in a thread on the driver."""
 
     function: SourceFunction
-
-    @property
-    def boundedness(self) -> Boundedness:
-        # Nobody can know in advance whether `run` ever returns.
-        return Boundedness.CONTINUOUS_UNBOUNDED
+    # Nobody can know in advance whether `run` ever returns.
+    boundedness = Boundedness.CONTINUOUS_UNBOUNDED
 
     def create_driver_reader(self, configuration: Configuration) -> DriverReader:
         # A copy, so that each attempt starts from the function as it was when the job was built.

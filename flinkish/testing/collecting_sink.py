@@ -35,6 +35,8 @@ class CollectingSink(Sink[Any, Prepared]):
     Records of one subtask are in its order.
     """
 
+    committable_type = Prepared
+
     def __init__(self, name: str, settle: Callable[[], object] = lambda: None) -> None:
         self.name = name
         self._settle = settle
@@ -99,10 +101,6 @@ class CollectingSink(Sink[Any, Prepared]):
 
     def create_committer(self, configuration: Configuration) -> Committer[Prepared]:
         return _Committer(self)
-
-    @property
-    def committable_type(self) -> Any:
-        return Prepared
 
 
 class _Writer(SinkWriter[Any, Prepared]):

@@ -56,6 +56,8 @@ class ScriptedSource(Source[Any, ScriptSplit, int]):
     """
 
     emits_watermarks = True
+    split_type = ScriptSplit
+    enumerator_checkpoint_type = int
 
     def __init__(self, name: str, type_info: TypeInformation | None = None, splits: int = 1, bounded: bool = False) -> None:
         if splits < 1:
@@ -178,14 +180,6 @@ class ScriptedSource(Source[Any, ScriptSplit, int]):
     @property
     def boundedness(self) -> Boundedness:
         return Boundedness.BOUNDED if self._bounded else Boundedness.CONTINUOUS_UNBOUNDED
-
-    @property
-    def split_type(self) -> type[ScriptSplit]:
-        return ScriptSplit
-
-    @property
-    def enumerator_checkpoint_type(self) -> Any:
-        return int
 
     def create_enumerator(self, context: SplitEnumeratorContext[ScriptSplit]) -> ScriptEnumerator:
         return ScriptEnumerator(context, self, dict.fromkeys(range(self.splits), 0))

@@ -50,6 +50,8 @@ class FileSink(Sink[Any, FileCommittable]):
     >>> sink = FileSink.for_row_format("/tmp/output", Encoder.simple_string_encoder()).build()
     """
 
+    committable_type = FileCommittable
+
     def __init__(self, settings: FileSinkSettings) -> None:
         self._settings = settings
 
@@ -86,10 +88,6 @@ class FileSink(Sink[Any, FileCommittable]):
     def create_committer(self, configuration: Configuration) -> Committer[FileCommittable]:
         # Where files are merged, some wait for it in states, which the committer does not see.
         return FileCommitter(self._settings.base_path, cleans=self._settings.compaction is None)
-
-    @property
-    def committable_type(self) -> Any:
-        return FileCommittable
 
     def validate(self, input_type: TypeInformation) -> None:
         """Raise an error if the path is a file, or the format cannot store the records."""

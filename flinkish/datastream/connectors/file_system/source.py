@@ -57,6 +57,9 @@ class FileSource(Source[Any, FileSourceSplit, FileEnumeratorState]):
     Differs from Flink: other paths than those of object stores are of the local file system, or of one that all machines mount.
     """
 
+    split_type = FileSourceSplit
+    enumerator_checkpoint_type = FileEnumeratorState
+
     def __init__(self, settings: FileSourceSettings) -> None:
         self._settings = settings
         self.makes_new_records = settings.format.makes_new_records
@@ -74,14 +77,6 @@ class FileSource(Source[Any, FileSourceSplit, FileEnumeratorState]):
     @property
     def boundedness(self) -> Boundedness:
         return Boundedness.BOUNDED if self._settings.discovery_interval is None else Boundedness.CONTINUOUS_UNBOUNDED
-
-    @property
-    def split_type(self) -> type[FileSourceSplit]:
-        return FileSourceSplit
-
-    @property
-    def enumerator_checkpoint_type(self) -> Any:
-        return FileEnumeratorState
 
     def create_enumerator(
         self, context: SplitEnumeratorContext[FileSourceSplit]

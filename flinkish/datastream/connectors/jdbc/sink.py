@@ -33,6 +33,8 @@ class JdbcSink(Sink[Any, JdbcCommittable]):
     dates, times, timestamps, points in time and bytes. Sessions with PostgreSQL have the time zone UTC, unless the URL sets one.
     """
 
+    committable_type = JdbcCommittable
+
     def __init__(self, settings: JdbcSinkSettings) -> None:
         self._settings = settings
 
@@ -111,10 +113,6 @@ class JdbcSink(Sink[Any, JdbcCommittable]):
 
     def create_committer(self, configuration: Configuration) -> Committer[JdbcCommittable] | None:
         return None if self._settings.checkpoint_table is None else JdbcCommitter(self._settings)
-
-    @property
-    def committable_type(self) -> Any:
-        return JdbcCommittable
 
 
 def _settings(

@@ -101,6 +101,10 @@ class JdbcSource(Source[Row, JdbcSplit, tuple[JdbcSplit, ...]]):
     ... )
     """
 
+    boundedness = Boundedness.BOUNDED
+    split_type = JdbcSplit
+    enumerator_checkpoint_type = tuple[JdbcSplit, ...]
+
     def __init__(
         self,
         connection_options: JdbcConnectionOptions,
@@ -142,18 +146,6 @@ class JdbcSource(Source[Row, JdbcSplit, tuple[JdbcSplit, ...]]):
 
     def __repr__(self) -> str:
         return f"JdbcSource({self._settings.table or self._settings.query!r})"
-
-    @property
-    def boundedness(self) -> Boundedness:
-        return Boundedness.BOUNDED
-
-    @property
-    def split_type(self) -> type[JdbcSplit]:
-        return JdbcSplit
-
-    @property
-    def enumerator_checkpoint_type(self) -> Any:
-        return tuple[JdbcSplit, ...]
 
     def create_enumerator(self, context: SplitEnumeratorContext[JdbcSplit]) -> FixedSplitsEnumerator[JdbcSplit]:
         return FixedSplitsEnumerator(context, self._splits(context.parallelism))

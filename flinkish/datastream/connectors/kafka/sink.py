@@ -43,6 +43,8 @@ class KafkaSink(Sink[Any, KafkaCommittable]):
     transaction.timeout.ms only has to be longer than the time it takes to send the messages of one checkpoint.
     """
 
+    committable_type = KafkaCommittable
+
     def __init__(self, settings: KafkaSinkSettings) -> None:
         self._settings = instance_of("KafkaSink()", settings, KafkaSinkSettings, hint="KafkaSink.builder()...build().")
 
@@ -66,10 +68,6 @@ class KafkaSink(Sink[Any, KafkaCommittable]):
 
     def create_committer(self, configuration: Configuration) -> Committer[KafkaCommittable] | None:
         return KafkaCommitter(self._settings, configuration, SystemClock()) if self._exactly_once else None
-
-    @property
-    def committable_type(self) -> Any:
-        return KafkaCommittable
 
     def validate(self, input_type: TypeInformation) -> None:
         """Raise MissingPackageError without confluent-kafka, ConfigurationError for a property that cannot be used."""

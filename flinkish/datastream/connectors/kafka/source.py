@@ -52,6 +52,9 @@ class KafkaSource(Source[Any, KafkaPartitionSplit, KafkaEnumeratorState]):
     properties have its names, or Java's names where they mean the same.
     """
 
+    split_type = KafkaPartitionSplit
+    enumerator_checkpoint_type = KafkaEnumeratorState
+
     def __init__(self, settings: KafkaSourceSettings) -> None:
         self._settings = instance_of("KafkaSource()", settings, KafkaSourceSettings, hint="KafkaSource.builder()...build().")
 
@@ -63,14 +66,6 @@ class KafkaSource(Source[Any, KafkaPartitionSplit, KafkaEnumeratorState]):
     @property
     def boundedness(self) -> Boundedness:
         return Boundedness.BOUNDED if self._settings.bounded else Boundedness.CONTINUOUS_UNBOUNDED
-
-    @property
-    def split_type(self) -> type[KafkaPartitionSplit]:
-        return KafkaPartitionSplit
-
-    @property
-    def enumerator_checkpoint_type(self) -> Any:
-        return KafkaEnumeratorState
 
     def create_enumerator(self, context: SplitEnumeratorContext[KafkaPartitionSplit]) -> KafkaEnumerator:
         return self.restore_enumerator(context, KafkaEnumeratorState())
