@@ -348,7 +348,12 @@ def _run(job: Path, *, properties: Sequence[str], verbose: bool, arguments: Sequ
     short = _given_short()
     forgotten_programs()
     try:
-        _set_properties([*properties, *behind, *(f"{key}={value}" for key, value in short.items())])
+        given = [*properties, *behind, *(f"{key}={value}" for key, value in short.items())]
+        if given:
+            parse_properties(given)  # report a bad property here, not somewhere in the script
+            # For the environments that the script will create, and for processes that it starts.
+            before = shlex.split(os.environ.get(PROPERTIES_VARIABLE, ""))
+            os.environ[PROPERTIES_VARIABLE] = shlex.join([*before, *given])
         run_script(job, of_script)
         return remind(str(job), say)
     except SystemExit as end:
@@ -370,14 +375,6 @@ def split_arguments(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
     properties = [given for given in arguments[:end] if _PROPERTY.match(given)]
     own = [given for given in arguments[:end] if not _PROPERTY.match(given)]
     return own + list(arguments[end + 1 :]), properties
-
-
-def _set_properties(properties: Sequence[str]) -> None:
-    """Pass properties to the environments that the script will create, and to processes that it starts."""
-    if properties:
-        parse_properties(properties)  # report a bad property here, not somewhere in the script
-        before = shlex.split(os.environ.get(PROPERTIES_VARIABLE, ""))
-        os.environ[PROPERTIES_VARIABLE] = shlex.join([*before, *properties])
 
 
 def _version(package: str) -> str:

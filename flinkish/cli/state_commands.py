@@ -304,12 +304,8 @@ def _json_value(value: Any) -> str:
     if isinstance(value, Mapping) and all(isinstance(name, str) for name in value):
         return _json(value)
     text = text_of(value)
-    return text if _is_json(text) else json.dumps(text)
-
-
-def _is_json(text: str) -> bool:
     try:
         json.loads(text)
     except ValueError:
-        return False
-    return True
+        return json.dumps(text)
+    return text
