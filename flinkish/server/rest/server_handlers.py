@@ -32,6 +32,7 @@ from flinkish.server.views.job_view import JobView, TaskManager
 
 #: The version of Flink's REST API, which tells clients which requests are possible; the commit shows flinkish's own version.
 _FLINK_VERSION, _FLINK_COMMIT = "2.3.0", f"flinkish-{flinkish.__version__}"
+_NO_LOGS = 404, "Failed to transfer file from TaskExecutor {name} because it was unknown."
 _UNKNOWN_MANAGER = 500, "Internal server error.", "No TaskExecutor registered under {name}."
 #: Names in Flink's ApplicationState for those states of a job that have another name there.
 _APPLICATION_STATES = {"RESTARTING": "RUNNING", "CANCELLING": "CANCELING", "SUSPENDED": "FINISHED", "RECONCILING": "RUNNING"}
@@ -227,19 +228,17 @@ def managers_logs(state: ServerState, call: Call) -> answers.LogList:
 
 
 def managers_log(state: ServerState, call: Call) -> Text:
-    _here_or_404(state, call)
+    _here_or_404(state, call, "logs", *_NO_LOGS)
     return manager_log(state, call, "TaskManager")
 
 
 def managers_output(state: ServerState, call: Call) -> Text:
-    _here_or_404(state, call)
+    _here_or_404(state, call, "logs", *_NO_LOGS)
     return manager_output(state, call, "TaskManager")
 
 
 def managers_threads(state: ServerState, call: Call) -> answers.ThreadDump:
-    _, manager = _manager(state, call, *_UNKNOWN_MANAGER)
-    if not _is_here(manager):
-        raise RestError(404, f"The threads of {manager.id} are in other processes: {_others(manager)}.")
+    _here_or_404(state, call, "threads", *_UNKNOWN_MANAGER)
     return thread_dump(state, call)
 
 
@@ -264,15 +263,13 @@ def _is_here(manager: TaskManager) -> bool:
     return manager.host == platform.node() and {process.pid for process in manager.processes.values()} == {os.getpid()}
 
 
-def _here_or_404(state: ServerState, call: Call) -> None:
-    _, manager = _manager(state, call, 404, "Failed to transfer file from TaskExecutor {name} because it was unknown.")
+def _here_or_404(state: ServerState, call: Call, what: str, status: int, *messages: str) -> None:
+    """Raise an error if the task manager that the path names is unknown (`status`, `messages`), or has other processes."""
+    _, manager = _manager(state, call, status, *messages)
     if not _is_here(manager):
-        raise RestError(404, f"The logs of {manager.id} are in other processes: {_others(manager)}.")
-
-
-def _others(manager: TaskManager) -> str:
-    pids = ", ".join(sorted({str(process.pid) for process in manager.processes.values()}))
-    return f"{pids} on {manager.host}; on Spark, their output is in the executor's stderr, on Spark's own page"
+        pids = ", ".join(sorted({str(process.pid) for process in manager.processes.values()}))
+        others = f"{pids} on {manager.host}; on Spark, their output is in the executor's stderr, on Spark's own page"
+        raise RestError(404, f"The {what} of {manager.id} are in other processes: {others}.")
 
 
 def _figures(state: ServerState, manager: TaskManager) -> Mapping[str, Any]:

@@ -82,7 +82,8 @@ def decide(entry: JobEntry, sight: Sight, limits: Limits) -> Decision:
         return Keep()
     if sight.ended is not None:
         return Close(sight.ended)
-    if sight.alive is True and not _does_not_die(entry, sight, limits):
+    dies = driver is None or not driver.condemned or sight.silent <= patience(entry, limits) + _KILL_PATIENCE
+    if sight.alive is True and dies:
         # Before anything else: it may run on, and the end that it may write until its death must be seen.
         return Start(kill=True)
     if entry.cancelling:
@@ -97,11 +98,6 @@ def decide(entry: JobEntry, sight: Sight, limits: Limits) -> Decision:
     if recent and 0 <= sight.now - recent[-1] < _pause(len(recent)):
         return Keep()
     return Start(kill=False)
-
-
-def _does_not_die(entry: JobEntry, sight: Sight, limits: Limits) -> bool:
-    condemned = entry.driver is not None and entry.driver.condemned
-    return condemned and sight.silent > patience(entry, limits) + _KILL_PATIENCE
 
 
 def patience(entry: JobEntry, limits: Limits) -> int:

@@ -86,8 +86,10 @@ class JobView:
         hosts: dict[str, dict[int, SlotProcess]] = {}
         for slot, process in sorted(self.figures.processes.items()):
             hosts.setdefault(process.host, {})[slot] = process
+        # The id has Flink's form: host, number, and digits that make it unique.
         return tuple(
-            TaskManager(id=self._task_manager_id(processes), host=host, processes=processes) for host, processes in hosts.items()
+            TaskManager(id=f"{host}:{processes[min(processes)].pid}-{self.job_id[:6]}", host=host, processes=processes)
+            for host, processes in hosts.items()
         )
 
     def endpoint(self, slot: int) -> str:
@@ -99,11 +101,6 @@ class JobView:
     def id_of_host(self, host: str) -> str:
         """Return the id of the task manager on a host, even if it is gone."""
         return next((manager.id for manager in self.task_managers if manager.host == host), f"{host}:0-{self.job_id[:6]}")
-
-    def _task_manager_id(self, processes: Mapping[int, SlotProcess]) -> str:
-        """Return an id in Flink's form: host, number, and digits that make it unique."""
-        first = processes[min(processes)]
-        return f"{first.host}:{first.pid}-{self.job_id[:6]}"
 
     def vertex(self, vertex_id: str) -> JobVertex | None:
         """Return the vertex with this REST id; None if there is none."""
