@@ -43,8 +43,7 @@ class ManualClock:
     def wall_time(self) -> int:
         return self._now
 
-    def monotonic(self) -> int:
-        return self._now
+    monotonic = wall_time
 
     def wait(self, condition: threading.Condition, timeout: int | None) -> None:
         deadline = None if timeout is None else self._now + timeout

@@ -100,7 +100,7 @@ def files_below(root: str | Path, inside: str) -> Iterator[str]:
     parent, name = os.path.split(inside)
     with open_folder(root, parent) as descriptor:
         for path, folders, files, folder in os.fwalk(name, follow_symlinks=False, dir_fd=descriptor):
-            links = [each for each in folders if _is_link(each, folder)]
+            links = [each for each in folders if stat.S_ISLNK(os.stat(each, dir_fd=folder, follow_symlinks=False).st_mode)]
             for each in sorted((*files, *links)):
                 yield os.path.normpath(os.path.join(parent, path, each))
 
@@ -170,7 +170,3 @@ def _names(inside: str) -> list[str]:
     if inside.startswith("/") or {".", ".."} & set(names):
         raise OSError(errno.EINVAL, "not a plain relative path", inside)
     return names
-
-
-def _is_link(name: str, folder: int) -> bool:
-    return stat.S_ISLNK(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode)

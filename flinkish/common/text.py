@@ -162,10 +162,6 @@ def _scientific(number: Decimal) -> str:
     return f"{'-' if sign else ''}{text[0]}.{rest}E{power}"
 
 
-def _bytes_text(value: Any) -> str:
-    return f"[{', '.join([str(byte - 256 if byte > 127 else byte) for byte in bytes(value)])}]"
-
-
 def _date_text(value: Any) -> str:
     return f"{value.year:04d}-{value.month:02d}-{value.day:02d}"
 
@@ -193,7 +189,7 @@ _SIMPLE: dict[BasicType | Kind, TextFunction] = {
     BasicType.FLOAT: float_text,
     BasicType.DOUBLE: double_text,
     BasicType.INSTANT: Instant.isoformat,
-    Kind.BYTES: _bytes_text,
+    Kind.BYTES: lambda value: f"[{', '.join([str(byte - 256 if byte > 127 else byte) for byte in bytes(value)])}]",
     Kind.DATE: _date_text,
     Kind.TIME: lambda value: f"{value:%H:%M:%S}",
     Kind.TIMESTAMP: _timestamp_text,

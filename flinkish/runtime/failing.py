@@ -83,7 +83,9 @@ def failing(error: BaseException) -> Failing:
         elif function == "emit_slowly" and code.co_filename == COMPILED:
             at = own  # the operator returned a value of another type than declared
         elif code.co_name in _HELPERS.get(module, ()) and "value" in scope:
-            at = _on_its_way(scope["value"]) if module in _EDGES else _record(scope["value"])
+            at = _record(scope["value"])
+            if module in _EDGES:
+                at += "\nIt was on its way to the next operator: the key selector or partitioner may be at fault."
             values = scope.get("values")
             if isinstance(values, GeneratorType) and values.gi_frame is not None:  # the operator is suspended in it
                 own = _at("", values.gi_frame.f_locals) or own
@@ -120,10 +122,6 @@ def _at(function: str, scope: Mapping[str, Any]) -> str | None:
 
 def _record(value: Any) -> str:
     return f"Record: {_short(value)}"
-
-
-def _on_its_way(value: Any) -> str:
-    return f"{_record(value)}\nIt was on its way to the next operator: the key selector or partitioner may be at fault."
 
 
 class _Short(reprlib.Repr):

@@ -66,20 +66,12 @@ def _canonical(value: Any) -> bytes:
     return _canonical_time(value) or _canonical_object(value)
 
 
-def _canonical_text(value: str) -> bytes:
-    return _framed(b"s", str.__str__(value).encode("utf-8", "surrogatepass"))
-
-
 def _canonical_items(tag: bytes) -> Callable[[Iterable[Any]], bytes]:
     return lambda items: _framed(tag, *map(_canonical, items))
 
 
 def _canonical_set(value: Iterable[Any]) -> bytes:
     return _framed(b"{", *sorted(map(_canonical, value)))
-
-
-def _canonical_dict(value: dict[Any, Any]) -> bytes:
-    return _framed(b":", *sorted(map(_canonical_entry, value.items())))
 
 
 def _canonical_entry(entry: tuple[Any, Any]) -> bytes:
@@ -156,7 +148,7 @@ def _canonical_time(value: Any) -> bytes | None:
 
 
 _ENCODERS: dict[type, Callable[[Any], bytes]] = {
-    str: _canonical_text,
+    str: lambda value: _framed(b"s", str.__str__(value).encode("utf-8", "surrogatepass")),
     int: lambda value: _framed(b"i", _digits(value)),
     bool: lambda value: _framed(b"i", b"1" if value else b"0"),
     float: _canonical_number,
@@ -166,7 +158,7 @@ _ENCODERS: dict[type, Callable[[Any], bytes]] = {
     list: _canonical_items(b"["),
     set: _canonical_set,
     frozenset: _canonical_set,
-    dict: _canonical_dict,
+    dict: lambda value: _framed(b":", *sorted(map(_canonical_entry, value.items()))),
     Row: _canonical_row,
 }
 

@@ -39,8 +39,7 @@ class VirtualClock:
     def wall_time(self) -> int:
         return self._now
 
-    def monotonic(self) -> int:
-        return self._now
+    monotonic = wall_time
 
     def wait(self, condition: threading.Condition, timeout: int | None) -> None:
         if timeout is not None and timeout <= 0:

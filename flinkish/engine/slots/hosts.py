@@ -291,20 +291,15 @@ def hosts_of(attempt_id: str) -> list[ProcessId]:
     """Return the hosts of an attempt that run on this machine."""
     found = []
     for folder in _folders(attempt_id):
-        for lock_file in _lock_files(folder):
+        lock_files: list[Path] = []
+        with contextlib.suppress(FileNotFoundError):  # its last host has just ended by itself and removed the folder
+            lock_files += folder.glob("s*.lock")
+        for lock_file in lock_files:
             with contextlib.suppress(OSError):
                 host, _ = _parse(lock_file.read_bytes())
                 if host is not None and host.is_alive():
                     found.append(host)
     return found
-
-
-def _lock_files(folder: Path) -> list[Path]:
-    """Return the lock files in a folder; none if its last host has just ended by itself and removed the folder."""
-    try:
-        return list(folder.glob("s*.lock"))
-    except FileNotFoundError:
-        return []
 
 
 def _folders(attempt_id: str) -> list[Path]:

@@ -149,7 +149,11 @@ class KafkaCommitter(Committer[KafkaCommittable]):
 
     def commit(self, checkpoint_id: int, requests: Requests) -> None:
         if not requests:
-            self._refresh()
+            self._restored = False
+            last = self._last
+            if last is not None and self._clock.wall_time() - last.time >= _REFRESH:
+                # The sink is idle: its marker is committed again.
+                self._write(last.marker, (), last.topic, last.application)
             return
         lineage, self._uid = requests[0].lineage, requests[0].sink_uid
         application, digest = self._settings.application(lineage, self._uid), _digest(requests)
@@ -442,13 +446,6 @@ class KafkaCommitter(Committer[KafkaCommittable]):
                 remove_staged(self._leftovers)
                 self._leftovers = []
         self._restored = False
-
-    def _refresh(self) -> None:
-        """Commit the marker of an idle sink again."""
-        self._restored = False
-        last = self._last
-        if last is not None and self._clock.wall_time() - last.time >= _REFRESH:
-            self._write(last.marker, (), last.topic, last.application)
 
     def close(self) -> None:
         self._producer = None

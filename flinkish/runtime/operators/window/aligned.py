@@ -213,7 +213,7 @@ class AlignedWindowOperator(BaseWindowOperator):
         # In order of time: a window function's clear() may change state that process() of later windows reads.
         gone.sort(key=itemgetter(0))
         dropped = 0
-        for window in sorted(due, key=_by_end):
+        for window in sorted(due, key=itemgetter(1, 0)):
             while dropped < len(gone) and gone[dropped][0] < window[1] - 1:
                 self._drop(gone[dropped][1])
                 dropped += 1
@@ -233,10 +233,6 @@ class AlignedWindowOperator(BaseWindowOperator):
                 self.backend.current_key = key
                 self.clear_window_function(window, span)
         self._table.clear(span)
-
-
-def _by_end(window: Span) -> Span:
-    return window[1], window[0]
 
 
 class FoldedWindowsOperator(AlignedWindowOperator):

@@ -72,7 +72,9 @@ class BaseWindowOperator(TimedOperator[WindowConfig]):
         config = self.config
         merging = isinstance(self.assigner, MergingWindowAssigner)
         self.function_context = WindowFunctionContext(self, self.backend, merging=merging)
-        self._late_output = self._make_late_output()
+        tag, side = config.late_data_tag, self.output.side
+        late = None if tag is None or tag.tag_id not in side else converting(side[tag.tag_id], tag.type_info)
+        self._late_output: Emit | None = late
         if config.fold is not None:
             config.fold.open(TaskRuntimeContext(self.context, self.backend))
         super().open()
@@ -91,12 +93,6 @@ class BaseWindowOperator(TimedOperator[WindowConfig]):
     def closes(self) -> bool:
         fold = self.config.fold
         return super().closes() or (self._opened and fold is not None and type(fold).close is not Function.close)
-
-    def _make_late_output(self) -> Emit | None:
-        tag = self.config.late_data_tag
-        if tag is None or tag.tag_id not in self.output.side:
-            return None
-        return converting(self.output.side[tag.tag_id], tag.type_info)
 
     def late(self, value: Any, timestamp: int | None) -> None:
         """Handle a record whose windows have all been removed."""
