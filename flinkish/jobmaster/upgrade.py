@@ -219,10 +219,12 @@ class _Probe(LevelState):
         self._stored = {address: found.declaration.description for address, found in rows.items()}
         self._asked: dict[StateAddress, TableMeta] = {}
         self._refused: dict[StateAddress, str] = {}
-        self.restored = {
-            address: RestoredRows(found.declaration, {kind: table.slice(0, _SAMPLE) for kind, table in found.by_kind.items()})
-            for address, found in rows.items()
-        }
+        backend.hold(
+            {
+                address: RestoredRows(found.declaration, {kind: table.slice(0, _SAMPLE) for kind, table in found.by_kind.items()})
+                for address, found in rows.items()
+            }
+        )
         self._program, self._vertex, self._node = program, vertex, node
         self._checkpoint_id, self._clock = checkpoint_id, clock
         self._opened = False
