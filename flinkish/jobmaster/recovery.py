@@ -183,7 +183,8 @@ def _with_state(checkpoint: StoredCheckpoint, uids: frozenset[OperatorUid]) -> s
         if uids.isdisjoint(file.operator_uids):
             continue
         with files_at(checkpoint.root).open(file.path) as stream:
-            table = pq.read_table(stream, columns=["operator_uid", "state_name", "state_kind"])
+            # Without threads, for the reason in runtime/state/restore.py.
+            table = pq.ParquetFile(stream).read(columns=["operator_uid", "state_name", "state_kind"], use_threads=False)
         distinct = table.group_by(["operator_uid", "state_name", "state_kind"]).aggregate([]).to_pylist()
         found |= {
             row["operator_uid"] for row in distinct if row["state_name"] not in RUNTIME_STATES and row["state_kind"] != SCHEMA
