@@ -14,7 +14,7 @@ from flinkish.common.kinds import INTEGER_BITS, Kind, kind_of, plain_type
 from flinkish.common.time import Instant
 from flinkish.common.typeinfo import BasicType, RowTypeInfo, TypeInformation
 from flinkish.common.types import Row
-from flinkish.datastream.connectors._sequences import FixedSplitsEnumerator, SequentialReader, cut_range
+from flinkish.datastream.connectors._sequences import FixedSplitsSource, SequentialReader, cut_range
 from flinkish.datastream.connectors.jdbc.database import Database, database_of
 from flinkish.datastream.connectors.jdbc.options import JdbcConnectionOptions
 from flinkish.datastream.connectors.jdbc.values import row_fields, rows_from
@@ -22,11 +22,9 @@ from flinkish.datastream.connectors.record_errors import RecordErrorPolicy, Reco
 from flinkish.program.sources import (
     Boundedness,
     ReaderOutput,
-    Source,
     SourceReader,
     SourceReaderContext,
     SourceSplit,
-    SplitEnumeratorContext,
 )
 
 if TYPE_CHECKING:
@@ -73,7 +71,7 @@ class _Settings:
         return f"the table {self.table}" if self.table is not None else "the query"
 
 
-class JdbcSource(Source[Row, JdbcSplit, tuple[JdbcSplit, ...]]):
+class JdbcSource(FixedSplitsSource[Row, JdbcSplit]):
     """Reads the rows of a table or query of a database, once; bounded.
 
     `connection_options`: the database, as for JdbcSink.
@@ -103,7 +101,6 @@ class JdbcSource(Source[Row, JdbcSplit, tuple[JdbcSplit, ...]]):
 
     boundedness = Boundedness.BOUNDED
     split_type = JdbcSplit
-    enumerator_checkpoint_type = tuple[JdbcSplit, ...]
 
     def __init__(
         self,
@@ -147,21 +144,13 @@ class JdbcSource(Source[Row, JdbcSplit, tuple[JdbcSplit, ...]]):
     def __repr__(self) -> str:
         return f"JdbcSource({self._settings.table or self._settings.query!r})"
 
-    def create_enumerator(self, context: SplitEnumeratorContext[JdbcSplit]) -> FixedSplitsEnumerator[JdbcSplit]:
-        return FixedSplitsEnumerator(context, self._splits(context.parallelism))
-
-    def restore_enumerator(
-        self, context: SplitEnumeratorContext[JdbcSplit], checkpoint: tuple[JdbcSplit, ...]
-    ) -> FixedSplitsEnumerator[JdbcSplit]:
-        return FixedSplitsEnumerator(context, checkpoint)
-
     def create_reader(self, context: SourceReaderContext) -> SourceReader[Row, JdbcSplit]:
         return _JdbcReader(self._settings, RecordErrors(RecordErrorPolicy.fail(), context))
 
     def produced_type(self) -> TypeInformation:
         return self._settings.type_info
 
-    def _splits(self, parallelism: int) -> list[JdbcSplit]:
+    def splits(self, parallelism: int) -> list[JdbcSplit]:
         settings = self._settings
         if settings.column is None:
             return [JdbcSplit(split_id="0")]

@@ -86,7 +86,7 @@ def test_bounds_decide_on_ranges_and_lose_no_rows(sqlite: TestDatabase) -> None:
     source = JdbcSource(
         filled(sqlite).options, TYPE, table="t", partition_column="id", lower_bound=5, upper_bound=8, num_partitions=2
     )
-    splits = source._splits(4)
+    splits = source.splits(4)
     assert [(split.lower, split.upper, split.nulls) for split in splits] == [
         (None, 7, False),
         (7, None, False),
@@ -99,14 +99,14 @@ def test_bounds_decide_on_ranges_and_lose_no_rows(sqlite: TestDatabase) -> None:
 def test_a_query_is_read_like_a_table(database: TestDatabase) -> None:
     query = "SELECT id * 2 AS id, name || ':%x' AS name FROM t WHERE id < 3 AND name <> ':id';"
     source = JdbcSource(filled(database).options, TYPE, query=query, partition_column="id")
-    rows = [row for split in source._splits(2) for row in read(source, split, 100)[0]]
+    rows = [row for split in source.splits(2) for row in read(source, split, 100)[0]]
     assert rows == [(0, "n0:%x"), (2, "n1:%x"), (4, "n2:%x")]
 
 
 def test_a_query_may_end_with_a_comment(database: TestDatabase) -> None:
     query = "SELECT id, name FROM t\nWHERE id < 1  -- the first one"
     source = JdbcSource(filled(database).options, TYPE, query=query, partition_column="id")
-    assert [row for split in source._splits(2) for row in read(source, split, 100)[0]] == [(0, "n0")]
+    assert [row for split in source.splits(2) for row in read(source, split, 100)[0]] == [(0, "n0")]
 
 
 def test_an_empty_table_has_no_rows(database: TestDatabase) -> None:
@@ -140,9 +140,9 @@ def test_ranges_of_dates_times_and_numbers(on_postgresql: TestDatabase, column: 
         on_postgresql.options, Types.ROW_NAMED(["at"], [type_info]), table="public.t", partition_column="at", num_partitions=3
     )
 
-    parts = [read(source, split, 100)[0] for split in source._splits(1)]
+    parts = [read(source, split, 100)[0] for split in source.splits(1)]
     by_twos = [
-        read(source, position, 100)[0] for split in source._splits(1) for _, position in [read(source, split, 2)] if position
+        read(source, position, 100)[0] for split in source.splits(1) for _, position in [read(source, split, 2)] if position
     ]
 
     assert [row[0] for part in parts for row in part] == values
@@ -169,7 +169,7 @@ def test_a_column_of_another_kind_of_time_is_refused(on_postgresql: TestDatabase
     with pytest.raises(
         SourceError, match=r"'at' or one of its bounds holds .* wants a timestamp without time zone\nHint: .*INSTANT"
     ):
-        JdbcSource(on_postgresql.options, row, table="t", partition_column="at")._splits(1)
+        JdbcSource(on_postgresql.options, row, table="t", partition_column="at").splits(1)
 
 
 def test_all_types_come_back_as_they_were_written(database: TestDatabase) -> None:
@@ -229,7 +229,7 @@ def test_values_that_do_not_fit_their_type_are_named(
 def test_what_the_database_refuses_is_named(database: TestDatabase) -> None:
     source = JdbcSource(database.options, TYPE, table="no_such", partition_column="id")
     with pytest.raises(SourceChangedError, match=r"JdbcSource could not read the table no_such of .*no_such"):
-        source._splits(1)
+        source.splits(1)
     with pytest.raises(SourceChangedError, match=r"JdbcSource could not read the table no_such of .*no_such"):
         read(source, JdbcSplit(split_id="0"), 1)
 
