@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from typing import Any, Generic, cast
 
 from flinkish.common.arguments import check, instance_of
@@ -175,6 +176,7 @@ def _checked(descriptors: Iterable[object]) -> tuple[MapStateDescriptor, ...]:
     return tuple(by_name.values())
 
 
+@dataclass(eq=False, repr=False)
 class BroadcastConnectedStream(Generic[T_co, T2_co]):
     """A stream, keyed or not, connected to a broadcast stream; made by `DataStream.connect`.
 
@@ -193,15 +195,9 @@ class BroadcastConnectedStream(Generic[T_co, T2_co]):
         'Co-Process-Broadcast'
     """
 
-    def __init__(
-        self,
-        non_broadcast_stream: DataStream[T_co],
-        broadcast_stream: BroadcastStream[T2_co],
-        broadcast_state_descriptors: list[MapStateDescriptor],
-    ) -> None:
-        self.non_broadcast_stream = non_broadcast_stream
-        self.broadcast_stream = broadcast_stream
-        self.broadcast_state_descriptors = broadcast_state_descriptors
+    non_broadcast_stream: DataStream[T_co]
+    broadcast_stream: BroadcastStream[T2_co]
+    broadcast_state_descriptors: list[MapStateDescriptor]
 
     def process(self, func: BroadcastProcesses[T_co, T2_co, U], output_type: TypeInformation | None = None) -> DataStream[U]:
         """Process the records of both streams with a function.

@@ -153,28 +153,26 @@ class Reporters:
                 hint=f"set metrics.reporter.{settings.name}.port to a range such as 9250-9260.",
             ) from error
         self._closers.append(endpoint)
-        endpoint.serve(Gate(_PrometheusPage(PrometheusText(settings, self.samples)), served))
+        endpoint.serve(Gate(_page_of(PrometheusText(settings, self.samples)), served))
         self.ports[settings.name] = port
         _log.info("The metrics for Prometheus are at %s://%s:%d/metrics.", served.scheme, served.address, port)
         notices.tell(f"Metrics: {served.scheme}://{served.address}:{port}/metrics")
 
 
-class _PrometheusPage:
-    """Answers GET /metrics, and / as Flink's reporter does."""
+def _page_of(prometheus: PrometheusText) -> ASGIApp:
+    """Return the application that answers GET /metrics, and / as Flink's reporter does."""
+    from starlette.concurrency import run_in_threadpool
+    from starlette.responses import PlainTextResponse, Response
 
-    def __init__(self, text: PrometheusText) -> None:
-        self._text = text
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        from starlette.concurrency import run_in_threadpool
-        from starlette.responses import PlainTextResponse, Response
-
+    async def page(scope: Scope, receive: Receive, send: Send) -> None:
         response: ASGIApp
         if scope["method"] != "GET" or scope["path"] not in ("/", "/metrics", "/metrics/"):
             response = PlainTextResponse("The metrics are at /metrics.\n", 404)
         else:
-            response = Response(await run_in_threadpool(self._text.text), headers={"Content-Type": CONTENT_TYPE})
+            response = Response(await run_in_threadpool(prometheus.text), headers={"Content-Type": CONTENT_TYPE})
         await response(scope, receive, send)
+
+    return page
 
 
 class _Schedule:

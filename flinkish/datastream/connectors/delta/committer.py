@@ -207,7 +207,12 @@ class DeltaCommitter(Committer[DeltaCommittable]):
         requests = sorted(requests, key=lambda request: request.committable.order)
         first = requests[0]
         schema, staged = first.committable.schema, first.committable.staged
-        self._check_alike(checkpoint_id, requests)
+        if len({request.committable.staged for request in requests}) > 1:
+            raise SinkChangedError(
+                f"DeltaSink cannot commit {checkpoint_name(checkpoint_id)} to {self.path}: only some of the rows are staged, as "
+                "features of the table were changed while the job ran",
+                hint="start the job from an older checkpoint.",
+            )
         files = [file for request in requests for file in request.committable.files]
         application = _application(first.lineage, first.sink_uid)
         # A job started from another job's savepoint also advances that job's transaction, so a second start from the savepoint
@@ -253,14 +258,6 @@ class DeltaCommitter(Committer[DeltaCommittable]):
         self._compact(table)
         if application not in self._state.origins:
             self._state.origins = ()
-
-    def _check_alike(self, checkpoint_id: int, requests: Sequence[CommitRequest[DeltaCommittable]]) -> None:
-        if len({request.committable.staged for request in requests}) > 1:
-            raise SinkChangedError(
-                f"DeltaSink cannot commit {checkpoint_name(checkpoint_id)} to {self.path}: only some of the rows are staged, as "
-                "features of the table were changed while the job ran",
-                hint="start the job from an older checkpoint.",
-            )
 
     def _write(
         self,
