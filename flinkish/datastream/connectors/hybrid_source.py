@@ -87,13 +87,12 @@ class HybridSource(Source[Any, HybridSplit, HybridEnumeratorState]):
     def boundedness(self) -> Boundedness:
         return self._sources[-1].boundedness
 
-    def create_enumerator(self, context: SplitEnumeratorContext[HybridSplit]) -> _HybridEnumerator:
-        return _HybridEnumerator(context, self._sources, None)
-
     def restore_enumerator(
-        self, context: SplitEnumeratorContext[HybridSplit], checkpoint: HybridEnumeratorState
+        self, context: SplitEnumeratorContext[HybridSplit], checkpoint: HybridEnumeratorState | None = None
     ) -> _HybridEnumerator:
         return _HybridEnumerator(context, self._sources, checkpoint)
+
+    create_enumerator = restore_enumerator
 
     def check_restored(self, splits: Sequence[HybridSplit], checkpoint: HybridEnumeratorState | None, *, trusted: bool) -> None:
         """Raise the errors of the sources' own checks."""

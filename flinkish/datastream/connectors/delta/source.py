@@ -87,13 +87,12 @@ class DeltaSource(Source[Any, DeltaSplit, DeltaEnumeratorState]):
     def boundedness(self) -> Boundedness:
         return Boundedness.BOUNDED if self._settings.options.bounded else Boundedness.CONTINUOUS_UNBOUNDED
 
-    def create_enumerator(self, context: SplitEnumeratorContext[DeltaSplit]) -> DeltaEnumerator:
-        return DeltaEnumerator(context, self._settings, None)
-
     def restore_enumerator(
-        self, context: SplitEnumeratorContext[DeltaSplit], checkpoint: DeltaEnumeratorState
+        self, context: SplitEnumeratorContext[DeltaSplit], checkpoint: DeltaEnumeratorState | None = None
     ) -> DeltaEnumerator:
         return DeltaEnumerator(context, self._settings, checkpoint)
+
+    create_enumerator = restore_enumerator
 
     def check_restored(self, splits: Sequence[DeltaSplit], checkpoint: DeltaEnumeratorState | None, *, trusted: bool) -> None:
         """Raise ForeignCheckpointError for a split of a file that is not in the table's folder."""

@@ -78,16 +78,13 @@ class FileSource(Source[Any, FileSourceSplit, FileEnumeratorState]):
     def boundedness(self) -> Boundedness:
         return Boundedness.BOUNDED if self._settings.discovery_interval is None else Boundedness.CONTINUOUS_UNBOUNDED
 
-    def create_enumerator(
-        self, context: SplitEnumeratorContext[FileSourceSplit]
-    ) -> SplitEnumerator[FileSourceSplit, FileEnumeratorState]:
-        return self.restore_enumerator(context, None)
-
     def restore_enumerator(
-        self, context: SplitEnumeratorContext[FileSourceSplit], checkpoint: FileEnumeratorState | None
+        self, context: SplitEnumeratorContext[FileSourceSplit], checkpoint: FileEnumeratorState | None = None
     ) -> SplitEnumerator[FileSourceSplit, FileEnumeratorState]:
         settings = self._settings
         return FileEnumerator(context, settings.paths, settings.cut, settings.discovery_interval, checkpoint)
+
+    create_enumerator = restore_enumerator
 
     def check_restored(self, splits: Sequence[FileSourceSplit], checkpoint: FileEnumeratorState | None, *, trusted: bool) -> None:
         """Raise ForeignCheckpointError for a split of a file that this source would not find."""
