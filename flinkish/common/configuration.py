@@ -207,11 +207,10 @@ class Configuration:
     def __iter__(self) -> Iterator[str]:
         return iter(self._values)
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> Configuration:
+    def __copy__(self, memo: dict[int, Any] | None = None) -> Configuration:
         return Configuration(self)
 
-    def __copy__(self) -> Configuration:
-        return Configuration(self)
+    __deepcopy__ = __copy__
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Configuration) and self._values == other._values

@@ -20,7 +20,7 @@ class SplitWatermarks:
         self.on_event = generator.on_event
         self.watermark = MIN_WATERMARK
         self.idle = False
-        self._last_event = now
+        self.last_event = now
         self._events = False
         self._combined = combined
 
@@ -54,24 +54,20 @@ class SplitWatermarks:
         """Update the idleness at the end of an epoch, by the time since the last event."""
         if self._events:
             self._events = False
-            self._last_event = now
+            self.last_event = now
             if self.idle:
                 self.idle = False
                 self._combined.changed = True
-        elif timeout is not None and not self.idle and now - self._last_event >= timeout:
+        elif timeout is not None and not self.idle and now - self.last_event >= timeout:
             self.mark_idle()
 
     def idle_at(self, timeout: int) -> int | None:
         """Return when the split becomes idle if no record arrives; None if it is already idle."""
-        return None if self.idle else self._last_event + timeout
-
-    def keep_from_idleness(self, now: int) -> None:
-        """Restart the idleness timeout now, because nothing was read although there may be records."""
-        self._last_event = now
+        return None if self.idle else self.last_event + timeout
 
     def get_state(self) -> Any:
         """Return the state as plain data."""
-        return [self.watermark, self.idle, [self._combined.attempt, self._last_event], self.generator.get_state()]
+        return [self.watermark, self.idle, [self._combined.attempt, self.last_event], self.generator.get_state()]
 
     def set_state(self, state: Any, timeout: int | None) -> None:
         """Continue from a result of `get_state`, perhaps of another process; a new attempt restarts the idleness timeout."""
@@ -79,7 +75,7 @@ class SplitWatermarks:
         # A split that became idle by the timeout may have records by now, which would be late if it stayed idle.
         self.idle = idle and timeout is None
         if since.__class__ is list and since[0] == self._combined.attempt:
-            self.idle, self._last_event = idle, since[1]
+            self.idle, self.last_event = idle, since[1]
         self.generator.set_state(inner)
 
 
@@ -175,7 +171,8 @@ class CombinedWatermarks:
                 self._idle_without_splits = True
         for name, split in self._splits.items():
             if held_back or name in paused:
-                split.keep_from_idleness(now)
+                # Nothing was read, although there may be records: the timeout begins again.
+                split.last_event = now
             split.check_idleness(now, timeout)
 
 

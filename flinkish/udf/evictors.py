@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Generic, TypeAlias, TypeVar
 
@@ -21,14 +22,12 @@ T = TypeVar("T")
 W = TypeVar("W", bound=Window)
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class TimestampedValue(Generic[T]):
     """A record of a window with its timestamp in milliseconds, None if it has none."""
 
-    __slots__ = ("timestamp", "value")
-
-    def __init__(self, value: T, timestamp: int | None = None) -> None:
-        self.value = value
-        self.timestamp = timestamp
+    value: T
+    timestamp: int | None = None
 
     def get_value(self) -> T:
         """Return the record."""

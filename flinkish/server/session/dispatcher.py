@@ -29,7 +29,7 @@ from flinkish.server.session.archive import Archive
 from flinkish.server.session.dispatcher_settings import SessionSettings, make_private
 from flinkish.server.session.driver_protocol import Report
 from flinkish.server.session.entries import DriverRecord, JobEntry, ProgramEntry, Submission, hash_of
-from flinkish.server.session.launch import Launch, StartError
+from flinkish.server.session.launch import Launch, StartError, last_words
 from flinkish.server.session.leadership import Lead, Leadership, Live, NotLeaderError
 from flinkish.server.session.processes import Processes
 from flinkish.server.session.storage import SessionStorage
@@ -214,7 +214,7 @@ class Dispatcher:
                 self.leadership.forget(lead, entry)
                 self._remove_unused(lead, entry.program)
                 self._launch.remove_files(job_id)
-                words = self._launch.last_words(job_id)
+                words = last_words(*self.log_files(job_id))
                 raise StartError(
                     f"{entry.program.name} ended without starting a job. The end of its log:\n{words}",
                     # An error in the log says itself what to do.

@@ -138,10 +138,6 @@ class Launch:
         """Return where the earlier part of a file is."""
         return file.with_name(f"{file.name}.1")
 
-    def last_words(self, job_id: str) -> str:
-        """Return the end of the log of a job's drivers without lines of level INFO, else of their standard output."""
-        return _last_words(*self.log_files(job_id))
-
     def plan(self, entry: JobEntry, timeout: int) -> bytes:
         """Run a program up to its execute(), in a process of its own, and return its plan as JSON.
 
@@ -160,7 +156,7 @@ class Launch:
                 return found
             except StartError as error:
                 raise StartError(
-                    f"{error.args[0]} The end of its log:\n{_last_words(log, stdout)}",
+                    f"{error.args[0]} The end of its log:\n{last_words(log, stdout)}",
                     hint="the script must call execute() when it is run as a script; test it with: flinkish explain SCRIPT.",
                 ) from None
             finally:
@@ -247,7 +243,8 @@ class Launch:
         return target
 
 
-def _last_words(log: Path, stdout: Path) -> str:
+def last_words(log: Path, stdout: Path) -> str:
+    """Return the end of a driver's log without lines of level INFO, else of its standard output."""
     return _INFO.sub("", tail(log, _TAIL)).strip() or tail(stdout, _TAIL).strip() or "(it is empty)"
 
 

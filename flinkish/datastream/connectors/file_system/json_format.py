@@ -54,9 +54,9 @@ def json_decoder(type_info: TypeInformation | None) -> msgspec.json.Decoder[Any]
 def _mismatch(type_info: TypeInformation, value: Any, path: str) -> ValueError:
     where = f"field {path!r}" if path else "the value"
     shown = repr(value)
-    return ValueError(
-        f"{where} must be {type_info!r}; got {_describe_type(value)}: {shown if len(shown) <= 100 else shown[:100] + '...'}"
-    )
+    shown = shown if len(shown) <= 100 else f"{shown[:100]}..."
+    names: dict[type, str] = {dict: "an object", list: "an array", str: "a string", bool: "a boolean", type(None): "null"}
+    return ValueError(f"{where} must be {type_info!r}; got {names.get(type(value), 'a number')}: {shown}")
 
 
 def _checked(type_info: TypeInformation, classes: tuple[type, ...], convert: Callable[[Any], Any]) -> JsonConverter:
@@ -87,12 +87,6 @@ def _number(value: float | decimal.Decimal | str) -> float:
 def _instant(value: int | str) -> Instant:
     """Return the Instant for ISO 8601 text, in UTC if it has no zone, or for a number of milliseconds."""
     return Instant.of_epoch_milli(value) if isinstance(value, int) else parse_instant(value)
-
-
-def _describe_type(value: Any) -> str:
-    """Return the name of a JSON value's kind, for messages."""
-    names: dict[type, str] = {dict: "an object", list: "an array", str: "a string", bool: "a boolean", type(None): "null"}
-    return names.get(type(value), "a number")
 
 
 #: By kind, the classes of the decoded values, and the function that converts them; it raises ValueError or ArithmeticError.
