@@ -102,13 +102,10 @@ class SignalWatch:
     def _install(self) -> None:
         for number in _SIGNALS:
             current = signal.getsignal(number)
-            if current == self.handle:
-                continue
             # A signal that the program ignores stays ignored, as under nohup.
-            if current is signal.SIG_IGN:
-                continue
-            self._before[number] = current
-            signal.signal(number, self.handle)
+            if current != self.handle and current is not signal.SIG_IGN:
+                self._before[number] = current
+                signal.signal(number, self.handle)
 
     def _restore(self) -> None:
         before, self._before = self._before, {}

@@ -102,8 +102,7 @@ def hold_session(settings: SparkSettings) -> HeldSession:
 
 def share_session(configuration: Configuration) -> Callable[[], None]:
     """Hold a session like jobs with this configuration; return the function that releases it. For the table of engines."""
-    held = hold_session(SparkSettings.of(configuration))
-    return lambda: release_session(held)
+    return open_session(configuration)[1]
 
 
 def open_session(configuration: Configuration) -> tuple[SparkSession, Callable[[], None]]:

@@ -142,8 +142,7 @@ def _is_one_machine(configuration: Configuration, submit_options: tuple[str, ...
     master = configuration.get_string("spark.master", spark_settings.DEFAULT_MASTER)
     if submit_options is not None:
         line = parse_command_line([*submit_options, _SCRIPT])
-        confs = dict(conf.partition("=")[::2] for conf in line.values("--conf", "-c"))
-        master = (line.values("--master") or [confs.get("spark.master", master)])[-1]
+        master = (line.values("--master") or [line.conf.get("spark.master", master)])[-1]
     return spark_settings.is_one_machine(master)
 
 

@@ -96,17 +96,17 @@ class Processes:
                 os.killpg(os.getpgid(pid), signal.SIGKILL)
 
 
-def driver_command(python: str = sys.executable) -> list[str]:
-    return [python, "-m", "flinkish.cli.driver"]
+def driver_command() -> list[str]:
+    return [sys.executable, "-m", "flinkish.cli.driver"]
 
 
-def submit_command(script: Path, python: str = sys.executable) -> list[str]:
+def submit_command(script: Path) -> list[str]:
     """Return the command that starts a driver on this machine with `spark-submit`; further options are in the environment.
 
     It sets the deploy mode, because Spark's own configuration may have another one.
     """
-    program = [python, "-c", "from flinkish.cli.main import main; main()"]
-    return [*program, "submit", "--deploy-mode", "client", str(script)]
+    program = "from flinkish.cli.main import main; main()"
+    return [sys.executable, "-c", program, "submit", "--deploy-mode", "client", str(script)]
 
 
 def _append(path: Path) -> IO[bytes]:
