@@ -329,15 +329,13 @@ def _settings_in_tasks(session: Any) -> Iterator[None]:
         context.setLocalProperties(before)
 
 
+@dataclass(eq=False)
 class _Enumerator(SplitEnumerator[FileSourceSplit, BoundedDataFrameState]):
     """Assigns the files of the rows to readers."""
 
-    def __init__(
-        self, source: BoundedDataFrameSource, folder: str, files: SplitEnumerator[FileSourceSplit, FileEnumeratorState]
-    ) -> None:
-        self._source = source
-        self._folder = folder
-        self._files = files
+    _source: BoundedDataFrameSource
+    _folder: str
+    _files: SplitEnumerator[FileSourceSplit, FileEnumeratorState]
 
     def start(self) -> None:
         self._files.start()

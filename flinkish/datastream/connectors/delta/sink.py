@@ -101,7 +101,8 @@ class DeltaSink(Sink[Any, DeltaCommittable]):
             instance_of("row_type of DeltaSink", row_type, TypeInformation)
         if compression not in COMPRESSIONS:
             raise InvalidArgumentError(f"compression must be one of {', '.join(COMPRESSIONS)}; got {compression!r}")
-        self._path = _location(path)
+        #: The table's folder, absolute, or its URI in an object store.
+        self.path = _location(path)
         self._row_type = row_type
         self._writes = DeltaWrites(
             partition_by=partitions,
@@ -112,11 +113,6 @@ class DeltaSink(Sink[Any, DeltaCommittable]):
             compaction=None if compact_every is None else (compact_every, target_file_size),
             compression=compression,
         )
-
-    @property
-    def path(self) -> str:
-        """The table's folder, absolute, or its URI in an object store."""
-        return self._path
 
     @staticmethod
     def for_table(path: str) -> DeltaSinkBuilder:
@@ -133,11 +129,11 @@ class DeltaSink(Sink[Any, DeltaCommittable]):
         layout = self._layout(input_type, by_deltalake=staged or writes.compaction is not None)
         if staged:
             folder = staging_folder(lineage, sink_uid)
-            return StagedFiles(self._path, layout, folder, subtask_index, keyed=bool(writes.keys))
-        return NewFiles(self._path, layout, writes.compression, subtask_index)
+            return StagedFiles(self.path, layout, folder, subtask_index, keyed=bool(writes.keys))
+        return NewFiles(self.path, layout, writes.compression, subtask_index)
 
     def create_committer(self, configuration: Configuration) -> DeltaCommitter:
-        return DeltaCommitter(self._path, self._writes)
+        return DeltaCommitter(self.path, self._writes)
 
     def get_transformer(self) -> _ByKey | None:
         """Return the transformation that sends all rows of a key to one writer, in their order; None if rows are appended."""
@@ -147,7 +143,7 @@ class DeltaSink(Sink[Any, DeltaCommittable]):
         """Return whether deltalake writes the rows into the table."""
         if self._writes.keys:
             return True
-        table = open_table(self._path)
+        table = open_table(self.path)
         if table is None:
             return has_mapping(self._writes.table_properties)
         return bool(written_by_deltalake(table))
@@ -156,40 +152,40 @@ class DeltaSink(Sink[Any, DeltaCommittable]):
     def validate(self, input_type: TypeInformation) -> None:
         """Raise an error if the records cannot be rows of a table, or do not fit the existing table."""
         layout = self._layout(input_type)
-        if not is_reference(self._path) and os.path.exists(self._path) and not os.path.isdir(self._path):
-            raise SinkError(f"DeltaSink: {self._path} is a file; a table is a folder")
+        if not is_reference(self.path) and os.path.exists(self.path) and not os.path.isdir(self.path):
+            raise SinkError(f"DeltaSink: {self.path} is a file; a table is a folder")
         try:
-            outer = files_of(self._path).outer_table()
+            outer = files_of(self.path).outer_table()
         except OSError as error:
-            raise SinkError(f"DeltaSink cannot open the table {self._path}: {error.strerror or error}") from error
+            raise SinkError(f"DeltaSink cannot open the table {self.path}: {error.strerror or error}") from error
         if outer is not None:
             raise SinkError(
-                f"DeltaSink: {self._path} is in the folder of the Delta table {outer}, whose VACUUM would delete its files",
+                f"DeltaSink: {self.path} is in the folder of the Delta table {outer}, whose VACUUM would delete its files",
                 hint="give the sink a folder of its own.",
             )
-        check_table(open_table(self._path), layout.schema_json, self._writes, self._path, staged=self._is_staged())
+        check_table(open_table(self.path), layout.schema_json, self._writes, self.path, staged=self._is_staged())
 
     def _layout(self, input_type: TypeInformation, *, by_deltalake: bool = False) -> TableLayout:
         row_type = input_type if self._row_type is None else self._row_type
         fields = fields_of(row_type)
         if fields is None:
             raise InvalidProgramError(
-                f"DeltaSink into {self._path} writes rows or tuples; the records are of type {row_type!r}",
+                f"DeltaSink into {self.path} writes rows or tuples; the records are of type {row_type!r}",
                 hint="give the operator before the sink an output_type such as Types.ROW_NAMED(...), or DeltaSink a row_type.",
             )
         names, types = fields
         if self._field_names is not None:
             if len(self._field_names) != len(names):
                 raise InvalidProgramError(
-                    f"DeltaSink into {self._path} has {len(self._field_names)} field_names {list(self._field_names)} for records "
+                    f"DeltaSink into {self.path} has {len(self._field_names)} field_names {list(self._field_names)} for records "
                     f"of {len(names)} fields: {row_type!r}"
                 )
             names = self._field_names
         by_position = self._field_names is not None
         layout = TableLayout(
-            names, types, self._writes.partition_by, self._path, by_position=by_position, by_deltalake=by_deltalake
+            names, types, self._writes.partition_by, self.path, by_position=by_position, by_deltalake=by_deltalake
         )
-        what = f"DeltaSink into {self._path}"
+        what = f"DeltaSink into {self.path}"
         for name in self._writes.keys:
             check(name in layout.names, f"{what}: {name!r} of upsert_keys is none of the columns {list(layout.names)}")
             arrow = layout.all_rows.schema.field(name).type
