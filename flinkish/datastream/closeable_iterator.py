@@ -24,12 +24,13 @@ class CloseableIterator(Generic[T_co]):
     """
 
     def __init__(self, client: JobClient, results: Iterator[T_co]) -> None:
-        self._client = client
+        #: The client of the job, for savepoints and figures while records are read; PyFlink has no such attribute.
+        self.client = client
         self._results = results
         self._ended = False
 
     def __repr__(self) -> str:
-        return f"<CloseableIterator of {self._client!r}>"
+        return f"<CloseableIterator of {self.client!r}>"
 
     def __iter__(self) -> Self:
         return self
@@ -42,11 +43,6 @@ class CloseableIterator(Generic[T_co]):
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-    @property
-    def client(self) -> JobClient:
-        """The client of the job, for savepoints and figures while records are read; PyFlink has no such property."""
-        return self._client
 
     def next(self) -> T_co:
         """Wait for the next record and return it. Raises StopIteration at the end."""
@@ -64,4 +60,4 @@ class CloseableIterator(Generic[T_co]):
         """Cancel the job unless it has ended, and wait for its end."""
         if not self._ended:
             self._ended = True
-            self._client.cancel().result()
+            self.client.cancel().result()

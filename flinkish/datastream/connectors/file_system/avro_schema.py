@@ -96,15 +96,10 @@ class GenericRecordAvroTypeInfo(PickledBytesTypeInfo):
     """
 
     def __init__(self, schema: AvroSchema) -> None:
-        self._schema = avro_schema(schema, "GenericRecordAvroTypeInfo")
-
-    @property
-    def schema(self) -> AvroSchema:
-        """The schema."""
-        return self._schema
+        self.schema = avro_schema(schema, "GenericRecordAvroTypeInfo")
 
     def checker(self) -> Callable[[Any], Any]:
-        schema = self._schema
+        schema = self.schema
 
         def check(value: Any) -> Any:
             reason = mismatch(value, schema)
@@ -115,10 +110,10 @@ class GenericRecordAvroTypeInfo(PickledBytesTypeInfo):
         return check
 
     def _parts(self) -> tuple[Any, ...]:
-        return (str(self._schema),)
+        return (str(self.schema),)
 
     def __repr__(self) -> str:
-        return f'GenericRecord("{self._schema}")'
+        return f'GenericRecord("{self.schema}")'
 
 
 def mismatch(value: Any, schema: AvroSchema) -> str | None:
