@@ -32,10 +32,11 @@ TIMEOUT = 240.0
 #: Runs a command with a /dev/shm and a /tmp of its own, in which there are only the folders before the first `--`.
 _ALONE = """
 set -e
-mount -t tmpfs -o mode=1777 none /dev/shm
-mkdir -m 1777 /dev/shm/tmp
-while [ "$1" != -- ]; do mkdir -p "/dev/shm$1"; mount --bind "$1" "/dev/shm$1"; shift; done
-mount --rbind /dev/shm/tmp /tmp
+mount -t tmpfs none /mnt
+mkdir -p -m 1777 /mnt/tmp /mnt/dev/shm
+while [ "$1" != -- ]; do mkdir -p "/mnt$1"; mount --bind "$1" "/mnt$1"; shift; done
+mount --rbind /mnt/tmp /tmp
+mount --rbind /mnt/dev/shm /dev/shm
 shift
 exec "$@"
 """
@@ -45,9 +46,9 @@ exec "$@"
 def _alone(*shared: Path) -> tuple[str, ...]:
     """Return what to put before a command so that it sees no temporary files of others; empty if the kernel does not allow that.
 
-    Containers need a privilege for it. `shared` are folders that it sees nevertheless, if they are below /tmp.
+    Containers need a privilege for it. `shared` are folders that it sees nevertheless, also if they are below /tmp or /dev/shm.
     """
-    kept = [str(folder) for folder in shared if folder.is_relative_to("/tmp")]
+    kept = [str(folder) for folder in shared if folder.is_relative_to("/tmp") or folder.is_relative_to("/dev/shm")]
     start = ("unshare", "--mount", "--", "sh", "-c", _ALONE, "sh", *kept, "--")
     try:
         works = subprocess.run([*start, "true"], capture_output=True, timeout=60, check=False).returncode == 0
