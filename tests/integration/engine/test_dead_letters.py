@@ -567,8 +567,8 @@ def test_rows_of_a_database_that_do_not_fit_the_declared_types_are_kept(tmp_path
     options = JdbcConnectionOptions.JdbcConnectionOptionsBuilder().with_url(f"sqlite:///{tmp_path / 'db'}").build()
     source = JdbcSource(options, DAYS, table="t")
     with pytest.raises(SourceError, match="column 'day' is declared"):
-        read_all(source.create_reader(FakeReaderContext()), source._splits(1))
-    first, second, third = read_all(source.create_reader(KeepingContext()), source._splits(1))
+        read_all(source.create_reader(FakeReaderContext()), source.splits(1))
+    first, second, third = read_all(source.create_reader(KeepingContext()), source.splits(1))
     assert (first.id, third.id) == (1, 3)
     assert second.bad.json == '{"id": 2, "day": "soon"}'
     assert second.bad.source.startswith("the table t of sqlite:")
