@@ -106,17 +106,13 @@ class DeltaLog:
         metadata: Mapping[str, str],
         *,
         time: int,
-        shares: bool = False,
     ) -> None:
-        """Commit a version that holds exactly these files (relative path to size and rows).
-
-        `shares` says whether some of them may be in the table already.
-        """
-        if not shares:
+        """Commit a version that holds exactly these files (relative path to size and rows)."""
+        listed = self.files()
+        if listed.keys().isdisjoint(files):
             self._commit([*_add_actions(files, time)], "overwrite", application, transaction, metadata)
             return
-        # To overwrite would add and remove these files in one commit, which Delta forbids: readers disagree about the result.
-        listed = self.files()
+        # To overwrite would add and remove shared files in one commit, which Delta forbids: readers disagree about the result.
         removed = [RemoveAction(path, True, time, size, {}) for path, size in listed.items() if path not in files]
         added = _add_actions({path: file for path, file in files.items() if path not in listed}, time)
         self._commit([*added, *removed], "append", application, transaction, metadata)

@@ -260,8 +260,7 @@ class DeltaCheckpointStorage:
         details = {"flinkish.checkpoint": str(draft.checkpoint_id), "flinkish.generation": str(self.generation)}
         failure: Exception | None = None
         try:
-            shares = any(not file.path.startswith(f"{_folder_of(draft.location)}/") for file in draft.files)
-            log.replace_files(files, self._job_id, own.number, details, time=self._clock.wall_time(), shares=shares)
+            log.replace_files(files, self._job_id, own.number, details, time=self._clock.wall_time())
         except Exception as error:
             failure = error
         log = self._shown_by_name(log, version, own, path, failure) or self._outcome(own, path, failure)

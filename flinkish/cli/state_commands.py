@@ -211,12 +211,12 @@ def repair(
     flinkish state repair PATH NEW --delete-key orders 'customer 7'
     flinkish state repair PATH NEW --remove-operator old --rename orders orders-2
     """
-    from flinkish.state import SavepointReader, SavepointWriter
+    from flinkish.state import SavepointWriter
     from flinkish.state.json_values import value_of_json
 
-    configuration = load_configuration(properties, environment=os.environ)
-    reader = SavepointReader.read(path, configuration)
-    writer = SavepointWriter.from_existing_savepoint(path, configuration)
+    writer = SavepointWriter.from_existing_savepoint(path, load_configuration(properties, environment=os.environ))
+    reader = writer.base
+    assert reader is not None
     wanted = [(uid, name, {"key": key}, value) for uid, name, key, value in values]
     wanted += [(uid, name, {"key": key, "map_key": map_key}, value) for uid, name, key, map_key, value in entries]
     for uid, name, address, text in wanted:

@@ -47,7 +47,6 @@ def show_upgrade(program: Program, against: str, *, open_functions: bool, as_jso
             checkpoint,
             execution_plan,
             configuration,
-            allow_unclaimed=configuration.get(options.SAVEPOINT_IGNORE_UNCLAIMED_STATE),
             open_functions=open_functions,
             clock=SystemClock(),
             ids=random_id,

@@ -117,7 +117,7 @@ def _shortest_floats(type_info: TypeInformation) -> Convert | None:
     found = [shortest_floats(part) for part in parts]
     if not any(found):
         return None
-    converts = [convert or _same for convert in found]
+    converts = [convert or same for convert in found]
     match kind:
         case Kind.LIST:
             (element,) = converts
@@ -555,8 +555,8 @@ class _Builder:
         fail = self._fail
         key_type, value_type = parts
         of = f" of {path}" if path else ""
-        key_converter = self.build(key_type, f"a key{of}") or _same
-        value_converter = self.build(value_type, f"a value{of}") or _same
+        key_converter = self.build(key_type, f"a key{of}") or same
+        value_converter = self.build(value_type, f"a value{of}") or same
         keys_may_be_none = kind_of(key_type) is Kind.PICKLED
 
         def convert_map(value: Any) -> Any:
@@ -745,8 +745,14 @@ def compiled(lines: list[str], scope: dict[str, Any], name: str = "convert") -> 
     return function
 
 
-def _same(value: Any) -> Any:
+def same(value: Any) -> Any:
+    """Return the value: a conversion that changes nothing."""
     return value
+
+
+def nullable(convert: Callable[[Any], Any] | None) -> Callable[[Any], Any] | None:
+    """Return a conversion that leaves None as it is; None if there is no conversion."""
+    return None if convert is None else lambda value: None if value is None else convert(value)
 
 
 def _plain_text(value: str) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
+from flinkish.common.conversion import nullable, same
 from flinkish.common.kinds import Kind, part_names, plain_type, shape_of
 from flinkish.common.typeinfo import BasicType, TypeInformation
 from flinkish.common.types import make_row
@@ -49,31 +50,23 @@ def evolve(stored: TypeInformation, declared: TypeInformation) -> Convert | None
                 raise ValueError("the fields of a tuple have no names, so none can be added or removed")
             return _of_fields(list(map(evolve, old, new)), tuple)
         case Kind.LIST:
-            element = _nullable(evolve(old[0], new[0]))
+            element = nullable(evolve(old[0], new[0]))
             return None if element is None else lambda values: list(map(element, values))
         case Kind.MAP:
             if repr(old[0]) != repr(new[0]):
                 raise ValueError(f"the keys of a map cannot change from {old[0]!r} to {new[0]!r}")
-            value = _nullable(evolve(old[1], new[1]))
+            value = nullable(evolve(old[1], new[1]))
             return None if value is None else lambda entries: {key: value(each) for key, each in entries.items()}
         case _:
             return None
-
-
-def _nullable(convert: Convert | None) -> Convert | None:
-    return None if convert is None else lambda value: None if value is None else convert(value)
 
 
 def _of_fields(converters: Sequence[Convert | None], make: Convert) -> Convert | None:
     """Return the function that converts each field by a function of its own; None if all fields stay as they are."""
     if not any(converters):
         return None
-    each = [_nullable(convert) or _same for convert in converters]
+    each = [nullable(convert) or same for convert in converters]
     return lambda values: make([convert(value) for convert, value in zip(each, values, strict=True)])
-
-
-def _same(value: Any) -> Any:
-    return value
 
 
 def _evolve_row(stored: TypeInformation, declared: TypeInformation) -> Convert | None:
@@ -91,13 +84,13 @@ def _evolve_row(stored: TypeInformation, declared: TypeInformation) -> Convert |
     kept = [name for name in old if name in new]
     if kept != [name for name in new if name in old]:
         raise ValueError("fields were moved")
-    converters = [_nullable(evolve(old[name], new[name])) or _same for name in kept]
+    converters = [nullable(evolve(old[name], new[name])) or same for name in kept]
     names = tuple(new)
-    if not removed and not added and all(convert is _same for convert in converters):
+    if not removed and not added and all(convert is same for convert in converters):
         return None
     positions = [list(old).index(name) if name in old else None for name in new]
     of_field = dict(zip(kept, converters, strict=True))
-    each = [of_field.get(name, _same) for name in new]
+    each = [of_field.get(name, same) for name in new]
 
     def convert(row: Any) -> Any:
         values = list(row)

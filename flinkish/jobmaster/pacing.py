@@ -19,8 +19,8 @@ from flinkish.runtime.protocol import EpochCommand, EpochReport
 
 #: Longest time between two polls of readers that had no records.
 _LONGEST_POLL_MS = 1_000
-#: Half of the shortest time after which tasks are asked whether they have written their snapshots.
-_SHORTEST_UPLOAD_MS = 25
+#: Time after which tasks are first asked whether they have written their snapshots; doubled each time.
+_FIRST_UPLOAD_WAIT_MS = 50
 #: Longest wait for a time of the wall clock before the clock is read again, because it may have been set forward.
 _LONGEST_TIMER_WAIT = 60_000
 
@@ -166,7 +166,8 @@ class Pacing:
         sent = max(sum(metrics.bytes_out for metrics in report.metrics) for report in reports)
         uploading = any(report.uploading for report in reports)
         special = command.barrier is not None or command.epoch == 0
-        self._upload_delay = min(_LONGEST_POLL_MS, 2 * (self._upload_delay or _SHORTEST_UPLOAD_MS)) if uploading else None
+        longer = _FIRST_UPLOAD_WAIT_MS if self._upload_delay is None else min(_LONGEST_POLL_MS, 2 * self._upload_delay)
+        self._upload_delay = longer if uploading else None
         self._admission.observe(EpochCost(records=most, busy_ms=busy, elapsed_ms=elapsed, bytes=sent, special=special))
         longest = max(_LONGEST_POLL_MS, self._setup.poll_interval)
         self._poll_delay = self._setup.poll_interval if any(read) else min(longest, 2 * self._poll_delay)

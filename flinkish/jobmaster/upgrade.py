@@ -93,7 +93,6 @@ def compare(
     plan: ExecutionPlan,
     configuration: Configuration,
     *,
-    allow_unclaimed: bool,
     open_functions: bool,
     clock: Clock,
     ids: IdSource,
@@ -115,6 +114,7 @@ def compare(
         attempt_id=AttemptId(ids()),
         scratch=scratch,
     )
+    allow_unclaimed = configuration.get(options.SAVEPOINT_IGNORE_UNCLAIMED_STATE)
     reader = SavepointReader(checkpoint)
     stored = {each.uid: each for each in reader.operators()}
     mine = {str(node.uid): (vertex, node) for vertex, node in program_parts.operators(graph)}

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 
 from flinkish.common.clock import Clock
 from flinkish.common.ids import CheckpointId
@@ -111,31 +111,23 @@ class Uploads:
         self.uploading = tuple(upload.part for upload in self._running)
 
     def _report(self, upload: _Upload) -> None:
-        part = upload.part
+        part = {each.name: getattr(upload.part, each.name) for each in fields(CheckpointPart)}
         try:
             files = upload.files.result()
         except OSError as error:
-            decline = Decline(
-                checkpoint_id=part.checkpoint_id,
-                vertex=part.vertex,
-                subtask=part.subtask,
-                committables=part.committables,
-                reason=f"{type(error).__name__} while writing state files: {error.strerror or error}",
-            )
-            self.declines.append(decline)
+            reason = f"{type(error).__name__} while writing state files: {error.strerror or error}"
+            self.declines.append(Decline(**part, reason=reason))
         else:
             self._quick = upload.upload_ms <= _GRACE_MS
-            acknowledgement = Acknowledgement(
-                checkpoint_id=part.checkpoint_id,
-                vertex=part.vertex,
-                subtask=part.subtask,
-                committables=part.committables,
-                files=files,
-                alignment_ms=upload.alignment_ms,
-                snapshot_ms=upload.snapshot_ms,
-                upload_ms=upload.upload_ms,
+            self.acknowledgements.append(
+                Acknowledgement(
+                    **part,
+                    files=files,
+                    alignment_ms=upload.alignment_ms,
+                    snapshot_ms=upload.snapshot_ms,
+                    upload_ms=upload.upload_ms,
+                )
             )
-            self.acknowledgements.append(acknowledgement)
 
     def close(self) -> None:
         """Forget all uploads; those that have not begun are not begun."""

@@ -8,10 +8,10 @@ from typing import Any
 
 import pyarrow as pa
 
-from flinkish.common.conversion import converter
+from flinkish.common.conversion import converter, same
 from flinkish.common.errors import InvalidArgumentError
 from flinkish.common.typeinfo import TypeInformation, Types
-from flinkish.common.types import Row, make_row
+from flinkish.common.types import Row, rows_of
 from flinkish.runtime.keys import as_key, original_key
 from flinkish.runtime.operators.runtime_context import SubtaskStateStore
 from flinkish.runtime.operators.timestamps import timer_time
@@ -19,6 +19,23 @@ from flinkish.runtime.state.keyed import KeyedStateBackend
 from flinkish.runtime.state.level_state import OperatorState
 from flinkish.udf.functions import KeyedStateStore
 from flinkish.udf.state import OperatorStateStore
+
+
+class BootstrapTimerService:
+    """Registers timers of the current key."""
+
+    def __init__(self, backend: KeyedStateBackend) -> None:
+        self._backend = backend
+
+    def register_event_time_timer(self, timestamp: int) -> None:
+        """Register a timer in event time (milliseconds)."""
+        timers = self._backend.timers().event_time
+        timers.register(timer_time(timestamp, "register_event_time_timer"), self._backend.current_key)
+
+    def register_processing_time_timer(self, timestamp: int) -> None:
+        """Register a timer in processing time (milliseconds)."""
+        timers = self._backend.timers().processing_time
+        timers.register(timer_time(timestamp, "register_processing_time_timer"), self._backend.current_key)
 
 
 class KeyedStateBootstrapFunction(ABC):
@@ -29,20 +46,15 @@ class KeyedStateBootstrapFunction(ABC):
 
         def __init__(self, backend: KeyedStateBackend) -> None:
             self._backend = backend
+            self._timer_service = BootstrapTimerService(backend)
 
         def get_current_key(self) -> Any:
             """Return the key of the record."""
             return original_key(self._backend.current_key)
 
-        def register_event_time_timer(self, timestamp: int) -> None:
-            """Register a timer of the current key in event time (milliseconds)."""
-            timers = self._backend.timers().event_time
-            timers.register(timer_time(timestamp, "register_event_time_timer"), self._backend.current_key)
-
-        def register_processing_time_timer(self, timestamp: int) -> None:
-            """Register a timer of the current key in processing time (milliseconds)."""
-            timers = self._backend.timers().processing_time
-            timers.register(timer_time(timestamp, "register_processing_time_timer"), self._backend.current_key)
+        def timer_service(self) -> BootstrapTimerService:
+            """Return the service that registers timers of the current key."""
+            return self._timer_service
 
     def open(self, store: KeyedStateStore) -> None:  # noqa: B027 - a function may get its states later
         """Get the handles of states."""
@@ -133,16 +145,12 @@ class KeyedOperatorTransformation:
             backend = KeyedStateBackend(state, self._key_type, max_parallelism, now)
             context = KeyedStateBootstrapFunction.Context(backend)
             function.open(backend)
-            convert = converter(self._key_type) or _same
+            convert = converter(self._key_type) or same
             for record in _records(self._data):
                 backend.current_key = as_key(convert(self._select(record)))
                 function.process_element(record, context)
 
         return BootstrapTransformation(fill)
-
-
-def _same(value: Any) -> Any:
-    return value
 
 
 def _records(data: Any) -> Iterator[Any]:
@@ -172,5 +180,4 @@ def _rows(table: pa.Table) -> Iterator[Row]:
             # Python's datetime has microseconds; with nanoseconds, Arrow would make Timestamps of pandas.
             table = table.set_column(position, field.name, table[position].cast(pa.timestamp("us", field.type.tz)))
     for batch in table.to_batches(max_chunksize=1 << 14):
-        columns = [column.to_pylist() for column in batch.columns]
-        yield from (make_row(names, list(values)) for values in zip(*columns, strict=True))
+        yield from rows_of(names, [column.to_pylist() for column in batch.columns])

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any, Literal, NamedTuple
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -157,8 +158,7 @@ class _Changes:
         more = pc.subtract(new, old)
 
         def repeated(counts: pa.ChunkedArray) -> pa.Table:
-            times = pc.max_element_wise(counts, 0).to_numpy()
-            return joined.take(pa.array(range(len(joined)), pa.int64()).to_numpy().repeat(times))
+            return joined.take(np.arange(len(joined)).repeat(pc.max_element_wise(counts, 0).to_numpy()))
 
         rows = {"+": repeated(more), "-": repeated(pc.negate(more))}
         return rows, pc.sum(pc.min_element_wise(old, new)).as_py() or 0

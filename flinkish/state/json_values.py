@@ -9,7 +9,7 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-from flinkish.common.conversion import lenient_converter
+from flinkish.common.conversion import lenient_converter, same
 from flinkish.common.errors import TypeMismatchError
 from flinkish.common.kinds import Kind, part_names, shape_of
 from flinkish.common.time import Instant
@@ -54,7 +54,7 @@ def _made(data: Any, type_info: TypeInformation) -> Any:
             return [_made(each, parts[0]) for each in data]
         case Kind.MAP:
             # Keys of JSON objects are texts.
-            of_key = _same if shape_of(parts[0])[0] is BasicType.STRING else json.loads
+            of_key = same if shape_of(parts[0])[0] is BasicType.STRING else json.loads
             return {_made(of_key(key), parts[0]): _made(value, parts[1]) for key, value in data.items()}
         case Kind.TUPLE:
             return tuple(_made(each, part) for each, part in zip(data, parts, strict=True))
@@ -67,7 +67,3 @@ def _made(data: Any, type_info: TypeInformation) -> Any:
             return _FROM_TEXT[kind](data)
         case _:
             return data
-
-
-def _same(value: Any) -> Any:
-    return value

@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from flinkish.common.arrow_types import RowsToArrow
+from flinkish.common.conversion import same
 from flinkish.common.errors import InvalidArgumentError
 from flinkish.common.kinds import Kind, part_names, shape_of
 from flinkish.common.limits import LONG_MAX, LONG_MIN
 from flinkish.common.time import Instant
 from flinkish.common.typeinfo import RowTypeInfo, TypeInformation, Types
-from flinkish.common.types import Row, make_row
+from flinkish.common.types import Row, rows_of
 from flinkish.runtime.state.codec import to_json
 
 if TYPE_CHECKING:
@@ -58,7 +59,7 @@ class StateTable:
 
     def __iter__(self) -> Iterator[Row]:
         names = tuple(self._columns)
-        return (make_row(names, list(values)) for values in zip(*self._columns.values(), strict=True))
+        return iter(rows_of(names, self._columns.values()))
 
     def column(self, name: str) -> Sequence[Any]:
         """Return the values of a column."""
@@ -117,7 +118,7 @@ def _shown(type_info: TypeInformation) -> _Shown:
     shown = [_shown(part) for part in parts]
     if all(convert is None for _, convert in shown):
         return type_info, None
-    types, converters = [each for each, _ in shown], [convert or _same for _, convert in shown]
+    types, converters = [each for each, _ in shown], [convert or same for _, convert in shown]
 
     def one(value: Any, convert: Callable[[Any], Any]) -> Any:
         return None if value is None else convert(value)
@@ -132,7 +133,3 @@ def _shown(type_info: TypeInformation) -> _Shown:
         case _:
             names = part_names(type_info)
             return Types.ROW_NAMED(list(names), types), lambda row: tuple(map(one, row, converters))
-
-
-def _same(value: Any) -> Any:
-    return value

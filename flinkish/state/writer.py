@@ -6,11 +6,11 @@ import dataclasses
 import os
 from collections.abc import Callable, Collection, Iterator
 from enum import Enum
-from typing import Any, Final, cast
+from pathlib import Path
+from typing import Any, Final
 
 import msgspec
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from flinkish.checkpoint import paths
@@ -22,24 +22,26 @@ from flinkish.common.arguments import int_of
 from flinkish.common.clock import Clock, SystemClock
 from flinkish.common.config_file import load_configuration
 from flinkish.common.configuration import Configuration
-from flinkish.common.conversion import state_converter
+from flinkish.common.conversion import same, state_converter
 from flinkish.common.errors import CheckpointError, ConfigurationError, CorruptCheckpointError, InvalidArgumentError
 from flinkish.common.files import store_settings
 from flinkish.common.files.checkpoint_files import CheckpointFiles
 from flinkish.common.files.schemes import files_at
-from flinkish.common.ids import CheckpointId, Generation, LineageId, OperatorUid, random_id
-from flinkish.common.typeinfo import Types
+from flinkish.common.ids import AttemptId, CheckpointId, Generation, LineageId, OperatorUid, random_id
+from flinkish.common.limits import UPPER_BOUND_MAX_PARALLELISM
+from flinkish.common.typeinfo import TypeInformation, Types
+from flinkish.graph.stream_graph_generator import DEFAULT_MAX_PARALLELISM
 from flinkish.runtime.keys import as_key
 from flinkish.runtime.protocol import Barrier, StateFile
 from flinkish.runtime.state import rows, tables
-from flinkish.runtime.state.backend import SnapshotFiles, Table
+from flinkish.runtime.state.backend import SnapshotFiles
 from flinkish.runtime.state.backends import make_backend
 from flinkish.runtime.state.codec import Codec, Opaque
 from flinkish.runtime.state.columns import encode_all, join_list, json_column, json_of, key_groups_of
-from flinkish.runtime.state.level_state import LevelState, OperatorState
-from flinkish.runtime.state.restore import TRUSTED, RestoredRows, category_of, open_checked
+from flinkish.runtime.state.level_state import LevelState
+from flinkish.runtime.state.restore import TRUSTED, RestoredRows, category_of, open_checked, parts_of
 from flinkish.runtime.state.snapshot import Columns, SnapshotWriter
-from flinkish.runtime.state.tables import StateAddress, TableMeta
+from flinkish.runtime.state.tables import StateAddress
 from flinkish.state.bootstrap import BootstrapTransformation
 from flinkish.state.decoding import StateDecoder, declared_types
 from flinkish.state.reader import SavepointReader
@@ -54,9 +56,6 @@ class _Remove(Enum):
 
 #: What the function of `SavepointWriter.transform_state` returns for a value that is to be removed.
 REMOVE: Final = _Remove.REMOVE
-_DEFAULT_MAX_PARALLELISM = 128
-#: As in Flink.
-_MOST_KEY_GROUPS = 1 << 15
 _COLUMNS = ("key_group", "key", "key_json", "namespace", "namespace_json", "user_key", "user_key_json", "value", "value_json")
 
 
@@ -69,7 +68,8 @@ class SavepointWriter:
 
     def __init__(self, base: SavepointReader | None, configuration: Configuration, max_parallelism: int, clock: Clock) -> None:
         """Create a writer; users call `new_savepoint` or `from_existing_savepoint`."""
-        self._base = base
+        #: What is changed; None for a new savepoint.
+        self.base = base
         self._configuration = configuration
         self._max_parallelism = max_parallelism
         self._clock = clock
@@ -84,10 +84,10 @@ class SavepointWriter:
 
     @staticmethod
     def new_savepoint(
-        max_parallelism: int = _DEFAULT_MAX_PARALLELISM, configuration: Configuration | None = None
+        max_parallelism: int = DEFAULT_MAX_PARALLELISM, configuration: Configuration | None = None
     ) -> SavepointWriter:
         """Begin with an empty savepoint, for operators with this maximum parallelism."""
-        return SavepointWriter(None, configuration or _loaded(), max_parallelism, SystemClock())
+        return SavepointWriter(None, configuration or _loaded(), _checked(max_parallelism), SystemClock())
 
     @staticmethod
     def from_existing_savepoint(
@@ -100,7 +100,7 @@ class SavepointWriter:
         configuration = configuration or _loaded()
         reader = SavepointReader.read(path, configuration, unpickle=unpickle)
         recorded = [each.max_parallelism for each in reader.operators()]
-        return SavepointWriter(reader, configuration, recorded[0] if recorded else _DEFAULT_MAX_PARALLELISM, SystemClock())
+        return SavepointWriter(reader, configuration, recorded[0] if recorded else DEFAULT_MAX_PARALLELISM, SystemClock())
 
     # -- changes -----------------------------------------------------------------------------------------------------------
 
@@ -127,7 +127,7 @@ class SavepointWriter:
         """Change the values of a state: `function` gets each row and returns the new value, or REMOVE.
 
         The rows are those of `SavepointReader`: `row.key`, `row.map_key`, `row.value`; the value of a list state is a list.
-        None in place of a value is refused when the savepoint is written: it is what a function returns that forgets to.
+        None in place of a value is refused when the savepoint is written: a function without a return statement returns it.
         """
         known = [each.name for each in self._reader().states(self._known(uid)) if each.kind != tables.TIMERS]
         if name not in known:
@@ -160,17 +160,16 @@ class SavepointWriter:
 
         Do so for all operators of a program that get their maximum parallelism from `set_max_parallelism`.
         """
-        wanted = int_of("the maximum parallelism", max_parallelism, minimum=1, maximum=_MOST_KEY_GROUPS)
-        self._key_groups[self._known(uid)] = wanted
+        self._key_groups[self._known(uid)] = _checked(max_parallelism)
         return self
 
     def _reader(self) -> SavepointReader:
-        if self._base is None:
+        if self.base is None:
             raise InvalidArgumentError("a new savepoint has no operators that could be changed", hint="use with_operator().")
-        return self._base
+        return self.base
 
     def _uids(self) -> set[str]:
-        return set() if self._base is None else {each.uid for each in self._base.operators()}
+        return set() if self.base is None else {each.uid for each in self.base.operators()}
 
     def _known(self, uid: str) -> str:
         if uid not in self._uids():
@@ -204,8 +203,10 @@ class SavepointWriter:
             )
             written = (*self._rewritten(barrier), *self._bootstrapped(barrier))
             for uid, missing in self._missing.items():
-                for key in missing.values():
-                    raise InvalidArgumentError(f"operator {uid} has no state and no timer of the key {key!r}")
+                if missing:
+                    raise InvalidArgumentError(
+                        f"operator {uid} has no state and no timer of the key {next(iter(missing.values()))!r}"
+                    )
             self._sync(files, folder, written)
             write_savepoint(files, self._manifest(base, written), key, durable=True, time=self._clock.wall_time())
         except BaseException:
@@ -219,8 +220,8 @@ class SavepointWriter:
             files.sync(inside)
 
     def _base_manifest(self) -> Manifest:
-        if self._base is not None:
-            return self._base.checkpoint.manifest
+        if self.base is not None:
+            return self.base.checkpoint.manifest
         return Manifest(
             job_id=random_id(),
             lineage=LineageId(random_id()),
@@ -283,20 +284,34 @@ class SavepointWriter:
 
     def _bootstrapped(self, barrier: Barrier) -> Iterator[StateFile]:
         for number, (uid, (transformation, _)) in enumerate(self._added.items()):
-            held = _Tables()
-            transformation.fill(OperatorState(cast(LevelState, held), uid), self._max_parallelism, self._clock.wall_time)
-            yield from held.backend.freeze({OperatorUid(uid)}, 0).upload(_files(barrier, number), ())
+            state = self._empty_state()
+            transformation.fill(state.operator(uid), self._max_parallelism, self._clock.wall_time)
+            # All belongs to subtask 0: a restore distributes it, and its broadcast state is the one that all get.
+            yield from state.snapshot([OperatorUid(uid)], barrier, vertex=number, subtask=0)()
+
+    def _empty_state(self) -> LevelState:
+        """Return state that is made durable by a snapshot only, so that its folder is never used."""
+        return LevelState(
+            None,
+            attempt_id=AttemptId(random_id()),
+            slot=0,
+            level=0,
+            scratch=Path(os.devnull),
+            ids=random_id,
+            backend=make_backend(self._configuration),
+        )
 
     # -- operators of the base ---------------------------------------------------------------------------------------------
 
     def _rewritten(self, barrier: Barrier) -> Iterator[StateFile]:
         """Copy the files of the base one by one, with the changes of their rows."""
-        if self._base is None:
+        if self.base is None:
             return
-        restore = self._base.checkpoint.to_restore()
+        restore = self.base.checkpoint.to_restore()
         for number, file in enumerate(restore.files):
             parquet = open_checked(restore, file)
-            with SnapshotWriter(_files(barrier, number), 0) as writer:
+            name = f"state-{barrier.checkpoint_id}-{number}-{random_id()}"
+            with SnapshotWriter(SnapshotFiles(barrier=barrier, name=name), 0) as writer:
                 declared: dict[StateAddress, rows.Declaration] = {}
                 for group in range(parquet.num_row_groups):
                     self._copy_group(parquet, group, declared, writer)
@@ -305,15 +320,9 @@ class SavepointWriter:
     def _copy_group(
         self, parquet: pq.ParquetFile, group: int, declared: dict[StateAddress, rows.Declaration], writer: SnapshotWriter
     ) -> None:
-        whole = parquet.read_row_group(group, use_threads=False)
-        same = ["operator_uid", "state_name", "state_kind"]
-        for values in whole.group_by(same, use_threads=False).aggregate([]).to_pylist():
-            uid, name, kind = (values[column] for column in same)
+        for uid, name, kind, table in parts_of(parquet.read_row_group(group, use_threads=False)):
             if uid in self._removed:
                 continue
-            table = whole
-            for column, value in values.items():
-                table = table.filter(pc.equal(table[column], value))
             if kind == rows.SCHEMA:
                 for data in table["value"].to_pylist():
                     own = self._declared(uid, rows.Declaration.decode(data))
@@ -328,12 +337,12 @@ class SavepointWriter:
                 writer.write(self._renamed.get(uid, uid), name, kind, columns)
 
     def _declared(self, uid: str, declaration: rows.Declaration) -> rows.Declaration:
-        assert self._base is not None
+        assert self.base is not None
         keyed = category_of(declaration.kind) != "operator"
         return msgspec.structs.replace(
             declaration,
             # Our signature must not make values trusted that another key has signed.
-            trusted=declaration.trusted and self._base.checkpoint.trusted,
+            trusted=declaration.trusted and self.base.checkpoint.trusted,
             max_parallelism=self._key_groups.get(uid, declaration.max_parallelism) if keyed else declaration.max_parallelism,
         )
 
@@ -360,8 +369,8 @@ class SavepointWriter:
     ) -> pa.Table:
         key_type, _ = declared_types(declaration, f"state {name!r} of operator {uid}")
         assert key_type is not None
-        assert self._base is not None
-        codec = Codec(key_type, trusted=declaration.trusted, opaque=not self._base.unpickle)
+        assert self.base is not None
+        codec = Codec(key_type, trusted=declaration.trusted, opaque=not self.base.unpickle)
         keys = list(map(codec.decode, table["key"].to_pylist()))
         if deleted:
             kept = [not any(delete(key) for delete in deleted) for key in keys]
@@ -380,10 +389,10 @@ class SavepointWriter:
     def _with_values(
         self, uid: str, name: str, kind: str, table: pa.Table, declaration: rows.Declaration, change: Change
     ) -> pa.Table:
-        assert self._base is not None
+        assert self.base is not None
         what = f"state {name!r} of operator {uid}"
         marked = table.append_column(TRUSTED, pa.repeat(pa.scalar(declaration.trusted), len(table)))
-        found = list(StateDecoder(RestoredRows(declaration, {kind: marked}), what, unpickle=self._base.unpickle).table())
+        found = list(StateDecoder(RestoredRows(declaration, {kind: marked}), what, unpickle=self.base.unpickle).table())
         values = list(map(change, found))
         for row, value in zip(found, values, strict=True):
             if value is None and row["value"] is not None:
@@ -391,58 +400,46 @@ class SavepointWriter:
                     f"{what}: the function returned None for {row!r}", hint="return the value, or flinkish.state.REMOVE."
                 )
         kept = [value is not REMOVE for value in values]
+        stamps = [row["last_used"] for row, keep in zip(found, kept, strict=True) if keep] if declaration.ttl else None
         type_info = declared_types(declaration, what)[1][-1]
-        convert = state_converter(type_info) or _same
-        stamps = [row["last_used"] for row, keep in zip(found, kept, strict=True) if keep] if declaration.ttl else []
-        values = [value for value in values if value is not REMOVE]
-        codec = Codec(type_info, ttl=declaration.ttl)
+        encode = _encoded_lists if kind == tables.LIST else _encoded_values
         with tables.naming((uid, "", name)):
-            if kind == tables.LIST:
-                lists = [list(map(convert, elements)) for elements in values]
-                if declaration.ttl:
-                    lists = [
-                        [(stamp, element) for stamp, element in zip(_stretched(own, len(elements)), elements, strict=True)]
-                        for own, elements in zip(stamps, lists, strict=True)
-                    ]
-                encoded = pa.array([join_list(list(map(codec.encode, elements))) for elements in lists], pa.large_binary())
-                of_list = Codec(Types.LIST(type_info))
-                json = pa.array([None if declaration.ttl else json_of(of_list, each) for each in encoded.to_pylist()])
-            else:
-                converted = list(map(convert, values))
-                if declaration.ttl:
-                    converted = list(zip(stamps, converted, strict=True))
-                encoded = encode_all(codec, converted, frozen=False)
-                json = json_column(codec, converted, encoded)
+            columns = encode(type_info, [value for value in values if value is not REMOVE], stamps)
         table = table.filter(pa.array(kept, pa.bool_()))
-        for column, changed in (("value", encoded), ("value_json", json)):
+        for column, changed in zip(("value", "value_json"), columns, strict=True):
             table = table.set_column(table.schema.get_field_index(column), column, changed)
         return table
 
 
-def _files(barrier: Barrier, number: int) -> SnapshotFiles:
-    """Return where a state file goes. What is made from data belongs to subtask 0, whose broadcast state all others copy."""
-    return SnapshotFiles(barrier=barrier, name=f"state-{barrier.checkpoint_id}-{number}-0-{random_id()}")
+def _encoded_values(type_info: TypeInformation, values: list[Any], stamps: list[int] | None) -> tuple[pa.Array, pa.Array]:
+    """Return values encoded and as JSON, with the times of their last use if the state has a time-to-live."""
+    codec = Codec(type_info, ttl=stamps is not None)
+    converted = list(map(state_converter(type_info) or same, values))
+    if stamps is not None:
+        converted = list(zip(stamps, converted, strict=True))
+    encoded = encode_all(codec, converted, frozen=False)
+    return encoded, json_column(codec, converted, encoded)
+
+
+def _encoded_lists(
+    type_info: TypeInformation, lists: list[list[Any]], stamps: list[list[int]] | None
+) -> tuple[pa.Array, pa.Array]:
+    """Return lists as `_encoded_values` returns values; new elements were last used when the last old one was."""
+    codec, of_list = Codec(type_info, ttl=stamps is not None), Codec(Types.LIST(type_info))
+    convert = state_converter(type_info) or same
+    converted = [list(map(convert, elements)) for elements in lists]
+    if stamps is not None:
+        converted = [
+            list(zip((own + own[-1:] * len(elements))[: len(elements)], elements, strict=True))
+            for own, elements in zip(stamps, converted, strict=True)
+        ]
+    encoded = pa.array([join_list(list(map(codec.encode, elements))) for elements in converted], pa.large_binary())
+    return encoded, pa.array([None if stamps is not None else json_of(of_list, each) for each in encoded.to_pylist()])
 
 
 def _loaded() -> Configuration:
     return load_configuration(environment=os.environ)
 
 
-def _same(value: Any) -> Any:
-    return value
-
-
-def _stretched(stamps: list[int], count: int) -> list[int]:
-    """Return the times of last use of a changed list: new elements are as old as the last one."""
-    return (stamps + stamps[-1:] * count)[:count]
-
-
-class _Tables:
-    """The tables of one operator, as OperatorState needs them: on the heap, without a log."""
-
-    def __init__(self) -> None:
-        self.backend = make_backend(Configuration())
-        self.sweepers: dict[StateAddress, Any] = {}
-
-    def table(self, address: StateAddress, meta: TableMeta, now: Callable[[], int]) -> Table:
-        return self.backend.tables[address] if address in self.backend.tables else self.backend.create(address, meta)
+def _checked(max_parallelism: int) -> int:
+    return int_of("the maximum parallelism", max_parallelism, minimum=1, maximum=UPPER_BOUND_MAX_PARALLELISM)

@@ -67,7 +67,7 @@ class Totals(KeyedStateBootstrapFunction):
 
     def process_element(self, value: Any, ctx: Any) -> None:
         self.total.update(value["total"])
-        ctx.register_event_time_timer(9_000)
+        ctx.timer_service().register_event_time_timer(9_000)
 
 
 class Rules(StateBootstrapFunction):

@@ -72,7 +72,6 @@ class MemoryLog:
         metadata: Mapping[str, str],
         *,
         time: int,
-        shares: bool = False,
     ) -> None:
         self._commit(_sizes(files), application, transaction, metadata)
 

@@ -19,7 +19,7 @@ from typing import Any, NoReturn
 import msgspec
 
 from flinkish.common import pickling
-from flinkish.common.conversion import state_converter
+from flinkish.common.conversion import nullable, same, state_converter
 from flinkish.common.errors import CorruptCheckpointError, TypeMismatchError
 from flinkish.common.kinds import Kind, kind_of, part_names, plain_type, shape_of
 from flinkish.common.limits import LONG_MAX, LONG_MIN
@@ -333,18 +333,8 @@ def _form_of(type_info: TypeInformation, decode: Function) -> _Form:
             )
 
 
-def _nullable(function: Function | None) -> Function | None:
-    if function is None:
-        return None
-
-    def convert(value: Any) -> Any:
-        return None if value is None else function(value)
-
-    return convert
-
-
 def _list_form(element: _Form) -> _Form:
-    to_plain, from_plain = _nullable(element.to_plain), _nullable(element.from_plain)
+    to_plain, from_plain = nullable(element.to_plain), nullable(element.from_plain)
     return _Form(
         to_plain=None if to_plain is None else lambda value: [to_plain(item) for item in value],
         from_plain=None if from_plain is None else lambda plain: [from_plain(item) for item in plain],
@@ -353,14 +343,10 @@ def _list_form(element: _Form) -> _Form:
     )
 
 
-def _same(value: Any) -> Any:
-    return value
-
-
 def _map_form(key: _Form, value: _Form) -> _Form:
     """Return the form of maps, a list of pairs, because MessagePack maps do not allow all keys of dicts."""
-    key_to, key_from = key.to_plain or _same, key.from_plain or _same
-    value_to, value_from = _nullable(value.to_plain) or _same, _nullable(value.from_plain) or _same
+    key_to, key_from = key.to_plain or same, key.from_plain or same
+    value_to, value_from = nullable(value.to_plain) or same, nullable(value.from_plain) or same
     return _Form(
         to_plain=lambda entries: [[key_to(k), value_to(v)] for k, v in entries.items()],
         from_plain=lambda plain: {key_from(k): value_from(v) for k, v in plain},
@@ -371,7 +357,7 @@ def _map_form(key: _Form, value: _Form) -> _Form:
 
 def _each(functions: Iterable[Function | None]) -> Function | None:
     """Return a function that converts each item of a sequence by a function of its own; None if nothing is converted."""
-    converters = [_nullable(function) for function in functions]
+    converters = [nullable(function) for function in functions]
     if not any(converters):
         return None
     return lambda items: [item if convert is None else convert(item) for convert, item in zip(converters, items, strict=True)]
@@ -473,19 +459,19 @@ class Codec:
             self.encode = encode_untyped
             self.decode = decode_any
         else:
-            to_plain, from_plain = _nullable(form.to_plain), _nullable(form.from_plain)
+            to_plain, from_plain = nullable(form.to_plain), nullable(form.from_plain)
             self.encode = _encode if to_plain is None else lambda value: _encode(to_plain(value))
             self.from_plain = from_plain
             self.decode = _decode_native if from_plain is None else lambda data: from_plain(_decode_native(data))
         if self.immutable:
-            self.freeze = self.thaw = _same
+            self.freeze = self.thaw = same
         elif self.untyped:
             self.freeze, self.thaw = _freeze_untyped, self._thaw_untyped
         else:
             self.freeze, self.thaw = self.encode, self.decode
 
     def _set_stamped(self, form: _Form) -> None:
-        to_plain, from_plain = _nullable(form.to_plain) or _same, _nullable(form.from_plain) or _same
+        to_plain, from_plain = nullable(form.to_plain) or same, nullable(form.from_plain) or same
         self.encode = lambda stamped: _encode([stamped[0], to_plain(stamped[1])])
 
         def decode(data: bytes) -> tuple[int, Any]:

@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from flinkish.common.conversion import same
 from flinkish.common.errors import CorruptCheckpointError, ForeignCheckpointError
 from flinkish.common.files.schemes import files_at
 from flinkish.common.ids import OperatorUid
@@ -221,22 +222,26 @@ def _uniform_parts(
     Operator, state and kind are taken from the statistics if they are the same in all rows, so that three columns need not be
     read (a restore of a million rows takes half the time).
     """
-    same = [_only_value(parquet.metadata.row_group(group).column(rows.COLUMNS.index(column))) for column in _SAME]
-    uid, name, kind = same
+    uid, name, kind = [_only_value(parquet.metadata.row_group(group).column(rows.COLUMNS.index(column))) for column in _SAME]
     if uid is not None and name is not None and kind is not None:
         if uid in requests:
             # Without threads: one of Arrow's that still holds Python's bytes when the program ends would abort the process.
             table = parquet.read_row_group(group, columns=_READ, use_threads=False)
             yield uid, name, kind, _in_groups(table, requests[uid])
         return
-    table = parquet.read_row_group(group, use_threads=False)
-    for values in table.group_by(list(_SAME)).aggregate([]).to_pylist():
-        uid, name, kind = (values[column] for column in _SAME)
+    for uid, name, kind, table in parts_of(parquet.read_row_group(group, use_threads=False)):
         if uid in requests:
-            chosen = table
-            for column, value in values.items():
-                chosen = chosen.filter(pc.equal(chosen[column], value))
-            yield uid, name, kind, _in_groups(chosen.select(_READ), requests[uid])
+            yield uid, name, kind, _in_groups(table.select(_READ), requests[uid])
+
+
+def parts_of(table: pa.Table) -> Iterator[tuple[str, str, str, pa.Table]]:
+    """Return the rows of a row group for each operator, state and kind."""
+    for values in table.group_by(list(_SAME), use_threads=False).aggregate([]).to_pylist():
+        chosen = table
+        for column, value in values.items():
+            chosen = chosen.filter(pc.equal(chosen[column], value))
+        uid, name, kind = (values[column] for column in _SAME)
+        yield uid, name, kind, chosen
 
 
 def _wide(table: pa.Table) -> pa.Table:
@@ -356,7 +361,7 @@ class _Stored:
         self.ttl = declaration.ttl
         #: The stored type of values that are converted; None if they are stored as declared.
         self.type_info: TypeInformation | None = None
-        self.convert: Callable[[Any], Any] = _same
+        self.convert: Callable[[Any], Any] = same
 
     def evolve(self) -> None:
         """Find out how values are converted, if types have changed; raises ValueError if that would change their meaning."""
@@ -374,11 +379,7 @@ class _Stored:
                 raise ValueError(f"keys of type {before!r} cannot become keys of type {now!r}")
         convert = evolve(value, meta.types[-1])
         if convert is not None or structure_of(value) != structure_of(meta.types[-1]):
-            self.type_info, self.convert = value, convert or _same
-
-
-def _same(value: Any) -> Any:
-    return value
+            self.type_info, self.convert = value, convert or same
 
 
 def _changed_fields(stored: Sequence[Sequence[str]], declared: Sequence[Sequence[str]]) -> list[str]:

@@ -1,4 +1,4 @@
-"""flinkish plan: what it says is what a start does."""
+"""flinkish plan tells what a start of the program would do."""
 
 from __future__ import annotations
 

@@ -237,8 +237,8 @@ class Accounts(KeyedStateBootstrapFunction):
         self.tags.put(ctx.get_current_key(), value.amount)
         self.seen.add(value.amount)
         self.seen.add(0)
-        ctx.register_event_time_timer(value.amount)
-        ctx.register_processing_time_timer(value.amount + 1)
+        ctx.timer_service().register_event_time_timer(value.amount)
+        ctx.timer_service().register_processing_time_timer(value.amount + 1)
 
 
 class Lists(StateBootstrapFunction):

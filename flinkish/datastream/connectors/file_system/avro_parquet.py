@@ -17,7 +17,8 @@ from uuid import UUID
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from flinkish.common.arrow_types import is_widened, same
+from flinkish.common.arrow_types import is_widened
+from flinkish.common.conversion import same
 from flinkish.common.errors import InvalidProgramError, SourceError
 from flinkish.common.limits import INT_MAX, INT_MIN
 from flinkish.common.typeinfo import TypeInformation

@@ -17,7 +17,8 @@ import fastavro.schema
 from fastavro.validation import ValidationError, validate
 
 from flinkish.common.arguments import instance_of
-from flinkish.common.arrow_types import bytes_of, same, values_of
+from flinkish.common.arrow_types import bytes_of, values_of
+from flinkish.common.conversion import same
 from flinkish.common.errors import InvalidArgumentError, InvalidProgramError, TypeMismatchError
 from flinkish.common.time import Instant, datetime_of, utc_time
 from flinkish.common.typeinfo import PickledBytesTypeInfo, TypeInformation, Types
