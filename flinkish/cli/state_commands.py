@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import sys
@@ -44,12 +45,11 @@ def _command(name: str) -> Callable[[Callable[..., Any]], click.Command]:
     """Make a command of this group with -D, whose errors are printed; it may return the exit code."""
 
     def decorate(function: Callable[..., Any]) -> click.Command:
+        @functools.wraps(function)
         def run(**arguments: Any) -> None:
             with errors_printed():
                 sys.exit(function(**arguments) or 0)
 
-        run.__doc__ = function.__doc__
-        run.__click_params__ = getattr(function, "__click_params__", [])  # type: ignore[attr-defined]
         return state.command(name)(with_properties(run))
 
     return decorate
