@@ -53,6 +53,8 @@ class CheckpointSettings:
     max_concurrent: int = 1
     #: execution.checkpointing.asynchronous: whether slots may write state files after the epoch of the barrier.
     asynchronous: bool = True
+    #: execution.checkpointing.incremental: whether checkpoints may contain files of earlier ones.
+    incremental: bool = False
     #: How many checkpoints in a row may fail; -1 = no limit.
     tolerable_failures: int = 0
     retention: Retention = Retention.NO_EXTERNALIZED_CHECKPOINTS
@@ -82,6 +84,7 @@ class CheckpointSettings:
             min_pause=configuration.get(options.MIN_PAUSE_BETWEEN_CHECKPOINTS),
             max_concurrent=configuration.get(options.MAX_CONCURRENT_CHECKPOINTS),
             asynchronous=configuration.get(options.ASYNCHRONOUS_CHECKPOINTS),
+            incremental=configuration.get(options.INCREMENTAL_CHECKPOINTS),
             tolerable_failures=configuration.get(options.TOLERABLE_FAILURE_NUMBER),
             retention=Retention(configuration.get(options.EXTERNALIZED_CHECKPOINT_RETENTION)),
             num_retained=configuration.get(options.MAX_RETAINED_CHECKPOINTS),

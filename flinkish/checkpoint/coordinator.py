@@ -487,6 +487,9 @@ class CheckpointCoordinator:
             # Nothing may be processed between the barrier and the end of a job. A job without periodic checkpoints may end at any
             # time, without another one that would be written after this one.
             waits=self._stopping or self.settings.interval is None or not self.settings.asynchronous,
+            # Savepoints can be moved, so they have files of their own.
+            incremental=self.settings.incremental and not request.kind.is_savepoint,
+            base=location.base,
         )
         return Trigger(barrier=barrier, kind=request.kind, drain=request.drain)
 

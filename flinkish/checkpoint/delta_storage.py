@@ -220,13 +220,15 @@ class DeltaCheckpointStorage:
         # Created for savepoints as well: if the process ends here, the folder's name records that the id was used.
         self._table.files.make_folder(name)
         self.last_id = max(self.last_id, checkpoint_id)
+        base: CheckpointId | None = None
         if self._retained:
             self._bases[checkpoint_id] = self._retained[-1]
+            base = self._retained[-1].checkpoint_id
         files = self._table.files
         if savepoint_target is not None:
             files = self._make_savepoint_folder(savepoint_target)
             files.make_folder(name)
-        return CheckpointLocation(directory=str(files.root / name), root=str(files.root))
+        return CheckpointLocation(directory=str(files.root / name), root=str(files.root), base=base)
 
     def _make_savepoint_folder(self, target: str) -> CheckpointFiles:
         # A savepoint may be in memory only if the checkpoints are; otherwise nobody would find it.
@@ -422,10 +424,10 @@ class DeltaCheckpointStorage:
                 f"a task acknowledged the state file {file.path!r}, which is not in its folder {inside}, and which no retained "
                 "checkpoint names in the same way"
             )
-        size = files.size(file.path)
-        if size != file.size:
-            raise CheckpointError(f"a task acknowledged {file.path} with {file.size} bytes, it has {size}")
         if written:
+            size = files.size(file.path)
+            if size != file.size:
+                raise CheckpointError(f"a task acknowledged {file.path} with {file.size} bytes, it has {size}")
             self._sync(files, file.path)
 
     def _is_shared(self, checkpoint_id: CheckpointId, file: StateFile) -> bool:

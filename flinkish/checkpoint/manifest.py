@@ -21,8 +21,9 @@ from flinkish.common.errors import CorruptCheckpointError, ForeignCheckpointErro
 from flinkish.common.ids import CheckpointId, Generation, LineageId, OperatorUid
 from flinkish.runtime.protocol import SplitState, StateFile
 
-#: Increased whenever older versions of flinkish cannot read the new format.
-FORMAT_VERSION = 2
+#: Increased whenever older versions of flinkish cannot read the new format. Since 3, state files may replace rows of others.
+FORMAT_VERSION = 3
+_READABLE = (2, 3)
 
 
 class CheckpointKind(Enum):
@@ -168,9 +169,9 @@ def decode(data: bytes, *, where: str) -> Manifest:
         version = msgspec.msgpack.decode(data, type=_Header).format_version
     except _UNDECODABLE as error:
         _not_a_manifest(where, error)
-    if version != FORMAT_VERSION:
+    if version not in _READABLE:
         raise ForeignCheckpointError(
-            f"{where}: the checkpoint has format {version}, this flinkish reads format {FORMAT_VERSION}",
+            f"{where}: the checkpoint has format {version}, this flinkish reads formats {_READABLE[0]} to {_READABLE[-1]}",
             hint="start it with the version of flinkish that wrote it.",
         )
     try:

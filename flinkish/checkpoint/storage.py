@@ -18,6 +18,8 @@ class CheckpointLocation:
     directory: str
     #: Folder of the Delta table that will list the files; their paths are relative to it.
     root: str
+    #: The newest checkpoint in that table, whose files an incremental one may contain; None if there is none.
+    base: CheckpointId | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -199,9 +199,9 @@ CHECKPOINT_STORAGE = _unset(
 ASYNCHRONOUS_CHECKPOINTS = _option("execution.checkpointing.asynchronous", BOOLEAN, True).described(
     "Whether slots on Spark write their state files while later micro-batches run; if not, each micro-batch waits for its files."
 )
-INCREMENTAL_CHECKPOINTS = _option(
-    "execution.checkpointing.incremental", BOOLEAN, False, "state.backend.incremental"
-).without_effect("checkpoints are full snapshots so far")
+INCREMENTAL_CHECKPOINTS = _option("execution.checkpointing.incremental", BOOLEAN, False, "state.backend.incremental").described(
+    "Whether a checkpoint writes only the keyed state that changed since the last one, and shares files with it for the rest."
+)
 SNAPSHOT_COMPRESSION = _option("execution.checkpointing.snapshot-compression", BOOLEAN, False).without_effect(
     "state files are always compressed Parquet"
 )

@@ -22,6 +22,7 @@ from flinkish.program.sinks import Sink
 
 MIN_WATERMARK = LONG_MIN
 MAX_WATERMARK = LONG_MAX
+NO_CHECKPOINT: Final = CheckpointId(0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -150,6 +151,10 @@ class Barrier:
     root: str
     #: Whether the epoch lasts until the state files are written, because no later epoch could acknowledge them.
     waits: bool = False
+    #: Whether it may contain files of the checkpoint it is based on, and later ones may contain its files.
+    incremental: bool = False
+    #: The last completed checkpoint, on which an incremental one may be based; None if there is none.
+    base: CheckpointId | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -165,6 +170,9 @@ class StateFile:
     operator_uids: tuple[str, ...]
     #: Smallest and largest key group in it, inclusive; (-1, -1) for operator state only.
     key_groups: tuple[int, int]
+    #: The checkpoint that it was written for: its rows replace equal ones in files of earlier checkpoints. 0: an earlier version
+    #: of flinkish wrote it.
+    checkpoint_id: CheckpointId = NO_CHECKPOINT
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,7 +11,6 @@ from typing import Any, Final
 
 import msgspec
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from flinkish.checkpoint import paths
 from flinkish.checkpoint.manifest import CheckpointKind, CoordinatorState, Manifest, OperatorShape
@@ -39,7 +38,7 @@ from flinkish.runtime.state.backends import make_backend
 from flinkish.runtime.state.codec import Codec, Opaque
 from flinkish.runtime.state.columns import encode_all, join_list, json_column, json_of, key_groups_of
 from flinkish.runtime.state.level_state import LevelState
-from flinkish.runtime.state.restore import TRUSTED, RestoredRows, category_of, open_checked, parts_of
+from flinkish.runtime.state.restore import TRUSTED, RestoredRows, category_of, merged_parts, parts_of_file
 from flinkish.runtime.state.snapshot import Columns, SnapshotWriter
 from flinkish.runtime.state.tables import StateAddress
 from flinkish.state.bootstrap import BootstrapTransformation
@@ -304,37 +303,45 @@ class SavepointWriter:
     # -- operators of the base ---------------------------------------------------------------------------------------------
 
     def _rewritten(self, barrier: Barrier) -> Iterator[StateFile]:
-        """Copy the files of the base one by one, with the changes of their rows."""
+        """Copy the files of the base one by one, those of an incremental checkpoint as one, with the changes of their rows."""
         if self.base is None:
             return
         restore = self.base.checkpoint.to_restore()
-        for number, file in enumerate(restore.files):
-            parquet = open_checked(restore, file)
+        if len({file.checkpoint_id for file in restore.files}) > 1:
+            copies = [merged_parts(restore)]
+        else:
+            copies = [parts_of_file(restore, file) for file in restore.files]
+        for number, parts in enumerate(copies):
             name = f"state-{barrier.checkpoint_id}-{number}-{random_id()}"
             with SnapshotWriter(SnapshotFiles(barrier=barrier, name=name), 0) as writer:
                 declared: dict[StateAddress, rows.Declaration] = {}
-                for group in range(parquet.num_row_groups):
-                    self._copy_group(parquet, group, declared, writer)
+                for part in parts:
+                    self._copy(*part, declared, writer)
                 yield from writer.finish()
 
-    def _copy_group(
-        self, parquet: pq.ParquetFile, group: int, declared: dict[StateAddress, rows.Declaration], writer: SnapshotWriter
+    def _copy(
+        self,
+        uid: str,
+        name: str,
+        kind: str,
+        table: pa.Table,
+        declared: dict[StateAddress, rows.Declaration],
+        writer: SnapshotWriter,
     ) -> None:
-        for uid, name, kind, table in parts_of(parquet.read_row_group(group, use_threads=False)):
-            if uid in self._removed:
-                continue
-            if kind == rows.SCHEMA:
-                for data in table["value"].to_pylist():
-                    own = self._declared(uid, rows.Declaration.decode(data))
-                    declared[uid, category_of(own.kind), name] = own
-                    writer.declare(self._renamed.get(uid, uid), name, own)
-                continue
-            declaration = declared.get((uid, category_of(kind), name))
-            if declaration is None:
-                raise CorruptCheckpointError(f"state {name!r} of operator {uid} has rows but no schema row")
-            columns = self._changed(uid, name, kind, table, declaration)
-            if columns is not None:
-                writer.write(self._renamed.get(uid, uid), name, kind, columns)
+        if uid in self._removed:
+            return
+        if kind == rows.SCHEMA:
+            for data in table["value"].to_pylist():
+                own = self._declared(uid, rows.Declaration.decode(data))
+                declared[uid, category_of(own.kind), name] = own
+                writer.declare(self._renamed.get(uid, uid), name, own)
+            return
+        declaration = declared.get((uid, category_of(kind), name))
+        if declaration is None:
+            raise CorruptCheckpointError(f"state {name!r} of operator {uid} has rows but no schema row")
+        columns = self._changed(uid, name, kind, table, declaration)
+        if columns is not None:
+            writer.write(self._renamed.get(uid, uid), name, kind, columns)
 
     def _declared(self, uid: str, declaration: rows.Declaration) -> rows.Declaration:
         assert self.base is not None

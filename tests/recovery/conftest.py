@@ -18,9 +18,10 @@ Start = Callable[..., EmbeddedJobClient]
 
 @pytest.fixture
 def make_job_env(make_env: MakeEnvironment, engine: str, tmp_path: Path) -> MakeEnvironment:
-    """Return a function that makes an environment with checkpoints every 10 ms, small epochs and no restarts."""
+    """Return a function that makes an environment with incremental checkpoints every 10 ms, small epochs and no restarts."""
     defaults = {
         "execution.checkpointing.interval": "10 ms",
+        "execution.checkpointing.incremental": True,
         "execution.checkpointing.dir": tmp_path / "checkpoints",
         "execution.checkpointing.savepoint-dir": tmp_path / "savepoints",
         "execution.checkpointing.externalized-checkpoint-retention": "RETAIN_ON_CANCELLATION",

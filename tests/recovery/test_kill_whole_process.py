@@ -45,7 +45,7 @@ _CASES = {
     ],
     "spark": [("checkpoint committed, sinks not", 3)],
 }
-_HA = "-Dhigh-availability.cluster-id=recovery"
+_SETTINGS = ["-Dhigh-availability.cluster-id=recovery", "-Dexecution.checkpointing.incremental=true"]
 
 
 @pytest.mark.parametrize(
@@ -58,7 +58,7 @@ _HA = "-Dhigh-availability.cluster-id=recovery"
 )
 def test_a_killed_job_goes_on_exactly_where_it_was(on: str, point: str, restarted_at: int, tmp_path: Path) -> None:
     marker = tmp_path / "fault happened"
-    command = [f"--engine={on}", f"--output={tmp_path}", _HA]
+    command = [f"--engine={on}", f"--output={tmp_path}", *_SETTINGS]
     with running(*command, log=tmp_path / "log", fault=f"{_POINTS[point]}:once={marker}") as job:
         job.wait_until(f"fault {point}", marker.exists)
         job.kill_all()
@@ -73,7 +73,7 @@ def test_a_killed_job_goes_on_exactly_where_it_was(on: str, point: str, restarte
 
 
 def test_a_job_killed_again_and_again_while_it_restores_loses_nothing(tmp_path: Path) -> None:
-    command = ["--engine=local", f"--output={tmp_path}", _HA]
+    command = ["--engine=local", f"--output={tmp_path}", *_SETTINGS]
     for number, fault in enumerate(["P11:kill9:nth=3", "P15:kill9", "P15:kill9", "P10:kill9", "P9:kill9:nth=2"]):
         with running(*command, f"--parallelism={1 + number % 3}", log=tmp_path / "log", fault=fault) as job:
             assert job.finish() == -9, job.output()
@@ -85,7 +85,7 @@ def test_a_job_killed_again_and_again_while_it_restores_loses_nothing(tmp_path: 
 def test_the_temporary_folders_of_a_killed_job_are_removed_by_the_next_one(tmp_path: Path) -> None:
     temporary = tmp_path / "temporary"
     temporary.mkdir()
-    command = ["--engine=local", f"--output={tmp_path}", _HA]
+    command = ["--engine=local", f"--output={tmp_path}", *_SETTINGS]
     with running(*command, log=tmp_path / "log", fault="P10:kill9", temporary=temporary) as job:
         assert job.finish() == -9, job.output()
         assert len(job.folders_left()) == 1

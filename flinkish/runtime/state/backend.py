@@ -259,11 +259,11 @@ class SnapshotFiles:
 class Snapshot(Protocol):
     """The state of one subtask as it was when it was frozen."""
 
-    def upload(self, files: SnapshotFiles, known: Sequence[StateFile]) -> tuple[StateFile, ...]:
+    def upload(self, files: SnapshotFiles) -> tuple[StateFile, ...]:
         """Write the state; return the files that contain it, none if there is no state. May run in another thread.
 
-        `known` are the files of the subtask's last snapshot in the same table that belongs to a completed checkpoint; they may be
-        returned again. Raises OSError if a file cannot be written, StateError if a value cannot; then no new file is left.
+        For an incremental checkpoint, some may be files of the checkpoint that it is based on.
+        Raises OSError if a file cannot be written, StateError if a value cannot; then no new file is left.
         """
 
 
@@ -290,8 +290,8 @@ class StateBackend(Protocol):
         stored as declared; OSError if a file cannot be written.
         """
 
-    def freeze(self, uids: Collection[OperatorUid], subtask: int) -> Snapshot:
-        """Return the state of some operators as it is now, for a checkpoint; it must be quick.
+    def freeze(self, uids: Collection[OperatorUid], subtask: int, barrier: Barrier) -> Snapshot:
+        """Return the state of a subtask, which has these operators, as it is now, for a checkpoint; it must be quick.
 
         What a snapshot shows does not change with the tables, and survives `close`.
         """

@@ -131,11 +131,12 @@ class LevelState:
 
         Writing raises OSError if a file cannot be written, StateError if a value cannot.
         """
-        for address, sweeper in self.sweepers.items():
-            if address[0] in uids:
-                sweeper.sweep_all()
+        if not barrier.incremental:
+            for address, sweeper in self.sweepers.items():
+                if address[0] in uids:
+                    sweeper.sweep_all()
         files = SnapshotFiles(barrier=barrier, name=f"state-{barrier.checkpoint_id}-{vertex}-{subtask}-{self._ids()}")
-        return partial(self._backend.freeze(uids, subtask).upload, files, ())
+        return partial(self._backend.freeze(uids, subtask, barrier).upload, files)
 
     def close(self) -> None:
         """Release the backend."""

@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import decimal
 import hashlib
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from itertools import chain, islice
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -20,7 +22,7 @@ import pyarrow.parquet as pq
 from flinkish.common.conversion import same
 from flinkish.common.errors import CorruptCheckpointError, ForeignCheckpointError
 from flinkish.common.files.schemes import files_at
-from flinkish.common.ids import OperatorUid
+from flinkish.common.ids import CheckpointId, OperatorUid
 from flinkish.common.type_data import type_of_data
 from flinkish.common.type_evolution import evolve
 from flinkish.common.typeinfo import TypeInformation
@@ -101,22 +103,50 @@ def read_state(restore: Restore, requests: Sequence[RestoreRequest]) -> dict[Sta
     by_uid = {str(request.uid): request for request in requests}
     parts: dict[StateAddress, dict[str, list[pa.Table]]] = {}
     declarations: dict[StateAddress, rows.Declaration] = {}
-    for file in restore.files:
+    #: The checkpoints that the rows of each state were written for.
+    sources: defaultdict[StateAddress, set[CheckpointId]] = defaultdict(set)
+    for file in sorted(restore.files, key=lambda file: file.checkpoint_id):
         wanted = [by_uid[uid] for uid in file.operator_uids if uid in by_uid]
         if any(_overlaps(file, request) for request in wanted):
-            _read_file(restore, file, by_uid, parts, declarations)
+            for address in _read_file(restore, file, by_uid, parts, declarations):
+                sources[address].add(file.checkpoint_id)
     restored: dict[StateAddress, RestoredRows] = {}
     for address, by_kind in parts.items():
         declaration = declarations.get(address)
         if declaration is None:
             raise CorruptCheckpointError(f"state {address[2]!r} of operator {address[0]} has rows but no schema row")
         joined = {kind: pa.concat_tables(tables_of_kind) for kind, tables_of_kind in by_kind.items()}
+        replaced = len(sources[address]) > 1 or any(table["value"].null_count for table in joined.values())
+        if replaced and address[1] != "operator":
+            joined = {kind: _current_rows(table, timers=address[1] == tables.TIMERS) for kind, table in joined.items()}
         if address[1] == "operator":
             request = by_uid[address[0]]
             joined = {kind: _redistribute(table, kind, request, restore.parallelism) for kind, table in joined.items()}
         if any(table.num_rows for table in joined.values()):
             restored[address] = RestoredRows(declaration, joined)
     return restored
+
+
+def _current_rows(table: pa.Table, *, timers: bool) -> pa.Table:
+    """Leave out rows of one kind of a state that later ones replace or remove.
+
+    A replaced value keeps its place, one that was removed before has a new place: so the entries of a map keep their order.
+    """
+    table = _wide(table)
+    member = pc.coalesce(table["user_key"], table["value"]) if timers else table["user_key"]
+    # Encodings mark their own end, so no two different rows have the same bytes.
+    parts = [part.fill_null(b"") for part in (table["key"], table["namespace"], member)]
+    same = pc.binary_join_element_wise(*parts, pa.scalar(b"", pa.large_binary())).combine_chunks().dictionary_encode().indices
+    identity, position = same.to_numpy(), np.arange(len(table))
+    has_value = table["value"].is_valid().to_numpy()
+    count = int(identity.max(initial=-1)) + 1
+    last, removed, first = np.full(count, -1), np.full(count, -1), np.full(count, len(table))
+    np.maximum.at(last, identity, position)
+    np.maximum.at(removed, identity[~has_value], position[~has_value])
+    put = position > removed[identity]
+    np.minimum.at(first, identity[put], position[put])
+    there = has_value[last]
+    return table.take(pa.array(last[there][np.argsort(first[there], kind="stable")]))
 
 
 def _overlaps(file: StateFile, request: RestoreRequest) -> bool:
@@ -176,7 +206,8 @@ def _read_file(
     requests: Mapping[str, RestoreRequest],
     parts: dict[StateAddress, dict[str, list[pa.Table]]],
     declarations: dict[StateAddress, rows.Declaration],
-) -> None:
+) -> set[StateAddress]:
+    """Add the rows of a file and their declarations to those of the files before it; return whose rows were added."""
     parquet = open_checked(restore, file)
     declared: dict[StateAddress, rows.Declaration] = {}
     found: list[tuple[StateAddress, str, pa.Table]] = []
@@ -208,6 +239,7 @@ def _read_file(
         trusted = restore.pickle_allowed and address in declared and declared[address].trusted
         marked = table.append_column(TRUSTED, pa.repeat(pa.scalar(trusted), table.num_rows))
         parts.setdefault(address, {}).setdefault(kind, []).append(marked)
+    return {address for address, _, _ in found}
 
 
 def _described(declaration: rows.Declaration) -> str:
@@ -229,12 +261,35 @@ def _uniform_parts(
             table = parquet.read_row_group(group, columns=_READ, use_threads=False)
             yield uid, name, kind, _in_groups(table, requests[uid])
         return
-    for uid, name, kind, table in parts_of(parquet.read_row_group(group, use_threads=False)):
+    for uid, name, kind, table in _parts_of(parquet.read_row_group(group, use_threads=False)):
         if uid in requests:
             yield uid, name, kind, _in_groups(table.select(_READ), requests[uid])
 
 
-def parts_of(table: pa.Table) -> Iterator[tuple[str, str, str, pa.Table]]:
+def parts_of_file(restore: Restore, file: StateFile) -> Iterator[tuple[str, str, str, pa.Table]]:
+    """Return all rows of a file, with all columns, in parts with their operator, state and kind."""
+    parquet = open_checked(restore, file)
+    for group in range(parquet.num_row_groups):
+        yield from _parts_of(parquet.read_row_group(group, use_threads=False))
+
+
+def merged_parts(restore: Restore) -> Iterator[tuple[str, str, str, pa.Table]]:
+    """Return the rows of all files, as `parts_of_file`, without those that later ones replace; schema rows come first."""
+    found: dict[tuple[str, str, str], list[pa.Table]] = {}
+    for file in sorted(restore.files, key=lambda file: file.checkpoint_id):
+        for uid, name, kind, table in parts_of_file(restore, file):
+            found.setdefault((uid, name, kind), []).append(table)
+    for (uid, name, kind), parts in sorted(found.items(), key=lambda each: each[0][2] != rows.SCHEMA):
+        table = pa.concat_tables(parts)
+        if kind == rows.SCHEMA:
+            _, first = np.unique(np.array(table["value"].to_pylist(), dtype=object), return_index=True)
+            table = table.take(pa.array(np.sort(first)))
+        elif category_of(kind) != "operator":
+            table = _current_rows(table, timers=category_of(kind) == tables.TIMERS)
+        yield uid, name, kind, table
+
+
+def _parts_of(table: pa.Table) -> Iterator[tuple[str, str, str, pa.Table]]:
     """Return the rows of a row group for each operator, state and kind."""
     for values in table.group_by(list(_SAME), use_threads=False).aggregate([]).to_pylist():
         chosen = table

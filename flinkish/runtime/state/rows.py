@@ -1,7 +1,9 @@
 """The format of the rows of a checkpoint's table, for both writing and reading.
 
 There is one row for each value, map entry, list, timer or element of operator state, and one of kind `schema` for each state
-with its declaration. All binary columns are encodings of codec.py: `key` has the operator's key type, `user_key` the map's,
+with its declaration. A row without a value says that the value of its address, map key or timer was removed; it and any later
+row replace the earlier rows of the same, which are in files of earlier checkpoints. Of a removed timer, the timestamp is its
+`user_key`. All binary columns are encodings of codec.py: `key` has the operator's key type, `user_key` the map's,
 `value` the state's; `namespace` is an untyped value, null for void. An element of operator state has [subtask, index] as its
 `user_key`; an entry of broadcast state has the number of the subtask to whose copy it belongs as its `namespace`. Columns
 `..._json` are for people; they are null if a value has no JSON form, and are never read back.
@@ -10,7 +12,7 @@ with its declaration. All binary columns are encodings of codec.py: `key` has th
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
 
@@ -61,6 +63,9 @@ class TableRows:
 
     meta: TableMeta
     by_kind: Mapping[str, Iterable[Any]]
+    #: Of a snapshot of changes: what was removed before the rows were put. An item has the form of that of a row, without its
+    #: value; for values and lists, it is the address itself.
+    removed: Mapping[str, Iterable[Any]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

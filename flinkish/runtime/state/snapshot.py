@@ -7,7 +7,7 @@ import hashlib
 import io
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache, partial
-from itertools import islice
+from itertools import chain, islice
 from typing import Any
 
 import msgspec
@@ -178,7 +178,7 @@ class SnapshotWriter:
                 types=tuple(map(data_of, meta.types)),
             ),
         )
-        for kind, columns in _rows_of(table, self._subtask):
+        for kind, columns in chain(_removed_rows_of(table), _rows_of(table, self._subtask)):
             self.write(uid, name, kind, columns)
 
     def write_restored(self, uid: str, name: str, restored: RestoredRows) -> None:
@@ -215,6 +215,7 @@ class SnapshotWriter:
                 rows=self._rows,
                 operator_uids=tuple(self._uids),
                 key_groups=(min(self._groups), max(self._groups)) if self._groups else (rows.NO_KEY_GROUP, rows.NO_KEY_GROUP),
+                checkpoint_id=self._checkpoint_id,
             ),
         )
 
@@ -281,6 +282,27 @@ def _rows_of(table: rows.TableRows, subtask: int) -> Iterator[tuple[str, Columns
             case _:
                 raise AssertionError(f"state of kind {kind!r} is in no checkpoint")
         yield from ((kind, columns) for columns in _batches(items, make))
+
+
+def _removed_rows_of(table: rows.TableRows) -> Iterator[tuple[str, Columns]]:
+    """Return the rows that say what was removed, which have no value; that of a timer has its timestamp like a map's key."""
+    for kind, items in table.removed.items():
+        keys = _Keys(table.meta)
+        make: Callable[[list[Any]], Columns]
+        match kind:
+            case tables.MAP:
+                make = partial(_removed_columns, keys, Codec(table.meta.types[0]))
+            case rows.TIMER_EVENT | rows.TIMER_PROCESSING:
+                items = ((address, timestamp) for timestamp, address in items)
+                make = partial(_removed_columns, keys, tables.LONG_CODEC)
+            case _:
+                make = keys.columns
+        yield from ((kind, columns) for columns in _batches(items, make))
+
+
+def _removed_columns(keys: _Keys, codec: Codec, batch: list[Any]) -> Columns:
+    addresses, members = zip(*batch, strict=True)
+    return {**keys.columns(addresses), **_encoded("user_key", codec, members, frozen=False)}
 
 
 def _value_codec(meta: TableMeta) -> Codec:

@@ -206,7 +206,7 @@ def test_what_cannot_be_changed_is_refused_at_once(folder: Path, savepoint: str,
         writer.change_operator_identifier("everything", "windows")
     with pytest.raises(InvalidArgumentError, match="from 1 to 32768"):
         writer.change_max_parallelism("everything", 0)
-    with pytest.raises(InvalidArgumentError, match="maximum parallelism .* from 1 to 32768"):
+    with pytest.raises(InvalidArgumentError, match=r"maximum parallelism .* from 1 to 32768"):
         SavepointWriter.new_savepoint(max_parallelism=0)
     with pytest.raises(InvalidArgumentError, match="'everything' already"):
         writer.with_operator("everything", OperatorTransformation.bootstrap_with([]).transform(Lists()))

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 from flinkish.common import pickling
 from flinkish.common.ids import OperatorUid
+from flinkish.runtime.protocol import Barrier
 from flinkish.runtime.state import tables
 from flinkish.runtime.state.heap.grouped import HeapGroupedLists, HeapMapTable, HeapPaneTable
 from flinkish.runtime.state.heap.log import ChangeLog, Entry
-from flinkish.runtime.state.heap.snapshot import HeapSnapshot
+from flinkish.runtime.state.heap.snapshot import HeapSnapshot, IncrementalSnapshots, full_snapshot
 from flinkish.runtime.state.heap.tables import HeapInternalTable, HeapListTable, HeapTable, HeapValueTable
 from flinkish.runtime.state.heap.timers import HeapTimerTable
 from flinkish.runtime.state.positions import Place, Position
@@ -58,6 +59,10 @@ class HeapBackend:
         self._held: dict[StateAddress, RestoredRows] = {}
         #: Whether the next entry must have the whole content: rows of a checkpoint are loaded without being logged.
         self._needs_full = False
+        #: Changes of this epoch that were taken for a snapshot.
+        self._taken: _Changes = []
+        #: The incremental snapshots of each subtask, by its operators.
+        self._snapshots: dict[tuple[OperatorUid, ...], IncrementalSnapshots] = {}
 
     # -- durability ----------------------------------------------------------------------------------------------------------
 
@@ -73,10 +78,10 @@ class HeapBackend:
             self._apply(content)
 
     def commit(self, position: Position) -> bytes:
-        changes = self._take_changes()
+        changes, self._taken = self._taken + self._take_changes(self._tables), []
         log = self._log
         log.delete_dropped()
-        if changes is not None or self._needs_full:
+        if changes or self._needs_full:
             payload = pickling.dumps(changes)
             del changes  # the next entry may be as large as all state, so free this one first
             full = self._needs_full or log.wants_full(len(payload))
@@ -90,16 +95,16 @@ class HeapBackend:
     def close(self) -> None:
         pass
 
-    def _take_changes(self) -> _Changes | None:
+    def _take_changes(self, of: Mapping[StateAddress, HeapTable]) -> _Changes:
         taken: _Changes = []
-        for address, table in self._tables.items():
+        for address, table in of.items():
             with naming(address):
                 changes = table.take_changes()
             new = address in self._new
             if new or changes is not None:
                 taken.append((address, table.meta if new else None, changes))
-        self._new.clear()
-        return taken or None
+        self._new -= of.keys()
+        return taken
 
     def _apply(self, changes: _Changes) -> None:
         for address, meta, changed in changes:
@@ -112,13 +117,13 @@ class HeapBackend:
         """Return the whole content after `_take_changes`, as changes of an empty backend; the caller must not change it."""
         return [(address, table.meta, table.dump()) for address, table in self._tables.items()]
 
-    def freeze(self, uids: Collection[OperatorUid], subtask: int) -> HeapSnapshot:
-        frozen = []
-        for address, table in self._tables.items():
-            if address[0] in uids and address[1] != tables.INTERNAL and not table.is_empty():
-                with naming(address):
-                    frozen.append((address, table.frozen()))
-        return HeapSnapshot(frozen, {each: rows for each, rows in self._held.items() if each[0] in uids}, subtask)
+    def freeze(self, uids: Collection[OperatorUid], subtask: int, barrier: Barrier) -> HeapSnapshot:
+        own = {address: table for address, table in self._tables.items() if address[0] in uids and address[1] != tables.INTERNAL}
+        held = {address: rows for address, rows in self._held.items() if address[0] in uids}
+        if not barrier.incremental:
+            return full_snapshot(own, held, subtask)
+        self._taken += self._take_changes(own)
+        return self._snapshots.setdefault(tuple(uids), IncrementalSnapshots()).take(barrier, own, held, subtask)
 
     # -- tables --------------------------------------------------------------------------------------------------------------
 
@@ -128,6 +133,8 @@ class HeapBackend:
 
     def create(self, address: StateAddress, meta: TableMeta) -> HeapTable:
         table = self._tables[address] = make_table(meta)
+        if self._snapshots:
+            table.since = {}  # no earlier snapshot has any of it
         self._new.add(address)
         return table
 
@@ -142,3 +149,4 @@ class HeapBackend:
     def claim(self, address: StateAddress) -> None:
         del self._held[address]
         self._needs_full = True
+        self._tables[address].since = None

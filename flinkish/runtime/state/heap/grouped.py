@@ -6,13 +6,14 @@ Members keep their order of insertion, also when the log is replayed, because us
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Any
 
 from flinkish.common.typeinfo import TypeInformation
 from flinkish.runtime.state.backend import Folding, GroupedLists, GroupedTable, MapTable, PaneTable, Scope
 from flinkish.runtime.state.codec import KEPT_AS_THEY_ARE, Codec
+from flinkish.runtime.state.heap.changes import AGAIN, GONE, PUT, Changes, note, split
 from flinkish.runtime.state.heap.packing import Group, apply_lists, flat, heads, list_changes, pack_groups, unpack_groups
 from flinkish.runtime.state.heap.tables import MISSING, HeapTable
 from flinkish.runtime.state.rows import TableRows
@@ -63,7 +64,10 @@ class _HeapGroups(HeapTable):
             del self.data[group]
 
     def clear(self, group: Any) -> None:
-        if self.data.pop(group, None) is not None:
+        members = self.data.pop(group, None)
+        if members is not None:
+            if self.since is not None:
+                self._note(group, {**self.dirty.get(group, {}), **dict.fromkeys(members, self._REMOVED)})
             self.dirty[group] = {}
             self.cleared.add(group)
 
@@ -71,6 +75,17 @@ class _HeapGroups(HeapTable):
         self.cleared = {*self.data, *self.dirty} if logged else set()
         self.dirty = {group: {} for group in self.cleared}
         self.data.clear()
+        self.since = None
+
+    def _note(self, group: Any, dirty: Mapping[Any, Any]) -> None:
+        """Add what is dirty of a group to what has changed since the last `seal`."""
+        if self.since is not None:
+            members, known = self.data.get(group, {}), self.since.setdefault(group, {})
+            for member, removed in dirty.items():
+                note(known, member, GONE if member not in members else AGAIN if removed is True else PUT)
+
+    def members_by_group(self) -> Mapping[Any, Iterable[Any]]:
+        return self.data
 
 
 class HeapGroupedTable(_HeapGroups, GroupedTable):
@@ -189,6 +204,7 @@ class HeapGroupedTable(_HeapGroups, GroupedTable):
         put: list[Group] = []
         for group, dirty in self.dirty.items():
             members = data.get(group)
+            self._note(group, dirty)
             if members is None:
                 removed.append((group, None))
                 continue
@@ -250,6 +266,10 @@ class HeapMapTable(HeapGroupedTable, MapTable):
         self.freeze()
         return TableRows(self.meta, {self.meta.kind: flat(self.data)})
 
+    def frozen_changes(self, changes: Changes) -> TableRows:
+        put, removed = split(changes, self.data)
+        return TableRows(self.meta, {self.meta.kind: put}, {self.meta.kind: removed})
+
     def load(self, addresses: Iterable[Address], keys: Iterable[Any], values: Iterable[Frozen]) -> None:
         data = self.data
         for address, key, value in zip(addresses, keys, values, strict=True):
@@ -292,6 +312,11 @@ class HeapPaneTable(HeapGroupedTable, PaneTable):
         self.freeze()
         rows = ((Namespaced(key, namespace), frozen) for namespace, key, frozen in flat(self.data))
         return TableRows(self.meta, {self.meta.kind: rows})
+
+    def frozen_changes(self, changes: Changes) -> TableRows:
+        put, removed = split(changes, self.data)
+        rows = [(Namespaced(key, namespace), frozen) for namespace, key, frozen in put]
+        return TableRows(self.meta, {self.meta.kind: rows}, {self.meta.kind: [Namespaced(key, at) for at, key in removed]})
 
     def copies(self, namespace: Any) -> Iterable[tuple[Any, Any]]:
         if self.codec.immutable:
@@ -345,6 +370,8 @@ class HeapGroupedLists(_HeapGroups, GroupedLists):
     def take_changes(self) -> Any:
         if not self.dirty:
             return None
+        for group, dirty in self.dirty.items():
+            self._note(group, dirty)
         changes = list_changes(self.data, self.dirty, self.cleared, self._check)
         self.cleared.clear()
         return changes
@@ -365,6 +392,11 @@ class HeapGroupedLists(_HeapGroups, GroupedLists):
         lists = heads(chain.from_iterable(map(dict.values, self.data.values())))
         rows = ((self._address(group, member), elements) for group, member, elements in flat(self.data, lists))
         return TableRows(self.meta, {self.meta.kind: rows})
+
+    def frozen_changes(self, changes: Changes) -> TableRows:
+        put, removed = split(changes, self.data)
+        rows = [(self._address(group, member), list(elements)) for group, member, elements in put]
+        return TableRows(self.meta, {self.meta.kind: rows}, {self.meta.kind: [self._address(*each) for each in removed]})
 
     def load(self, addresses: Iterable[Address], lists: Iterable[list[Frozen]]) -> None:
         for (key, namespace, _), elements in zip(addresses, lists, strict=True):

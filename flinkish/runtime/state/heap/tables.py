@@ -9,14 +9,16 @@ update() is stored like an updated one, and no reference that user code keeps ca
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, MutableMapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping
+from itertools import chain
 from typing import Any
 
 from flinkish.runtime.state.backend import Convert, ListTable, Scope, ValueTable
 from flinkish.runtime.state.codec import KEPT_AS_THEY_ARE, Codec
+from flinkish.runtime.state.heap.changes import PUT, Changes, always_have_one_encoding, have_one_encoding, split
 from flinkish.runtime.state.heap.packing import apply_lists, heads, list_changes, pack, pack_addresses, unpack, unpack_addresses
 from flinkish.runtime.state.rows import TableRows
-from flinkish.runtime.state.tables import INTERNAL_META, Address, Frozen, TableMeta
+from flinkish.runtime.state.tables import INTERNAL_META, Address, Frozen, TableMeta, key_of
 from flinkish.udf.state import ValueState
 
 #: The value of an address that has none.
@@ -28,6 +30,8 @@ class HeapTable(ABC):
 
     def __init__(self, meta: TableMeta) -> None:
         self.meta = meta
+        #: What has changed since the last `seal`, up to the last `take_changes`; None if that is not known.
+        self.since: Changes | None = None
 
     @abstractmethod
     def take_changes(self) -> Any:
@@ -44,6 +48,26 @@ class HeapTable(ABC):
     def frozen(self) -> TableRows:
         """Return the rows as they are now; later changes do not change them."""
         raise AssertionError(f"a {type(self).__name__} is in no checkpoint")
+
+    def seal(self) -> Changes | None:
+        """Return what has changed since the last call; None if that is not known, as at first."""
+        sealed, self.since = self.since, {}
+        return sealed
+
+    def frozen_changes(self, changes: Changes) -> TableRows:
+        """Return, as `frozen`, the rows of what has changed."""
+        raise AssertionError(f"a {type(self).__name__} is in no checkpoint")
+
+    def members_by_group(self) -> Mapping[Any, Iterable[Any]]:
+        """Return all members by group, as in Changes."""
+        raise AssertionError(f"a {type(self).__name__} is in no checkpoint")
+
+    def have_one_encoding(self, members: Mapping[Any, Iterable[Any]]) -> bool:
+        """Tell whether the keys among groups and members are equal only to keys with the same encoding."""
+        keys = [*([] if self.meta.key_type is None else [self.meta.key_type]), *self.meta.types[:-1]]
+        if all(map(always_have_one_encoding, keys)):
+            return True
+        return have_one_encoding(map(key_of, chain(members, chain.from_iterable(members.values()))))
 
     @abstractmethod
     def is_empty(self) -> bool:
@@ -133,6 +157,7 @@ class HeapValueTable(HeapTable, ValueTable):
             self.dirty.clear()
         self.data.clear()
         self.hot.clear()
+        self.since = None
 
     def take_changes(self) -> tuple[Any, Any, Any] | None:
         """Return addresses and values that were set, and addresses that were removed."""
@@ -149,6 +174,8 @@ class HeapValueTable(HeapTable, ValueTable):
             values = list(map(data.__getitem__, updated))
         if self._check is not None:
             self._check(values)
+        if self.since is not None:
+            self.since.setdefault(None, {}).update(dict.fromkeys(dirty, PUT))
         dirty.clear()
         return pack_addresses(updated), pack(values), pack_addresses(removed)
 
@@ -165,6 +192,14 @@ class HeapValueTable(HeapTable, ValueTable):
     def frozen(self) -> TableRows:
         self.freeze()
         return TableRows(self.meta, {self.meta.kind: self.data.copy().items()})
+
+    def frozen_changes(self, changes: Changes) -> TableRows:
+        put, removed = split(changes, {None: self.data})
+        kind = self.meta.kind
+        return TableRows(self.meta, {kind: [(at, value) for _, at, value in put]}, {kind: [at for _, at in removed]})
+
+    def members_by_group(self) -> Mapping[Any, Iterable[Any]]:
+        return {None: self.data}
 
     def load(self, addresses: Iterable[Address], values: Iterable[Frozen]) -> None:
         self.data.update(zip(addresses, values, strict=True))
@@ -298,8 +333,11 @@ class HeapListTable(HeapTable, ListTable):
     def forget(self, *, logged: bool) -> None:
         self.dirty = dict.fromkeys((*self.data, *self.dirty), 0) if logged else {}
         self.data.clear()
+        self.since = None
 
     def take_changes(self) -> Any:
+        if self.since is not None and self.dirty:
+            self.since.setdefault(None, {}).update(dict.fromkeys(self.dirty, PUT))
         return list_changes({None: self.data}, {None: self.dirty}, set(), self._check) if self.dirty else None
 
     def apply(self, changes: Any) -> None:
@@ -310,6 +348,14 @@ class HeapListTable(HeapTable, ListTable):
 
     def frozen(self) -> TableRows:
         return TableRows(self.meta, {self.meta.kind: zip(list(self.data), heads(self.data.values()), strict=True)})
+
+    def frozen_changes(self, changes: Changes) -> TableRows:
+        put, removed = split(changes, {None: self.data})
+        kind = self.meta.kind
+        return TableRows(self.meta, {kind: [(at, list(elements)) for _, at, elements in put]}, {kind: [at for _, at in removed]})
+
+    def members_by_group(self) -> Mapping[Any, Iterable[Any]]:
+        return {None: self.data}
 
     def load(self, addresses: Iterable[Address], lists: Iterable[list[Frozen]]) -> None:
         self.data.update(zip(addresses, lists, strict=True))

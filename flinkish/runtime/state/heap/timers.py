@@ -5,8 +5,10 @@ from __future__ import annotations
 import heapq
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
+from typing import Any
 
 from flinkish.runtime.state.backend import Fire, Look, TimerQueue
+from flinkish.runtime.state.heap.changes import GONE, PUT, Changes, note, split
 from flinkish.runtime.state.heap.tables import HeapTable
 from flinkish.runtime.state.rows import TIMER_EVENT, TIMER_PROCESSING, TableRows
 from flinkish.runtime.state.tables import Address, TableMeta, key_of, namespace_of
@@ -18,6 +20,8 @@ _LOOK = 1_000
 _Change = tuple[bool, int, Address]
 #: The timers of an empty queue, and changes after them.
 _Timers = tuple[dict[int, list[Address]], list[_Change]]
+#: The kinds of rows of the two queues.
+_KINDS = (TIMER_EVENT, TIMER_PROCESSING)
 
 
 def _go_on(fired: int) -> None:
@@ -151,6 +155,14 @@ class HeapTimerTable(HeapTable):
 
     def take_changes(self) -> list[_Timers] | None:
         changes: list[_Timers] = [({}, queue.take_changes()) for queue in self._queues]
+        if self.since is not None:
+            for kind, (_, changed) in zip(_KINDS, changes, strict=True):
+                known = self.since.setdefault(kind, {})
+                for registered, timestamp, address in changed:
+                    if not registered and known.get((timestamp, address)) == PUT:
+                        del known[timestamp, address]  # no snapshot contains it
+                    else:
+                        note(known, (timestamp, address), PUT if registered else GONE)
         return changes if any(changed for _, changed in changes) else None
 
     def apply(self, changes: list[_Timers]) -> None:
@@ -163,6 +175,21 @@ class HeapTimerTable(HeapTable):
 
     def frozen(self) -> TableRows:
         return TableRows(self.meta, {TIMER_EVENT: list(self.event_time), TIMER_PROCESSING: list(self.processing_time)})
+
+    def frozen_changes(self, changes: Changes) -> TableRows:
+        by_kind, removed = {}, {}
+        for kind, queue in zip(_KINDS, self._queues, strict=True):
+            known = changes.get(kind, {})
+            there = {timer: None for timer in known if timer[1] in queue.by_time.get(timer[0], ())}
+            put, gone = split({kind: known}, {kind: there})
+            by_kind[kind], removed[kind] = [timer for _, timer, _ in put], [timer for _, timer in gone]
+        return TableRows(self.meta, by_kind, removed)
+
+    def members_by_group(self) -> Mapping[Any, Iterable[Any]]:
+        return {kind: list(queue) for kind, queue in zip(_KINDS, self._queues, strict=True)}
+
+    def have_one_encoding(self, members: Mapping[Any, Iterable[Any]]) -> bool:
+        return super().have_one_encoding({None: [address for timers in members.values() for _, address in timers]})
 
     def is_empty(self) -> bool:
         return not any(queue.size for queue in self._queues)

@@ -28,7 +28,7 @@ from flinkish.datastream.state import (
 from flinkish.runtime.key_groups import key_group, subtask_of_group
 from flinkish.runtime.keys import as_key, original_key
 from flinkish.runtime.state.backends import BACKENDS
-from flinkish.runtime.state.heap import log
+from flinkish.runtime.state.heap import log, snapshot
 from tests.unit.runtime.state.harness import MAX_PARALLELISM, Slot
 
 LONGS = st.integers(-(2**63), 2**63 - 1)
@@ -86,9 +86,12 @@ class StateMachine(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.folder = Path(tempfile.mkdtemp())
+        #: The last completed checkpoint, if it is incremental.
+        self.base: int | None = None
         self.patches = [
             mock.patch.object(log, "INLINE_LIMIT", self.inline_limit),
             mock.patch.object(log, "INLINE_ENTRIES", 5),
+            mock.patch.object(snapshot, "MOST_CHANGES", 1_000),  # long chains of checkpoints, although there is little state
             mock.patch.object(os, "fsync"),  # 50 ms each on a busy disk
         ]
         for patch in self.patches:
@@ -324,10 +327,24 @@ class StateMachine(RuleBasedStateMachine):
         self.watermark = self.committed_watermark
         self.operator_list = [list(values) for values in self.committed_lists]
 
-    @rule(parallelism=st.integers(1, 4), early=st.booleans())
-    def restore_from_a_checkpoint(self, parallelism: int, early: bool) -> None:
+    @rule(completes=st.booleans())
+    def take_an_incremental_checkpoint(self, completes: bool) -> None:
+        """Of one that does not complete, the files are never read."""
         self.checkpoint += 1
-        files = tuple(file for slot in self.slots for file in slot.snapshot(self.checkpoint))
+        for slot in self.slots:
+            slot.snapshot(self.checkpoint, incremental=True, base=self.base)
+        if completes:
+            self.base = self.checkpoint
+
+    @rule(parallelism=st.integers(1, 4), early=st.booleans(), incremental=st.booleans())
+    def restore_from_a_checkpoint(self, parallelism: int, early: bool, incremental: bool) -> None:
+        self.checkpoint += 1
+        files = tuple(
+            file
+            for slot in self.slots
+            for file in slot.snapshot(self.checkpoint, incremental=incremental, base=self.base if incremental else None)
+        )
+        self.base = None
         before = len(self.slots)
         self.slots = self.make_slots(parallelism)
         for slot in self.slots:
@@ -425,6 +442,30 @@ class FewFiles(StateMachine):
     inline_limit = 1 << 20
 
 
+class Checkpointed(StateMachine):
+    """A checkpoint after every third step; each example ends with a restore from the chain of these."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.steps = itertools.count(1)
+
+    @precondition(lambda self: hasattr(self, "slots"))
+    @invariant()
+    def take_a_checkpoint(self) -> None:
+        step = next(self.steps)
+        if step % 3 == 0:
+            self.take_an_incremental_checkpoint(completes=step % 9 != 0)
+            if step % 2 == 0:
+                self.next_epoch()
+
+    def teardown(self) -> None:
+        if self.base is not None:
+            self.restore_from_a_checkpoint(parallelism=2, early=False, incremental=True)
+            self.reads_equal_the_model()
+            self.advance_watermark(by=10)
+        super().teardown()
+
+
 #: More of them before a release: FLINKISH_STATE_EXAMPLES=2000.
 _EXAMPLES = int(os.environ.get("FLINKISH_STATE_EXAMPLES", "100"))
 #: Without shrinking, which takes minutes: the seed is printed.
@@ -434,5 +475,7 @@ _SETTINGS = settings(
 )
 StateMachine.TestCase.settings = settings(_SETTINGS, max_examples=_EXAMPLES)
 FewFiles.TestCase.settings = settings(_SETTINGS, max_examples=max(1, _EXAMPLES // 4))
+Checkpointed.TestCase.settings = settings(_SETTINGS, max_examples=max(1, _EXAMPLES // 2))
 TestManyFiles = StateMachine.TestCase
 TestFewFiles = FewFiles.TestCase
+TestCheckpointed = Checkpointed.TestCase

@@ -88,15 +88,21 @@ class Slot:
     def key(self, key: object) -> None:
         self.backend.current_key = key
 
-    def barrier(self, checkpoint_id: int = 1) -> Barrier:
+    def barrier(self, checkpoint_id: int = 1, *, incremental: bool = False, base: int | None = None) -> Barrier:
         directory = self.folder / "table" / "files"
         directory.mkdir(parents=True, exist_ok=True)
         return Barrier(
-            checkpoint_id=CheckpointId(checkpoint_id), timestamp=0, directory=str(directory), root=str(self.folder / "table")
+            checkpoint_id=CheckpointId(checkpoint_id),
+            timestamp=0,
+            directory=str(directory),
+            root=str(self.folder / "table"),
+            incremental=incremental,
+            base=None if base is None else CheckpointId(base),
         )
 
-    def snapshot(self, checkpoint_id: int = 1) -> tuple[StateFile, ...]:
-        return self.state.snapshot([UID], self.barrier(checkpoint_id), vertex=7, subtask=self.subtask)()
+    def snapshot(self, checkpoint_id: int = 1, *, incremental: bool = False, base: int | None = None) -> tuple[StateFile, ...]:
+        barrier = self.barrier(checkpoint_id, incremental=incremental, base=base)
+        return self.state.snapshot([UID], barrier, vertex=7, subtask=self.subtask)()
 
     def restore(
         self, files: tuple[StateFile, ...], *, old_parallelism: int = 1, pickle_allowed: bool = False, keyed: bool = True

@@ -297,11 +297,23 @@ class Checkpoints:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
-    def upload(self, snapshot: Snapshot, name: str = "one") -> tuple[StateFile, ...]:
-        directory = self._folder / "chk"
+    def barrier(self, checkpoint_id: int = 1, *, incremental: bool = False, base: int | None = None) -> Barrier:
+        directory = self._folder / f"chk-{checkpoint_id}"
         directory.mkdir(parents=True, exist_ok=True)
-        barrier = Barrier(checkpoint_id=CheckpointId(1), timestamp=0, directory=str(directory), root=str(self._folder))
-        return snapshot.upload(SnapshotFiles(barrier=barrier, name=name), ())
+        return Barrier(
+            checkpoint_id=CheckpointId(checkpoint_id),
+            timestamp=0,
+            directory=str(directory),
+            root=str(self._folder),
+            incremental=incremental,
+            base=None if base is None else CheckpointId(base),
+        )
+
+    def take(self, backend: StateBackend, barrier: Barrier) -> tuple[StateFile, ...]:
+        return self.upload(backend.freeze([UID], 0, barrier), barrier=barrier)
+
+    def upload(self, snapshot: Snapshot, name: str = "one", barrier: Barrier | None = None) -> tuple[StateFile, ...]:
+        return snapshot.upload(SnapshotFiles(barrier=barrier or self.barrier(), name=name))
 
     def read(self, files: tuple[StateFile, ...]) -> dict[tuple[str, str, str], Any]:
         restore = Restore(
@@ -347,7 +359,7 @@ def test_a_snapshot_shows_the_frozen_state_however_that_changes_before_the_uploa
     fill(found)
     found["objects"].get(1).append(5)  # in place, and not committed
     expected = {name: seen for name, seen in content(backend).items() if name != "internal"}
-    snapshot = backend.freeze([UID], 0)
+    snapshot = backend.freeze([UID], 0, checkpoints.barrier())
     change(found)
     found["lists"].append(1, "later")
     found["objects"].put(1, [0])
@@ -364,7 +376,7 @@ def test_a_snapshot_outlives_its_backend_and_can_be_uploaded_by_another_thread(m
     backend = make()
     fill({**stored(backend), "internal": {}})
     expected = content(backend)
-    snapshot = backend.freeze([UID], 0)
+    snapshot = backend.freeze([UID], 0, checkpoints.barrier())
     backend.close()
     with ThreadPoolExecutor(1) as pool:
         files = pool.submit(checkpoints.upload, snapshot).result()
@@ -378,23 +390,23 @@ def test_a_snapshot_has_the_state_of_its_operators_only(make: Make, checkpoints:
         table.put(1, 5)
     internal: Any = backend.create((UID, tables.INTERNAL, "gate"), tables.INTERNAL_META)
     internal["a"] = 1
-    files = checkpoints.upload(backend.freeze([UID], 0))
+    files = checkpoints.upload(backend.freeze([UID], 0, checkpoints.barrier()))
     assert {each for file in files for each in file.operator_uids} == {UID}
     assert list(checkpoints.read(files)) == [(UID, "keyed", "value")]
-    assert checkpoints.upload(backend.freeze([OperatorUid("nobody")], 0), "two") == ()
+    assert checkpoints.upload(backend.freeze([OperatorUid("nobody")], 0, checkpoints.barrier()), "two") == ()
 
 
 def test_rows_that_nobody_has_requested_are_durable_and_in_the_next_snapshot(make: Make, checkpoints: Checkpoints) -> None:
     backend = make()
     table: Any = backend.create((UID, "keyed", "value"), METAS["value"])
     table.put(1, 5)
-    held = checkpoints.read(checkpoints.upload(backend.freeze([UID], 0)))
+    held = checkpoints.read(checkpoints.upload(backend.freeze([UID], 0, checkpoints.barrier())))
     other = make()
     other.hold(held)
     again = make()
     again.recover((0, "a"), other.commit((0, "a")))
     assert list(again.held) == [(UID, "keyed", "value")]
-    files = checkpoints.upload(again.freeze([UID], 0), "two")
+    files = checkpoints.upload(again.freeze([UID], 0, checkpoints.barrier()), "two")
     loaded = again.create((UID, "keyed", "value"), METAS["value"])
     fill_table(loaded, UID, "value", again.held[UID, "keyed", "value"], lambda: 0)
     again.claim((UID, "keyed", "value"))
@@ -412,3 +424,154 @@ def test_each_value_of_the_option_names_a_backend(name: str) -> None:
     backend = make_backend(configuration)
     begun(backend)
     assert set(backend.tables) == {address(each) for each in METAS}
+
+
+# -- incremental snapshots -------------------------------------------------------------------------------------------------------
+
+
+def a_thousand_keys(found: dict[str, Any]) -> None:
+    fill(found)
+    for key in range(100, 1_100):
+        found["value"].put(key, key)
+
+
+def chain(backend: StateBackend, checkpoints: Checkpoints, steps: int) -> list[tuple[StateFile, ...]]:
+    """Take incremental checkpoints, each completed before the next, with a change before each and an epoch's end after it."""
+    found = {**stored(backend), "internal": {"gate": 0}}
+    taken: list[tuple[StateFile, ...]] = []
+    for step, alter in enumerate([a_thousand_keys, change, refill][:steps], 1):
+        alter(found)
+        taken.append(checkpoints.take(backend, checkpoints.barrier(step, incremental=True, base=step - 1 or None)))
+        backend.commit((step, f"nonce-{step}"))
+    return taken
+
+
+def by_key(seen: dict[str, Any]) -> dict[str, Any]:
+    """Return content without the order of the addresses of values, which says nothing."""
+    return {**seen, "value": dict(seen["value"])}
+
+
+def refill(found: dict[str, Any]) -> None:
+    """Put again what was removed, behind what was there."""
+    found["value"].put(1, 11)
+    found["map"].put(1, "x", [6])
+    found["map"].put(1, "y", [7])
+    found["panes"].fold([WINDOW], [2], [5], Fold(Add(), "test"), OneAddress())
+    found["joined"].append(1, 1_000, 4)
+    found["timers"].event_time.register(30, 1)
+    found["timers"].event_time.delete(20, SECOND)
+    found["broadcast"].put(OPERATOR_ADDRESS, "n", 9)
+
+
+@pytest.mark.parametrize("steps", [1, 2, 3])
+def test_a_chain_of_incremental_snapshots_restores_what_was_frozen(make: Make, checkpoints: Checkpoints, steps: int) -> None:
+    backend = make()
+    files = chain(backend, checkpoints, steps)[-1]
+    assert checkpoints.restored(make(), files) == content(backend)
+
+
+def test_an_incremental_snapshot_writes_what_has_changed_and_lists_the_files_before(make: Make, checkpoints: Checkpoints) -> None:
+    first, second, third = chain(make(), checkpoints, 3)
+    keyed = [[file for file in files if file.key_groups[0] >= 0] for files in (first, second, third)]
+    assert keyed[1][:-1] == keyed[0]
+    assert keyed[2][:-1] == keyed[1]
+    assert [file.checkpoint_id for file in keyed[2]] == [1, 2, 3]
+    assert keyed[1][-1].rows < 30 < keyed[0][0].rows
+    operator = [file for file in third if file.key_groups[0] < 0]
+    assert [file.checkpoint_id for file in operator] == [3]
+
+
+def test_an_aborted_checkpoint_does_not_take_its_changes_with_it(make: Make, checkpoints: Checkpoints) -> None:
+    backend = make()
+    found = {**stored(backend), "internal": {"gate": 0}}
+    a_thousand_keys(found)
+    checkpoints.take(backend, checkpoints.barrier(1, incremental=True))
+    backend.commit((0, "a"))
+    change(found)
+    lost = checkpoints.take(backend, checkpoints.barrier(2, incremental=True, base=1))
+    backend.commit((1, "b"))
+    refill(found)
+    found["value"].put(7, 7)
+    files = checkpoints.take(backend, checkpoints.barrier(3, incremental=True, base=1))
+    assert not set(files) & {file for file in lost if file.checkpoint_id == 2}
+    assert by_key(checkpoints.restored(make(), files)) == by_key(content(backend))
+
+
+def test_a_savepoint_between_incremental_snapshots_has_all_and_changes_nothing(make: Make, checkpoints: Checkpoints) -> None:
+    backend = make()
+    found = {**stored(backend), "internal": {"gate": 0}}
+    a_thousand_keys(found)
+    checkpoints.take(backend, checkpoints.barrier(1, incremental=True))
+    change(found)
+    (savepoint,) = checkpoints.take(backend, checkpoints.barrier(2, base=1))
+    assert checkpoints.restored(make(), (savepoint,)) == content(backend)
+    backend.commit((0, "a"))
+    refill(found)
+    files = checkpoints.take(backend, checkpoints.barrier(3, incremental=True, base=1))
+    assert [file.checkpoint_id for file in files] == [1, 3, 3]
+    assert by_key(checkpoints.restored(make(), files)) == by_key(content(backend))
+
+
+def test_a_snapshot_on_an_unknown_base_has_all(make: Make, checkpoints: Checkpoints) -> None:
+    backend = make()
+    fill({**stored(backend), "internal": {}})
+    kept = backend.commit((0, "a"))
+    again = make()
+    again.recover((0, "a"), kept)
+    files = checkpoints.take(again, checkpoints.barrier(9, incremental=True, base=8))
+    assert {file.checkpoint_id for file in files} == {9}
+    assert checkpoints.restored(make(), files) == content(backend)
+
+
+def test_as_many_changes_as_rows_make_a_full_snapshot(make: Make, checkpoints: Checkpoints) -> None:
+    backend = make()
+    table: Any = backend.create((UID, "keyed", "value"), METAS["value"])
+    lengths = []
+    for step in range(1, 12):
+        for key in range(100 if step == 1 else 30):
+            table.put(key, step)
+        files = checkpoints.take(backend, checkpoints.barrier(step, incremental=True, base=step - 1 or None))
+        lengths.append(len(files))
+    assert lengths == [1, 2, 3, 4, 1, 2, 3, 4, 1, 2, 3]
+    assert checkpoints.restored(make(), files)["value"] == [(key, 11 if key < 30 else 1) for key in range(100)]
+
+
+@pytest.mark.parametrize("keys", [(1, 1.0), (True, 1), (("a", 1), ("a", 1.0))])
+def test_equal_keys_with_different_encodings_do_not_leave_old_rows(
+    make: Make, checkpoints: Checkpoints, keys: tuple[Any, Any]
+) -> None:
+    backend = make()
+    untyped = TableMeta(kind=tables.VALUE, key_type=Types.PICKLED_BYTE_ARRAY(), types=(Types.LONG(),), max_parallelism=4)
+    table: Any = backend.create((UID, "keyed", "value"), untyped)
+    stored, same = keys
+    table.put(stored, 1)
+    for key in range(100, 200):
+        table.put(key, key)
+    checkpoints.take(backend, checkpoints.barrier(1, incremental=True))
+    backend.commit((0, "a"))
+    table.put(same, 2)
+    second = checkpoints.take(backend, checkpoints.barrier(2, incremental=True, base=1))
+    backend.commit((1, "b"))
+    table.remove(same)
+    third = checkpoints.take(backend, checkpoints.barrier(3, incremental=True, base=2))
+    for files, count in ((second, 101), (third, 100)):
+        (rows,) = checkpoints.read(files)[UID, "keyed", "value"].by_kind.values()
+        assert rows.num_rows == count
+
+
+def test_rows_that_nobody_has_requested_are_in_a_chain_until_they_are(make: Make, checkpoints: Checkpoints) -> None:
+    backend = make()
+    fill({**stored(backend), "internal": {}})
+    held = checkpoints.read(checkpoints.take(backend, checkpoints.barrier(1)))
+    other = make()
+    other.hold(held)
+    checkpoints.take(other, checkpoints.barrier(2, incremental=True))
+    files = checkpoints.take(other, checkpoints.barrier(3, incremental=True, base=2))
+    assert checkpoints.restored(make(), files) == content(backend)
+    where = UID, "keyed", "value"
+    table: Any = other.create(where, METAS["value"])
+    fill_table(table, UID, "value", held[where], lambda: 0)
+    other.claim(where)
+    table.put(1, 12)
+    files = checkpoints.take(other, checkpoints.barrier(4, incremental=True, base=3))
+    assert checkpoints.restored(make(), files)["value"] == [(1, 12), (SECOND, 20)]
