@@ -546,8 +546,8 @@ class CheckpointCoordinator:
             self._completed_notices.append(checkpoint_id)
         self._outbox.calls.append(lambda: self._after_completion(pending, stored, record))
         _log.info(
-            "Completed %s checkpoint %d of job %s (%d bytes, %d ms).",
-            pending.kind.value, checkpoint_id, self.job_id, record.state_size, record.duration,
+            "Completed %s checkpoint %d of job %s (%d bytes, of which %d are new; %d ms).",
+            pending.kind.value, checkpoint_id, self.job_id, record.state_size, record.checkpointed_size, record.duration,
         )  # fmt: skip
 
     def _abort(
@@ -652,6 +652,7 @@ class CheckpointCoordinator:
             trigger_time=pending.trigger_time,
             duration=None if status is CheckpointStatus.IN_PROGRESS else self.clock.monotonic() - pending.started,
             state_size=sum(file.size for file in files),
+            checkpointed_size=sum(record.checkpointed_size for record in pending.records),
             state_rows=sum(file.rows for file in files),
             files=len(files),
             acknowledged=len(acknowledgements),

@@ -73,6 +73,7 @@ class PendingCheckpoint:
             subtask=ack.subtask,
             acknowledged_at=now,
             state_size=sum(file.size for file in ack.files),
+            checkpointed_size=sum(file.size for file in ack.files if file.checkpoint_id == self.checkpoint_id),
             alignment_ms=ack.alignment_ms,
             snapshot_ms=ack.snapshot_ms,
             upload_ms=ack.upload_ms,

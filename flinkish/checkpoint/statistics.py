@@ -28,6 +28,8 @@ class SubtaskRecord:
     subtask: int
     acknowledged_at: int
     state_size: int
+    #: The part of it that was written for this checkpoint; the rest is in files of earlier ones.
+    checkpointed_size: int
     alignment_ms: float
     #: How long it processed no records.
     snapshot_ms: float
@@ -45,6 +47,7 @@ class CheckpointRecord:
     trigger_time: int
     duration: int | None = None
     state_size: int = 0
+    checkpointed_size: int = 0
     state_rows: int = 0
     files: int = 0
     acknowledged: int = 0

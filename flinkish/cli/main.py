@@ -225,17 +225,19 @@ def submit(arguments: tuple[str, ...]) -> None:
 @cli.command()
 @click.option("-D", "properties", multiple=True, metavar="spark.KEY=VALUE", help="Set a configuration key of Spark.")
 @click.option("-n", "--rows", type=click.IntRange(min=1), default=100, show_default=True, help="Maximum rows shown per result.")
+@click.option("--state", "states", multiple=True, metavar="VIEW=PATH", help="A view of the rows of a checkpoint or savepoint.")
 @click.argument("statements", nargs=-1, metavar="[STATEMENT]...")
-def sql(statements: tuple[str, ...], properties: tuple[str, ...], rows: int) -> None:
+def sql(statements: tuple[str, ...], properties: tuple[str, ...], rows: int, states: tuple[str, ...]) -> None:
     """Run SQL in a Spark session that reads and writes Delta tables.
 
-    It reads checkpoints, savepoints and sink tables: flinkish sql "SELECT * FROM delta.`/path/of/the/table`". Without a STATEMENT
-    argument, statements are read from standard input. Several statements are separated by `;`; the first that fails ends the run.
+    It reads tables of sinks: flinkish sql "SELECT * FROM delta.`/path/of/the/table`", and state of checkpoints and savepoints:
+    flinkish sql --state s=/path/of/the/savepoint "SELECT * FROM s". Without a STATEMENT argument, statements are read from
+    standard input. Several statements are separated by `;`; the first that fails ends the run.
     """
     from flinkish.cli.sql import run_statements
 
     with errors_printed(), notices.told_always():
-        run_statements(statements, properties, rows)
+        run_statements(statements, properties, rows, states)
 
 
 @cli.command()

@@ -16,17 +16,21 @@ from rich.table import Table
 from rich.text import Text
 
 from flinkish.common.config_file import load_configuration, parse_properties
+from flinkish.common.configuration import Configuration
 from flinkish.common.errors import InvalidArgumentError, InvalidProgramError
 from flinkish.engine.spark.session import hold_delta_session, release_session
 from flinkish.engine.spark.spark_settings import SparkSettings
+from flinkish.state.reader import SavepointReader
 
 _PROMPT = "flinkish> "
 #: Interactive queries need few tasks, because Delta's logs and checkpoints are small.
 _SETTINGS = {"spark.sql.shuffle.partitions": "4", "spark.databricks.delta.snapshotPartitions": "2"}
 
 
-def run_statements(statements: Sequence[str], properties: Sequence[str], rows: int) -> None:
+def run_statements(statements: Sequence[str], properties: Sequence[str], rows: int, states: Sequence[str] = ()) -> None:
     """Run the given statements, or those on standard input if none are given; show at most `rows` rows of each result.
+
+    `states` are texts VIEW=PATH: a view to create, and the checkpoint or savepoint whose rows it shows.
 
     Each text may hold several statements, see `split_statements`. At a terminal, a statement that fails is reported, and the
     prompt continues. Otherwise the run ends with InvalidProgramError: Spark's reason, and which statement it was. Raises
@@ -36,7 +40,9 @@ def run_statements(statements: Sequence[str], properties: Sequence[str], rows: i
         if not key.startswith("spark."):
             text = f"flinkish sql: -D{key} has no effect on SQL"
             raise InvalidArgumentError(text, hint="give settings of Spark: -Dspark.KEY=VALUE.")
-    settings = SparkSettings.of(load_configuration(properties, environment=os.environ))
+    configuration = load_configuration(properties, environment=os.environ)
+    settings = SparkSettings.of(configuration)
+    views = [_view(state, configuration) for state in states]
     asked = not statements and sys.stdin.isatty()
     texts: list[Iterable[str]] = [[text] for text in statements] or [_typed(sys.stdin) if asked else sys.stdin]
     given = chain.from_iterable(map(split_statements, texts))
@@ -47,6 +53,8 @@ def run_statements(statements: Sequence[str], properties: Sequence[str], rows: i
         for key, value in _SETTINGS.items():
             if key not in settings.passed_on:
                 session.conf.set(key, value)
+        for name, reader in views:
+            reader.rows(session).createOrReplaceTempView(name)
         for number, statement in enumerate(given, 1):
             try:
                 _show(session.sql(statement), rows, console)
@@ -57,6 +65,13 @@ def run_statements(statements: Sequence[str], properties: Sequence[str], rows: i
                 console.print(Text(str(reason), style="red"))
     finally:
         release_session(held)
+
+
+def _view(state: str, configuration: Configuration) -> tuple[str, SavepointReader]:
+    name, given, path = state.partition("=")
+    if not given or not name.isidentifier():
+        raise InvalidArgumentError(f"--state {state}: expected VIEW=PATH", hint="such as --state counts=/path/of/the/savepoint.")
+    return name, SavepointReader.read(path, configuration)
 
 
 #: The next part of a statement, as Spark's SqlBaseLexer finds it; a quote that is not closed reaches to the end of the text.

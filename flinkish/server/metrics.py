@@ -179,7 +179,7 @@ def job_metrics(view: JobView) -> dict[str, Any]:
         "numberOfInProgressCheckpoints": checkpoints.counts.in_progress,
         "totalNumberOfCheckpoints": checkpoints.counts.triggered,
         "lastCheckpointDuration": -1 if latest is None else latest.duration or 0,
-        "lastCheckpointSize": -1 if latest is None else latest.state_size,
+        "lastCheckpointSize": -1 if latest is None else latest.checkpointed_size,
         "lastCheckpointFullSize": -1 if latest is None else latest.state_size,
         "lastCheckpointCompletedTimestamp": -1 if latest is None else latest.trigger_time + (latest.duration or 0),
         "lastCheckpointRestoreTimestamp": -1 if checkpoints.restored is None else checkpoints.restored.restored_at,

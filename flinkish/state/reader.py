@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Collection
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from flinkish.checkpoint.opening import open_checkpoint
 from flinkish.checkpoint.signing import KEY_OPTION, SigningKey
@@ -24,6 +24,24 @@ from flinkish.runtime.state.rows import RUNTIME_STATES, Declaration, RestoreRequ
 from flinkish.runtime.state.tables import StateAddress
 from flinkish.state.decoding import StateDecoder, declared_types
 from flinkish.state.table import StateTable
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+#: The current rows of a checkpoint's table. In an incremental checkpoint, a row replaces those of earlier checkpoints with the
+#: same identity, and only removes them if it has no value. The identity of a timer contains its timestamp: that is its value, of
+#: a removed timer its user_key.
+_CURRENT_ROWS = """
+SELECT * FROM {table} WHERE key_group < 0
+UNION ALL
+SELECT * EXCEPT (newest) FROM (
+  SELECT *, row_number() OVER (
+    PARTITION BY operator_uid, state_name, state_kind, key, namespace,
+      coalesce(user_key, IF(state_kind LIKE 'timer%', value, NULL))
+    ORDER BY checkpoint_id DESC, value IS NULL
+  ) AS newest FROM {table} WHERE key_group >= 0
+) WHERE newest = 1 AND value IS NOT NULL
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -166,6 +184,14 @@ class SavepointReader:
         return self._last[1]
 
     # -- reading -----------------------------------------------------------------------------------------------------------
+
+    def rows(self, session: SparkSession) -> DataFrame:
+        """Return the rows as they are stored, encoded and as JSON, as a DataFrame of a session with Delta.
+
+        It has the columns of the checkpoint's table. Rows that later ones replace, in an incremental checkpoint, are left out.
+        Unlike with the other methods, state files are not checked against their hashes.
+        """
+        return session.sql(_CURRENT_ROWS.format(table=f"delta.`{self.checkpoint.root}` VERSION AS OF {self.checkpoint.version}"))
 
     def read_keyed_state(self, uid: str, name: str) -> StateTable:
         """Return a keyed state of any kind: the columns `key`, `map_key` for maps, and `value`.

@@ -42,6 +42,8 @@ from flinkish.runtime.state.tables import Address, Namespaced, TableMeta, key_of
 #: a snapshot. Arrow columns of bytes have 32-bit offsets, so that Spark and Delta can read them.
 _BATCH_ROWS = 1 << 17
 _BATCH_BYTES = 128 << 20
+#: A row group with fewer rows costs more than reading those of other states with it.
+_FEW_ROWS = 1 << 9
 #: Number of rows in a state's first batch; the sizes of later batches are computed from its bytes.
 _FIRST_ROWS = 1 << 10
 #: Maximum bytes of a value in a row: a Parquet page contains at least one value, and is smaller than 2 GiB.
@@ -95,6 +97,8 @@ class SnapshotWriter:
         self._folder = root_of(barrier.directory).relative_to(self._files.root).as_posix()
         self._path = f"{self._folder}/{files.name}.parquet"
         self._file: NewFile | None = None
+        #: Rows that wait for others to form a row group.
+        self._few: list[pa.Table] = []
         self._rows = 0
         self._uids: dict[str, None] = {}
         self._groups: set[int] = set()
@@ -145,13 +149,24 @@ class SnapshotWriter:
                 return columns[field.name].cast(field.type)
             return pa.repeat(pa.scalar(same.get(field.name), field.type), len(groups))
 
-        whole = list(map(column, rows.state_schema()))
-        self._parquet.write_table(pa.Table.from_arrays(whole, schema=rows.state_schema()), row_group_size=_BATCH_ROWS)
+        table = pa.Table.from_arrays(list(map(column, rows.state_schema())), schema=rows.state_schema())
+        if len(table) >= _FEW_ROWS or table.nbytes > _BATCH_BYTES >> 11:
+            self._flush()
+            self._parquet.write_table(table, row_group_size=_BATCH_ROWS)
+        else:
+            self._few.append(table)
+            if sum(map(len, self._few)) >= _FEW_ROWS:
+                self._flush()
         self._rows += len(groups)
         self._uids[uid] = None
         if kind != rows.SCHEMA:
             limits = pc.min_max(groups).as_py()
             self._groups.update((limits["min"], limits["max"]))
+
+    def _flush(self) -> None:
+        if self._few:
+            self._parquet.write_table(pa.concat_tables(self._few))
+            self._few = []
 
     def declare(self, uid: str, name: str, declaration: rows.Declaration) -> None:
         """Add the schema row of a state."""
@@ -203,6 +218,7 @@ class SnapshotWriter:
         """Close the file and return its entry for the manifest; nothing if there were no rows."""
         if self._file is None:
             return ()
+        self._flush()
         self._parquet.close()
         self._file.sync()
         self._file.close()

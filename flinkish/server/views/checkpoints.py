@@ -29,7 +29,6 @@ def checkpoints(view: JobView) -> answers.Checkpoints:
     """Return /jobs/:jobid/checkpoints."""
     figures = view.checkpoints
     completed = [record for record in figures.history if record.status is CheckpointStatus.COMPLETED]
-    sizes = statistics([record.state_size for record in completed])
     nothing = statistics([0 for _ in completed])
     latest = [record for record in (*completed, figures.latest_completed) if record is not None and not record.kind.is_savepoint]
     return answers.Checkpoints(
@@ -41,8 +40,8 @@ def checkpoints(view: JobView) -> answers.Checkpoints:
             failed=figures.counts.failed,
         ),
         summary=answers.Summary(
-            checkpointed_size=sizes,
-            state_size=sizes,
+            checkpointed_size=statistics([record.checkpointed_size for record in completed]),
+            state_size=statistics([record.state_size for record in completed]),
             end_to_end_duration=statistics([record.duration or 0 for record in completed]),
             alignment_buffered=nothing,
             processed_data=nothing,
@@ -94,13 +93,12 @@ def part(record: CheckpointRecord, vertex: JobVertex) -> answers.VertexCheckpoin
 
 def _progress(record: CheckpointRecord, done: Sequence[SubtaskRecord], subtasks: int) -> dict[str, Any]:
     """Return the figures of a checkpoint or of its part of a vertex, of whose subtasks some have acknowledged it."""
-    size = sum(each.state_size for each in done)
     return {
         "id": record.checkpoint_id,
         "status": record.status.value,
         "latest_ack_timestamp": max((each.acknowledged_at for each in done), default=-1),
-        "checkpointed_size": size,
-        "state_size": size,
+        "checkpointed_size": sum(each.checkpointed_size for each in done),
+        "state_size": sum(each.state_size for each in done),
         "end_to_end_duration": max((_took(record, each) for each in done), default=-1),
         "num_subtasks": subtasks,
         "num_acknowledged_subtasks": len(done),
@@ -110,13 +108,12 @@ def _progress(record: CheckpointRecord, done: Sequence[SubtaskRecord], subtasks:
 def vertex_details(record: CheckpointRecord, vertex: JobVertex) -> answers.VertexCheckpointDetails:
     """Return a vertex's part of a checkpoint, and the parts of its subtasks."""
     mine = {each.subtask: each for each in record.acknowledgements if each.vertex == vertex.id}
-    sizes = statistics([each.state_size for each in mine.values()])
     nothing = statistics([0 for _ in mine])
     return answers.VertexCheckpointDetails(
         **msgspec.structs.asdict(part(record, vertex)),
         summary=answers.SubtaskSummary(
-            checkpointed_size=sizes,
-            state_size=sizes,
+            checkpointed_size=statistics([each.checkpointed_size for each in mine.values()]),
+            state_size=statistics([each.state_size for each in mine.values()]),
             end_to_end_duration=statistics([_took(record, each) for each in mine.values()]),
             checkpoint_duration=answers.SnapshotDuration(
                 sync=statistics([round(each.snapshot_ms) for each in mine.values()]),
@@ -173,7 +170,7 @@ def _subtask(record: CheckpointRecord, index: int, done: SubtaskRecord | None) -
         status="completed",
         ack_timestamp=done.acknowledged_at,
         end_to_end_duration=_took(record, done),
-        checkpointed_size=done.state_size,
+        checkpointed_size=done.checkpointed_size,
         state_size=done.state_size,
         checkpoint=answers.SnapshotDuration(sync=round(done.snapshot_ms), asynchronous=round(done.upload_ms)),
         alignment=answers.Alignment(buffered=0, processed=0, persisted=0, duration=round(done.alignment_ms)),

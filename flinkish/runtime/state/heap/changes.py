@@ -15,8 +15,9 @@ from flinkish.common.time import Instant
 from flinkish.common.typeinfo import BasicTypeInfo, TupleTypeInfo, TypeInformation
 from flinkish.runtime.keys import may_be_wrapped
 
-#: Flags of a member: it is new or has another value; it was removed and is here again, behind the others; it is gone.
-PUT, AGAIN, GONE = range(3)
+#: Flags of a member: it is new; it was put, perhaps in place of another value; it was removed and is here again, behind the
+#: others; it is gone.
+NEW, PUT, AGAIN, GONE = range(4)
 
 Changes = dict[Any, dict[Any, int]]
 
@@ -26,11 +27,15 @@ _ONE_ENCODING: frozenset[type] = frozenset({int, str, bytes, type(None), datetim
 
 def note(known: dict[Any, int], member: Any, flag: int) -> None:
     """Add a change of a member to those of its group."""
-    if flag == PUT and known.get(member) != GONE:
-        known.setdefault(member, PUT)
-    else:
-        known.pop(member, None)
-        known[member] = GONE if flag == GONE else AGAIN
+    before = known.get(member)
+    if before is None:
+        known[member] = flag
+    elif flag >= AGAIN or before == GONE:
+        del known[member]
+        if flag != GONE:
+            known[member] = AGAIN
+        elif before != NEW:
+            known[member] = GONE
 
 
 def joined(parts: Sequence[Changes]) -> Changes:
@@ -58,7 +63,7 @@ def split(changes: Changes, data: Mapping[Any, Mapping[Any, Any]]) -> tuple[list
     for group, members in changes.items():
         values = data.get(group, {})
         put += [(group, member, values[member]) for member in members if member in values]
-        removed += [(group, member) for member, flag in members.items() if flag != PUT or member not in values]
+        removed += [(group, member) for member, flag in members.items() if flag >= AGAIN or member not in values]
     return put, removed
 
 

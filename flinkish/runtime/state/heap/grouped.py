@@ -13,7 +13,7 @@ from typing import Any
 from flinkish.common.typeinfo import TypeInformation
 from flinkish.runtime.state.backend import Folding, GroupedLists, GroupedTable, MapTable, PaneTable, Scope
 from flinkish.runtime.state.codec import KEPT_AS_THEY_ARE, Codec
-from flinkish.runtime.state.heap.changes import AGAIN, GONE, PUT, Changes, note, split
+from flinkish.runtime.state.heap.changes import AGAIN, GONE, NEW, PUT, Changes, note, split
 from flinkish.runtime.state.heap.packing import Group, apply_lists, flat, heads, list_changes, pack_groups, unpack_groups
 from flinkish.runtime.state.heap.tables import MISSING, HeapTable
 from flinkish.runtime.state.rows import TableRows
@@ -55,9 +55,9 @@ class _HeapGroups(HeapTable):
         members = self.data.get(group)
         if members is None or members.pop(member, MISSING) is MISSING:
             return
-        dirty = self.dirty.get(group)
-        if dirty is None:
-            self.dirty[group] = {member: self._REMOVED}
+        dirty = self.dirty.setdefault(group, {})
+        if dirty.get(member, False) is None:
+            del dirty[member]  # neither the log nor a snapshot has it
         else:
             dirty[member] = self._REMOVED
         if not members:
@@ -67,7 +67,7 @@ class _HeapGroups(HeapTable):
         members = self.data.pop(group, None)
         if members is not None:
             if self.since is not None:
-                self._note(group, {**self.dirty.get(group, {}), **dict.fromkeys(members, self._REMOVED)})
+                self._note_cleared(self.since, group, members)
             self.dirty[group] = {}
             self.cleared.add(group)
 
@@ -77,12 +77,17 @@ class _HeapGroups(HeapTable):
         self.data.clear()
         self.since = None
 
+    def _note_cleared(self, since: Changes, group: Any, members: Iterable[Any]) -> None:
+        dirty = self.dirty.get(group, {})
+        self._note(group, {member: True for member in (*dirty, *members) if dirty.get(member, False) is not None})
+
     def _note(self, group: Any, dirty: Mapping[Any, Any]) -> None:
         """Add what is dirty of a group to what has changed since the last `seal`."""
         if self.since is not None:
             members, known = self.data.get(group, {}), self.since.setdefault(group, {})
             for member, removed in dirty.items():
-                note(known, member, GONE if member not in members else AGAIN if removed is True else PUT)
+                flag = AGAIN if removed is True else NEW if removed is None else PUT
+                note(known, member, flag if member in members else GONE)
 
     def members_by_group(self) -> Mapping[Any, Iterable[Any]]:
         return self.data
@@ -91,7 +96,7 @@ class _HeapGroups(HeapTable):
 class HeapGroupedTable(_HeapGroups, GroupedTable):
     """See GroupedTable. Logged member by member."""
 
-    #: It was removed, and perhaps put again, at the end; all others are False.
+    #: It was removed, and perhaps put again, at the end. Other members are False, new ones None.
     _REMOVED = True
 
     def __init__(self, meta: TableMeta, value_type: TypeInformation) -> None:
@@ -130,7 +135,7 @@ class HeapGroupedTable(_HeapGroups, GroupedTable):
             dirty = self.dirty[group] = {}
         if member not in members:
             # Move it to the end.
-            dirty[member] = dirty.pop(member, False)
+            dirty[member] = dirty.pop(member, None)
         elif member not in dirty:
             dirty[member] = False
         if self.codec.immutable:
@@ -281,6 +286,18 @@ class HeapPaneTable(HeapGroupedTable, PaneTable):
 
     def __init__(self, meta: TableMeta) -> None:
         super().__init__(meta, meta.types[0])
+        #: The groups at the last `seal`.
+        self._sealed: set[Any] = set()
+
+    def seal(self) -> Changes | None:
+        self._sealed = set(self.data)
+        return super().seal()
+
+    def _note_cleared(self, since: Changes, group: Any, members: Iterable[Any]) -> None:
+        if group in self._sealed:
+            super()._note_cleared(since, group, members)
+        else:
+            since.pop(group, None)  # no snapshot has any of it
 
     def fold(self, namespaces: Iterable[Any], keys: Sequence[Any], values: Sequence[Any], fold: Folding, scope: Scope) -> None:
         add, into, convert, exact, immutable = fold.add, fold.into, fold.convert, self.codec.exact, self.codec.immutable

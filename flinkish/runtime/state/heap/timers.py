@@ -8,7 +8,7 @@ from itertools import islice
 from typing import Any
 
 from flinkish.runtime.state.backend import Fire, Look, TimerQueue
-from flinkish.runtime.state.heap.changes import GONE, PUT, Changes, note, split
+from flinkish.runtime.state.heap.changes import GONE, NEW, Changes, note, split
 from flinkish.runtime.state.heap.tables import HeapTable
 from flinkish.runtime.state.rows import TIMER_EVENT, TIMER_PROCESSING, TableRows
 from flinkish.runtime.state.tables import Address, TableMeta, key_of, namespace_of
@@ -159,10 +159,7 @@ class HeapTimerTable(HeapTable):
             for kind, (_, changed) in zip(_KINDS, changes, strict=True):
                 known = self.since.setdefault(kind, {})
                 for registered, timestamp, address in changed:
-                    if not registered and known.get((timestamp, address)) == PUT:
-                        del known[timestamp, address]  # no snapshot contains it
-                    else:
-                        note(known, (timestamp, address), PUT if registered else GONE)
+                    note(known, (timestamp, address), NEW if registered else GONE)
         return changes if any(changed for _, changed in changes) else None
 
     def apply(self, changes: list[_Timers]) -> None:
