@@ -50,7 +50,7 @@ class EmbeddedRocksDBStateBackend(StateBackend):
             raise InvalidArgumentError(
                 f"enable_incremental_checkpointing must be None, True or False; got {enable_incremental_checkpointing!r}."
             )
-        self._incremental = enable_incremental_checkpointing
+        self.incremental = enable_incremental_checkpointing
         self._paths: list[str] = []
         self._predefined_options = PredefinedOptions.DEFAULT
         self._transfer_threads = 4
@@ -76,8 +76,8 @@ class EmbeddedRocksDBStateBackend(StateBackend):
         return list(self._paths)
 
     def is_incremental_checkpoints_enabled(self) -> bool:
-        """Return whether incremental checkpoints were enabled."""
-        return bool(self._incremental)
+        """Return whether incremental checkpoints were enabled; if not given, execution.checkpointing.incremental decides."""
+        return bool(self.incremental)
 
     def set_predefined_options(self, options: PredefinedOptions) -> None:
         """Select a predefined set of options; without effect."""
@@ -107,7 +107,7 @@ class EmbeddedRocksDBStateBackend(StateBackend):
         self._transfer_threads = int_of("the number of transfer threads", number_of_transfering_threads, minimum=1)
 
     def __str__(self) -> str:
-        return f"EmbeddedRocksDBStateBackend(enable_incremental_checkpointing={self._incremental})"
+        return f"EmbeddedRocksDBStateBackend(enable_incremental_checkpointing={self.incremental})"
 
 
 class CustomStateBackend(StateBackend):
@@ -127,7 +127,8 @@ def configuration_of_backend(backend: StateBackend) -> Configuration:
             configuration.set(options.STATE_BACKEND, "hashmap")
         case EmbeddedRocksDBStateBackend():
             configuration.set(options.STATE_BACKEND, "rocksdb")
-            configuration.set(options.INCREMENTAL_CHECKPOINTS, backend.is_incremental_checkpoints_enabled())
+            if backend.incremental is not None:
+                configuration.set(options.INCREMENTAL_CHECKPOINTS, backend.incremental)
         case _:
             raise UnsupportedError(
                 f"a state backend of type {type(backend).__name__} is not known here.", hint="use HashMapStateBackend()."

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Collection
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from flinkish.checkpoint.opening import open_checkpoint
 from flinkish.checkpoint.signing import KEY_OPTION, SigningKey
@@ -24,9 +24,6 @@ from flinkish.runtime.state.rows import RUNTIME_STATES, Declaration, RestoreRequ
 from flinkish.runtime.state.tables import StateAddress
 from flinkish.state.decoding import StateDecoder, declared_types
 from flinkish.state.table import StateTable
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
 
 #: The current rows of a checkpoint's table. In an incremental checkpoint, a row replaces those of earlier checkpoints with the
 #: same identity, and only removes them if it has no value. The identity of a timer contains its timestamp: that is its value, of
@@ -185,8 +182,8 @@ class SavepointReader:
 
     # -- reading -----------------------------------------------------------------------------------------------------------
 
-    def rows(self, session: SparkSession) -> DataFrame:
-        """Return the rows as they are stored, encoded and as JSON, as a DataFrame of a session with Delta.
+    def rows(self, session: Any) -> Any:
+        """Return the rows as they are stored, encoded and as JSON, as a DataFrame of a SparkSession with Delta.
 
         It has the columns of the checkpoint's table. Rows that later ones replace, in an incremental checkpoint, are left out.
         Unlike with the other methods, state files are not checked against their hashes.

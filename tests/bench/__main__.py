@@ -26,6 +26,7 @@ from flinkish.datastream.connectors.number_seq import NumberSequenceSource
 from flinkish.engine.spark.session import hold_session, release_session
 from flinkish.engine.spark.spark_settings import SparkSettings
 from tests.bench import (
+    checkpoints,
     data_frames,
     floor,
     guarantees,
@@ -248,6 +249,25 @@ def bench_checkpoints(report: Report, spark: Any, scale: float) -> None:
     cost = with_checkpoints / without - 1
     report.add("throughput without checkpoints, a million keys", f"{records / without:,.0f}/s")
     report.add("a checkpoint every 10 s costs", f"{cost:.1%}", "15 %", cost <= 0.15)
+    for values in checkpoints.VALUES:
+        _incremental(report, values, int(_MILLION * scale), int(60 * scale) + 10)
+
+
+def _incremental(report: Report, values: str, keys: int, epochs: int) -> None:
+    """Compare checkpoints each second, full and incremental, and none, of keys of which a hundredth changes."""
+    each_second = {"execution.checkpointing.interval": "1 s"}
+    incremental = {**each_second, "execution.checkpointing.incremental": "true"}
+    # In turn, so that a slow minute of the machine slows all of them.
+    runs = [[checkpoints.run(values, keys, epochs, settings) for settings in ({}, incremental, each_second)] for _ in range(2)]
+    none, changed, full = (min(each, key=lambda run: run.epoch_ms) for each in zip(*runs, strict=True))
+    what = f"{keys:,} keys, {values}: incremental checkpoint"
+    size, took = changed.written / full.written, changed.duration_ms / full.duration_ms
+    cost = changed.epoch_ms / none.epoch_ms - 1
+    report.add(f"{what} / full one, bytes", f"{size:.3f}", "0.1", size <= 0.1)
+    report.add(f"{what} / full one, time", f"{took:.2f}", "0.1", took <= 0.1)
+    report.add(f"{what}, stop of a task", f"{changed.sync_ms:.0f} ms of {changed.duration_ms:.0f}")
+    report.add(f"{what} each second, longest epoch", f"{changed.longest:.2f} medians", "1.5", changed.longest <= 1.5)
+    report.add(f"{what} each second costs", f"{cost:.1%}", "5 %", cost <= 0.05)
 
 
 def bench_guarantees(report: Report, spark: Any, scale: float) -> None:

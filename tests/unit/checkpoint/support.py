@@ -207,7 +207,8 @@ class FakeStorage:
     def prepare(self, checkpoint_id: CheckpointId, savepoint_target: str | None) -> CheckpointLocation:
         self._reach("prepare")
         root = savepoint_target or "/checkpoints"
-        return CheckpointLocation(directory=f"{root}/chk-{checkpoint_id}-g1", root=root)
+        base = self.stored[-1].checkpoint_id if self.stored else None
+        return CheckpointLocation(directory=f"{root}/chk-{checkpoint_id}-g1", root=root, base=base)
 
     def _store(self, draft: CheckpointDraft) -> StoredCheckpoint:
         self.drafts.append(draft)

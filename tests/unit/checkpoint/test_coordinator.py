@@ -161,6 +161,19 @@ def test_epochs_wait_for_the_files_of_their_snapshots_if_these_must_not_be_async
     assert world.trigger().barrier.waits is not asynchronous
 
 
+def test_incremental_checkpoints_are_based_on_the_last_completed_one_and_savepoints_on_none() -> None:
+    world = World(CheckpointSettings(interval=100, incremental=True, max_concurrent=2))
+    first = world.trigger().barrier
+    second = world.trigger().barrier
+    assert (first.incremental, first.base, second.base) == (True, None, None)
+    world.finish(1)
+    third = world.trigger().barrier
+    assert (third.incremental, third.base) == (True, 1)
+    world.finish(2)
+    assert not world.savepoint()[1].barrier.incremental
+    assert not World().trigger().barrier.incremental
+
+
 @pytest.mark.parametrize("limit", [1, 2, 5])
 def test_no_more_checkpoints_than_allowed_are_in_progress(limit: int) -> None:
     world = World(CheckpointSettings(interval=100, max_concurrent=limit))
