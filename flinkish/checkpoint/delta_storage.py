@@ -313,7 +313,8 @@ class DeltaCheckpointStorage:
         except Exception as error:
             if self._handle is not None:
                 self._table.withdraw_lone_entry(self._handle.version + 1)
-            self._table.refuse_gone(self.generation)
+            with contextlib.suppress(OSError):  # then it cannot be seen either whether the table is gone
+                self._table.refuse_gone(self.generation)
             raise self._not_known(own, failure, "table", error) from (failure or error)
         match fencing.outcome(exists=log is not None, found=found, named=named, own=own, failed=failure is not None):
             case Committed():
