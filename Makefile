@@ -113,6 +113,10 @@ test: setup $(CLASSES) $(KAFKA_JARS) $(SPARK_KAFKA_JARS) $(FLINK_JARS) $(FLINK_P
 cluster-test: setup $(CLASSES) ## Kill parts of a standalone cluster and of YARN under jobs of three levels (half an hour; FLINKISH_SEED=n repeats)
 	@$(WITH_JAVA) $(BIN)/python -m pytest tests/cluster -m 'cluster or not cluster' -s $(PYTEST_ARGS)
 
+.PHONY: proof
+proof: $(INSTALLED) ## Run checkpoints in a million simulated worlds, two hours (ARGS='--seeds 10000'; '--seed 7' replays one)
+	@$(BIN)/python -m tests.simulation $(ARGS)
+
 .PHONY: quick
 quick: $(INSTALLED) ## Run the unit tests, which need no process, server or database; half a minute
 	@$(IN_MEMORY) $(BIN)/python -m pytest $(QUICK) $(PYTEST_ARGS)
