@@ -144,7 +144,7 @@ class DeltaCheckpointStorage:
             log, current = self._table.read_current(self._open_or_create)
             self._table.check_transaction(log, current)
             versions.append(log.version)
-            claim = fencing.claim(log.transaction(self._job_id))
+            claim = fencing.claim(self._table.transaction(log))
             try:
                 log.note_transaction(self._job_id, claim.number, {"flinkish.generation": str(claim.generation)})
             except Exception as error:  # another driver may have been quicker: the next try takes a higher generation
