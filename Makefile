@@ -114,7 +114,8 @@ cluster-test: setup $(CLASSES) ## Kill parts of a standalone cluster and of YARN
 	@$(WITH_JAVA) $(BIN)/python -m pytest tests/cluster -m 'cluster or not cluster' -s $(PYTEST_ARGS)
 
 .PHONY: proof
-proof: $(INSTALLED) ## Flip 1,000 bits of checkpoints; run a million simulated worlds, two hours (ARGS='--seeds 10000', '--seed 7')
+proof: $(INSTALLED) ## Flip 1,000 bits of checkpoints, kill jobs at each crash point, run a million simulated worlds, three hours (ARGS='--seed 7')
+	@$(WITH_JAVA) $(IN_MEMORY) $(BIN)/python -m pytest -m soak tests/recovery/test_kill_matrix.py -q $(PYTEST_ARGS)
 	@FLINKISH_FLIPS=1000 $(IN_MEMORY) $(BIN)/python -m pytest tests/integration/checkpoint/test_byte_flips.py -q
 	@$(BIN)/python -m tests.simulation $(ARGS)
 

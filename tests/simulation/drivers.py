@@ -206,7 +206,7 @@ class Driver:
         if restored is not None:
             world.count("restored")
             self._commit(restored)
-        self._reading(partial(self._run_slots, attempt, self._command(attempt, range(0), None, (), ())))
+        self._reading(partial(self._run_slots, attempt, self._command(attempt, range(0), None, ())))
         if all(slot.state is not None for slot in attempt.slots):
             world.invariants.same(attempt.content(), attempt.position, f"attempt {name}")
         self.attempt = attempt
@@ -217,7 +217,6 @@ class Driver:
         attempt: Attempt,
         records: range,
         trigger: Trigger | None,
-        completed: tuple[CheckpointId, ...],
         aborted: tuple[CheckpointId, ...],
     ) -> Command:
         restore: Restore | None = None
@@ -227,7 +226,6 @@ class Driver:
             epoch=attempt.epoch,
             records=records,
             barrier=None if trigger is None else trigger.barrier,
-            completed=completed,
             aborted=aborted,
             restore=restore,
         )
@@ -254,11 +252,11 @@ class Driver:
             if trigger.kind is CheckpointKind.PERIODIC:
                 world.invariants.limits(self.number, coordinator.pending, world.settings.effective_max_concurrent)
             attempt.stopping = attempt.stopping or trigger.kind is CheckpointKind.STOP_SAVEPOINT
-        notices = coordinator.take_notifications()
-        world.invariants.notify(self.number, *notices)
+        completed, aborted = coordinator.take_notifications()
+        world.invariants.notify(self.number, completed, aborted)
         count = 0 if world.finishing or (attempt.stopping and trigger is None) else rng.randint(0, 4)
         records = range(attempt.position, attempt.position + count)
-        reports = self._run_slots(attempt, self._command(attempt, records, trigger, *notices))
+        reports = self._run_slots(attempt, self._command(attempt, records, trigger, aborted))
         self._take_parts(coordinator, attempt, trigger, reports)
 
     # -- what attempt.py does after an epoch ---------------------------------------------------------------------------------
@@ -332,6 +330,8 @@ class Driver:
 
     def checkpoint_completed(self, checkpoint: StoredCheckpoint) -> None:
         self.world.count("completed")
+        if any(not file.path.startswith(f"chk-{checkpoint.checkpoint_id}-") for file in checkpoint.manifest.files):
+            self.world.count("shared files")
         self.world.invariants.complete(self.number, checkpoint)
         if self.world.happens(self.world.rates.sink):
             raise OSError("the sink cannot be reached")

@@ -70,10 +70,6 @@ class TaskState(Protocol):
 
     def restore(self, restore: Restore) -> None: ...
 
-    def completed(self, checkpoint_id: CheckpointId) -> None: ...
-
-    def aborted(self, checkpoint_id: CheckpointId) -> None: ...
-
     def close(self) -> None: ...
 
 
@@ -107,10 +103,9 @@ class PlainState:
         self._in_epoch = False
         self._nonce, self._values, self.prepared = _decode_blob(blob) if blob else ("", {}, [])
         self._numbers = itertools.count()
-        #: Content and files of snapshots by checkpoint; the last one that is known to be complete.
+        #: Content of incremental snapshots by checkpoint, from the last completed one on; their files.
         self._frozen: dict[CheckpointId, Content] = {}
         self._files: dict[CheckpointId, tuple[StateFile, ...]] = {}
-        self._base: CheckpointId | None = None
 
     def matches(self, blob: bytes | None) -> bool:
         return not self._in_epoch and (_decode_blob(blob)[0] if blob else "") == self._nonce
@@ -135,36 +130,25 @@ class PlainState:
     def content(self) -> Content:
         return dict(self._values)
 
-    def completed(self, checkpoint_id: CheckpointId) -> None:
-        self._base = checkpoint_id if checkpoint_id in self._files else None
-        self._frozen = {each: content for each, content in self._frozen.items() if each >= checkpoint_id}
-        self._files = {each: files for each, files in self._files.items() if each >= checkpoint_id}
-
-    def aborted(self, checkpoint_id: CheckpointId) -> None:
-        self._frozen.pop(checkpoint_id, None)
-        self._files.pop(checkpoint_id, None)
-
     def snapshot(self, barrier: Barrier) -> Write:
         frozen = self.content()
-        known: tuple[StateFile, ...] = ()
+        base = barrier.base if barrier.incremental else None
+        known = self._files.get(base, ()) if base is not None else ()
         changes: dict[int, Value | None] = dict(frozen)
-        if self._base is not None and self._world.incremental and barrier.root == self._world.root:
-            known = self._files[self._base]
-            if len(known) < _LONGEST_CHAIN:
-                before = self._frozen[self._base]
-                changes = {key: frozen.get(key) for key in before | frozen if before.get(key) != frozen.get(key)}
-            else:
-                known = ()
-        if barrier.root == self._world.root:
+        if base is not None and 0 < len(known) < _LONGEST_CHAIN:
+            before = self._frozen[base]
+            changes = {key: frozen.get(key) for key in before | frozen if before.get(key) != frozen.get(key)}
+        else:
+            known = ()
+        if barrier.incremental:
+            self._frozen = {each: content for each, content in self._frozen.items() if base is None or each >= base}
             self._frozen[barrier.checkpoint_id] = frozen
         file = PlainFile(self._slot.subtask, len(known), changes)
         name = f"state-{self._slot.subtask}-{self._world.ids()}.parquet"
 
         def write() -> tuple[StateFile, ...]:
             files = known if known and not changes else (*known, self._write(barrier, name, file))
-            if known:
-                self._world.count("shared files")
-            if barrier.checkpoint_id in self._frozen:
+            if barrier.incremental:
                 self._files[barrier.checkpoint_id] = files
             return files
 
@@ -275,12 +259,6 @@ class BackendState:
         )
         self._level.restore(restore, [request])
 
-    def completed(self, checkpoint_id: CheckpointId) -> None:
-        """Its state is told of nothing."""
-
-    def aborted(self, checkpoint_id: CheckpointId) -> None:
-        """Its state is told of nothing."""
-
     def close(self) -> None:
         self._level.close()
 
@@ -292,7 +270,6 @@ class Command:
     epoch: int
     records: range
     barrier: Barrier | None
-    completed: tuple[CheckpointId, ...]
     aborted: tuple[CheckpointId, ...]
     restore: Restore | None
 
@@ -342,7 +319,6 @@ class Slot:
         self.thread = Thread(self)
         self.state: TaskState | None = None
         self._uploads: Uploads | None = None
-        self._notified = -1
 
     def __str__(self) -> str:
         return f"slot {self.attempt}/{self.subtask}"
@@ -360,21 +336,12 @@ class Slot:
         uploads = cast(Uploads, self._uploads)
         state.begin_epoch()
         uploads.begin_epoch(command.aborted)
-        if self._notified < command.epoch:
-            self._notify(state, command)
         self._process(state, command.records)
         if command.barrier is not None:
             self._on_barrier(state, uploads, command.barrier)
         blob = state.end_epoch(command.epoch)
         uploads.end_epoch(waits=command.barrier is not None and command.barrier.waits)
         return Report(list(uploads.acknowledgements), list(uploads.declines), list(uploads.uploading)), blob
-
-    def _notify(self, state: TaskState, command: Command) -> None:
-        self._notified = command.epoch
-        for completed in command.completed:
-            state.completed(completed)
-        for aborted in command.aborted:
-            state.aborted(aborted)
 
     def _process(self, state: TaskState, records: Collection[int]) -> None:
         own = [record for record in records if subtask_of(key_of(record), self.parallelism) == self.subtask]

@@ -16,6 +16,7 @@ from flinkish.checkpoint.failure_manager import FailureReason
 from flinkish.checkpoint.job_table import JobTable
 from flinkish.checkpoint.pending import Uncommitted
 from flinkish.runtime.state import restore
+from flinkish.runtime.state.heap import changes, grouped, snapshot
 from flinkish.runtime.uploads import Uploads
 from tests.simulation.invariants import Violation
 from tests.simulation.world import WITH_BACKENDS, run, simulated
@@ -180,7 +181,7 @@ def the_log_is_cleaned_up_to_its_newest_entry(patch: Patch) -> None:
     patch.setattr(JobTable, "clean_log", all_of_it)
 
 
-def _restores_too_little(patch: Patch) -> None:
+def part_of_the_state_is_not_restored(patch: Patch) -> None:
     in_groups = restore._in_groups
 
     def all_but_one(table: Any, request: Any) -> Any:
@@ -188,6 +189,15 @@ def _restores_too_little(patch: Patch) -> None:
         return chosen[1:] if chosen.num_rows and chosen["key_group"][0].as_py() >= 0 else chosen
 
     patch.setattr(restore, "_in_groups", all_but_one)
+
+
+def incremental_checkpoints_forget_what_was_removed(patch: Patch) -> None:
+    split = changes.split
+    patch.setattr(grouped, "split", lambda *arguments: (split(*arguments)[0], []))
+
+
+def changes_before_a_checkpoint_that_failed_are_forgotten(patch: Patch) -> None:
+    patch.setattr(snapshot, "joined", lambda parts: parts[-1] if parts else {})
 
 
 def first_violation(seeds: Iterable[int]) -> str:
@@ -207,6 +217,14 @@ def test_a_planted_bug_is_noticed(name: str, monkeypatch: pytest.MonkeyPatch) ->
     assert re.search(breaks, first_violation(range(1, 2_000)))
 
 
-def test_a_bug_of_a_backend_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    _restores_too_little(monkeypatch)
-    assert "I4: attempt" in first_violation(range(0, 100 * WITH_BACKENDS, WITH_BACKENDS))
+@pytest.mark.parametrize(
+    "plant",
+    [
+        part_of_the_state_is_not_restored,
+        incremental_checkpoints_forget_what_was_removed,
+        changes_before_a_checkpoint_that_failed_are_forgotten,
+    ],
+)
+def test_a_bug_of_a_backend_is_noticed(plant: Callable[[Patch], None], monkeypatch: pytest.MonkeyPatch) -> None:
+    plant(monkeypatch)
+    assert "I4: attempt" in first_violation(range(0, 1_000 * WITH_BACKENDS, WITH_BACKENDS))

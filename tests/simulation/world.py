@@ -89,7 +89,6 @@ class World:
         #: How often a slot writes a snapshot within the epoch of its barrier.
         self.quickness = rng.choice((0.0, 0.3, 0.8))
         self.durable = rng.random() < 0.5
-        self.incremental = rng.random() < 0.6
         self.backend = None if seed % WITH_BACKENDS else sorted(BACKENDS)[seed // WITH_BACKENDS % len(BACKENDS)]
         self.scratch = _SCRATCH
         self.largest = rng.randint(1, 3)
@@ -101,6 +100,7 @@ class World:
             min_pause=rng.choice((0, 0, 30)),
             max_concurrent=rng.randint(1, 3),
             asynchronous=rng.random() < 0.9,
+            incremental=rng.random() < 0.6,
             tolerable_failures=rng.choice((-1, -1, 0, 2)),
             num_retained=rng.randint(1, 3),
             retention=Retention.RETAIN_ON_CANCELLATION,
@@ -137,7 +137,7 @@ class World:
 
     def __str__(self) -> str:
         return (
-            f"{self.rates}, {self.settings}, incremental={self.incremental}, durable={self.durable}, backend={self.backend}, "
+            f"{self.rates}, {self.settings}, durable={self.durable}, backend={self.backend}, "
             f"at most {self.most_drivers} drivers, at most {self.largest} slots"
         )
 
