@@ -113,6 +113,12 @@ test: setup $(CLASSES) $(KAFKA_JARS) $(SPARK_KAFKA_JARS) $(FLINK_JARS) $(FLINK_P
 cluster-test: setup $(CLASSES) ## Kill parts of a standalone cluster and of YARN under jobs of three levels (half an hour; FLINKISH_SEED=n repeats)
 	@$(WITH_JAVA) $(BIN)/python -m pytest tests/cluster -m 'cluster or not cluster' -s $(PYTEST_ARGS)
 
+.PHONY: proof
+proof: $(INSTALLED) ## Flip 1,000 bits of checkpoints, kill jobs at each crash point, run a million simulated worlds, three hours (ARGS='--seed 7')
+	@$(WITH_JAVA) $(IN_MEMORY) $(BIN)/python -m pytest -m soak tests/recovery/test_kill_matrix.py -q $(PYTEST_ARGS)
+	@FLINKISH_FLIPS=1000 $(IN_MEMORY) $(BIN)/python -m pytest tests/integration/checkpoint/test_byte_flips.py -q
+	@$(BIN)/python -m tests.simulation $(ARGS)
+
 .PHONY: quick
 quick: $(INSTALLED) ## Run the unit tests, which need no process, server or database; half a minute
 	@$(IN_MEMORY) $(BIN)/python -m pytest $(QUICK) $(PYTEST_ARGS)

@@ -524,6 +524,8 @@ class CheckpointCoordinator:
             self._superseded(error)
         except CommitOutcomeUnknownError as error:
             self._abort(pending, FailureReason.FINALIZE_FAILED, _text(error), on_task=False, keep_files=True)
+            # If it has completed, an older one would replace it.
+            self._subsume(pending)
         except Exception as error:  # any error of the storage: failure_manager decides what the failed checkpoint means
             _log.warning("Checkpoint %d of job %s could not be committed.", pending.checkpoint_id, self.job_id, exc_info=True)
             self._abort(pending, FailureReason.FINALIZE_FAILED, _text(error), on_task=False)
@@ -539,16 +541,21 @@ class CheckpointCoordinator:
         self._failures.succeeded(checkpoint_id)
         record = self._record(pending, CheckpointStatus.COMPLETED, external_path=stored.external_path)
         self._statistics.ended(record)
+        self._subsume(pending)
         if pending.kind.is_recovery_point:
-            for older in [other for other in self._pending.values() if other.checkpoint_id < checkpoint_id]:
-                if not older.kind.is_savepoint:
-                    self._abort(older, FailureReason.SUBSUMED, f"by checkpoint {checkpoint_id}", on_task=False)
             self._completed_notices.append(checkpoint_id)
         self._outbox.calls.append(lambda: self._after_completion(pending, stored, record))
         _log.info(
             "Completed %s checkpoint %d of job %s (%d bytes, of which %d are new; %d ms).",
             pending.kind.value, checkpoint_id, self.job_id, record.state_size, record.checkpointed_size, record.duration,
         )  # fmt: skip
+
+    def _subsume(self, by: PendingCheckpoint) -> None:
+        """Abort the checkpoints before a recovery point that has completed, or may have."""
+        if by.kind.is_recovery_point:
+            for older in [other for other in self._pending.values() if other.checkpoint_id < by.checkpoint_id]:
+                if not older.kind.is_savepoint:
+                    self._abort(older, FailureReason.SUBSUMED, f"by checkpoint {by.checkpoint_id}", on_task=False)
 
     def _abort(
         self, pending: PendingCheckpoint, reason: FailureReason, detail: str, *, on_task: bool, keep_files: bool = False

@@ -144,7 +144,7 @@ class DeltaCheckpointStorage:
             log, current = self._table.read_current(self._open_or_create)
             self._table.check_transaction(log, current)
             versions.append(log.version)
-            claim = fencing.claim(log.transaction(self._job_id))
+            claim = fencing.claim(self._table.transaction(log))
             try:
                 log.note_transaction(self._job_id, claim.number, {"flinkish.generation": str(claim.generation)})
             except Exception as error:  # another driver may have been quicker: the next try takes a higher generation
@@ -313,7 +313,8 @@ class DeltaCheckpointStorage:
         except Exception as error:
             if self._handle is not None:
                 self._table.withdraw_lone_entry(self._handle.version + 1)
-            self._table.refuse_gone(self.generation)
+            with contextlib.suppress(OSError):  # then it cannot be seen either whether the table is gone
+                self._table.refuse_gone(self.generation)
             raise self._not_known(own, failure, "table", error) from (failure or error)
         match fencing.outcome(exists=log is not None, found=found, named=named, own=own, failed=failure is not None):
             case Committed():

@@ -70,10 +70,7 @@ class JobTable:
         except OSError as error:
             raise self._unusable(error) from error
         except Exception as error:
-            raise CorruptCheckpointError(
-                f"checkpoint table {self.root}: its Delta log cannot be read: {brief(error)}",
-                hint="restore from a savepoint, or remove the table to start from nothing.",
-            ) from error
+            raise self._unreadable(error) from error
 
     def reopen(self) -> DeltaLog:
         """Open a table that existed a moment ago."""
@@ -108,6 +105,12 @@ class JobTable:
     def _unusable(self, error: OSError) -> CheckpointError:
         return CheckpointError(
             f"{self._option}: {self.root} cannot be used: {brief(error)}", hint="check the folder's permissions and space."
+        )
+
+    def _unreadable(self, error: Exception) -> CorruptCheckpointError:
+        return CorruptCheckpointError(
+            f"checkpoint table {self.root}: its Delta log cannot be read: {brief(error)}",
+            hint="restore from a savepoint, or remove the table to start from nothing.",
         )
 
     def refuse_lost_log(self) -> None:
@@ -160,11 +163,20 @@ class JobTable:
             )
         return log, current
 
+    def transaction(self, log: DeltaLog) -> int | None:
+        """Return the newest transaction of the job; raises CorruptCheckpointError if it cannot be read."""
+        try:
+            return log.transaction(self.job_id)
+        except OSError as error:
+            raise self._unusable(error) from error
+        except Exception as error:  # delta-rs looks for it only now
+            raise self._unreadable(error) from error
+
     def check_transaction(self, log: DeltaLog, current: StoredCheckpoint | None) -> None:
         """Raise CorruptCheckpointError if the log has lost the transaction of the newest checkpoint."""
         if current is None:
             return
-        got, newest = log.transaction(self.job_id), Transaction(current.manifest.generation, current.checkpoint_id)
+        got, newest = self.transaction(log), Transaction(current.manifest.generation, current.checkpoint_id)
         if fencing.log_is_damaged(got, newest):
             raise CorruptCheckpointError(
                 f"checkpoint table {self.root}: its log has transaction {got} of job {self.job_id}, "

@@ -162,6 +162,19 @@ def test_a_damaged_last_entry_of_the_log_is_no_way_back_to_an_older_checkpoint(j
         restore(job)
 
 
+@pytest.mark.parametrize("checkpoints", [0, 2])
+def test_a_damaged_transaction_in_the_log_is_named(tmp_path: Path, checkpoints: int) -> None:
+    storage = make_storage(tmp_path)
+    storage.claim()
+    for number in range(checkpoints):
+        take(storage, number + 1)
+    last = max((root_of(tmp_path) / "_delta_log").glob("*.json"))
+    last.write_bytes(last.read_bytes().replace(b'"appId"', b'"appIe"'))
+    for read in (make_storage(tmp_path).peek, make_storage(tmp_path).claim)[0 if checkpoints else 1 :]:
+        with pytest.raises(CorruptCheckpointError, match="its Delta log cannot be read"):
+            read()
+
+
 def test_a_lost_log_is_not_taken_for_a_new_job(job: Path) -> None:
     shutil.rmtree(root_of(job) / "_delta_log")
     with pytest.raises(CorruptCheckpointError, match="_delta_log is missing"):

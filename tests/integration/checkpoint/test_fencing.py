@@ -321,6 +321,34 @@ def test_when_the_outcome_cannot_be_learned_nothing_is_deleted(tmp_path: Path, h
     assert files_of(storage.root) == named_by(stored)
 
 
+def test_nothing_is_deleted_while_not_even_the_folder_of_the_log_can_be_seen(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before: dict[str, Exception] = {}
+    storage = make_storage(tmp_path, delta_log=flaky_log(before, {}))
+    storage.claim()
+    draft = make_draft(storage, 1)
+
+    def unreachable(folder: Path) -> bool:
+        raise OSError(f"stale file handle: {folder}")
+
+    def commits_and_loses_the_mount(*arguments: object, **options: object) -> None:
+        DeltaLog.replace_files(*arguments, **options)  # type: ignore[arg-type]
+        before["open"] = OSError("stale file handle")
+        monkeypatch.setattr(Path, "is_dir", unreachable)
+
+    assert storage._handle is not None
+    monkeypatch.setattr(type(storage._handle), "replace_files", commits_and_loses_the_mount)
+    with pytest.raises(CommitOutcomeUnknownError):
+        storage.commit(draft)
+    monkeypatch.undo()
+    storage.discard(draft.location)
+    storage.clean_up(())
+    latest = storage.latest()
+    assert latest is not None
+    checkpoint_files.verify_files(latest)
+
+
 def test_a_claim_whose_answer_is_lost_is_repeated_with_a_higher_generation(tmp_path: Path) -> None:
     after: dict[str, Exception] = {"note_transaction": CommitFailedError("connection reset")}
     storage = make_storage(tmp_path, delta_log=flaky_log({}, after))

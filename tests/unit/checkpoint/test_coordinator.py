@@ -657,6 +657,20 @@ def test_nothing_is_discarded_when_the_outcome_of_a_commit_is_unknown() -> None:
     assert world.storage.discarded == []
 
 
+def test_an_older_checkpoint_does_not_replace_one_that_may_have_completed() -> None:
+    world = World(CheckpointSettings(interval=100, max_concurrent=3, tolerable_failures=1))
+    world.trigger()
+    world.trigger()
+    world.trigger()
+    world.storage.fail["commit"] = CommitOutcomeUnknownError("the connection broke")
+    world.finish(2)
+    assert world.listener.aborted == [(2, FailureReason.FINALIZE_FAILED), (1, FailureReason.SUBSUMED)]
+    world.finish(1)
+    assert world.listener.completed_ids == []
+    world.finish(3)
+    assert world.listener.completed_ids == [3]
+
+
 def test_a_superseded_driver_stops_for_good_and_deletes_nothing() -> None:
     world = World(CheckpointSettings(interval=100, max_concurrent=2, retention=Retention.RETAIN_ON_CANCELLATION))
     world.trigger()
