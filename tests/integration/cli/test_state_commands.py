@@ -49,7 +49,7 @@ def test_the_states_of_a_savepoint_are_listed(folder: Path, new: str) -> None:
 
     assert listed[0][:2] == ["savepoint", "1"]
     assert listed[0][-4:] == ["signed", "by", "our", "key"]
-    described = "everything 2 of 128 total value Long with keys of type String 2".split()
+    described = ["everything", "2", "of", "128", "total", "value", "Long", "with", "keys", "of", "type", "String", "2"]
     # What follows is the size of its files, in bytes.
     assert [line[-1] for line in listed if line[: len(described)] == described] == ["B"]
     assert ["numbers", "2", "of", "128", "splits"] in [line[:5] for line in listed]
