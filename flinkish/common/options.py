@@ -237,7 +237,11 @@ FS_WRITE_BUFFER_SIZE = _option(
 # State and recovery.
 
 STATE_BACKEND = _option("state.backend.type", one_of("hashmap", "rocksdb"), "hashmap", "state.backend").described(
-    "Where keyed state is kept while the job runs. rocksdb is accepted, but still runs as hashmap."
+    "Where keyed state is kept while the job runs: on the heap of the slots' processes, or on disk. In batch mode always on the "
+    "heap."
+)
+ROCKSDB_MEMORY = _option("state.backend.rocksdb.memory.fixed-per-slot", in_range(MEMORY, 8 << 20), 128 << 20).described(
+    "Backend rocksdb: memory of a slot for blocks of its files, and for rows that are not in a file yet."
 )
 ENABLE_STATE_CHANGE_LOG = _unset("state.changelog.enabled", BOOLEAN, "state.backend.changelog.enabled").without_effect(
     "state is always kept as a change log on Spark"

@@ -39,10 +39,10 @@ class PredefinedOptions(Enum):
 
 
 class EmbeddedRocksDBStateBackend(StateBackend):
-    """Keyed state on disk.
+    """Keyed state on disk, in RocksDB, which may be larger than memory. It needs the extra `flinkish[rocksdb]`.
 
-    Differs from Flink: for now the state is kept in memory, as with HashMapStateBackend. The settings are stored and can be read,
-    but have no effect.
+    Differs from Flink: the folders are below io.tmp.dirs, and memory is limited by state.backend.rocksdb.memory.fixed-per-slot.
+    Paths, predefined options and the number of threads are stored and can be read, but have no effect.
     """
 
     def __init__(self, enable_incremental_checkpointing: bool | None = None) -> None:
@@ -91,7 +91,7 @@ class EmbeddedRocksDBStateBackend(StateBackend):
         """Raise UnsupportedError: the argument names a Java class, which flinkish cannot run."""
         raise UnsupportedError(
             f"set_options({options_factory_class_name!r}): flinkish runs no Java user code.",
-            hint="leave it out; the backend keeps state in memory.",
+            hint="leave it out; state.backend.rocksdb.memory.fixed-per-slot limits the memory.",
         )
 
     def get_options(self) -> str | None:

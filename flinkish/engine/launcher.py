@@ -47,6 +47,7 @@ from flinkish.program.program import Program
 from flinkish.program.sources import Source
 from flinkish.program.transformations import CacheTransformation
 from flinkish.runtime.protocol import Dependencies
+from flinkish.runtime.state.backends import on_disk
 
 if TYPE_CHECKING:
     from flinkish.checkpoint.delta_storage import DeltaCheckpointStorage
@@ -250,7 +251,7 @@ class _Launch:
             self._job_id,
             self._lineage if self.storage is None else self.storage.lineage,
             self._dependencies,
-            self._disk.path() / "spill" if is_batch(configuration) else None,
+            self._disk.path() / "disk" if is_batch(configuration) or on_disk(configuration) else None,
             self._checked.program.dead_letters,
         )
         return setup, restored

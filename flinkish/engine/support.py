@@ -154,8 +154,6 @@ def ineffective(configuration: Configuration) -> list[str]:
         # `high-availability.type: NONE` is also flinkish's behaviour without the setting.
         if value != option.default and not (option is options.HA_MODE and str(value).upper() == "NONE"):
             texts.append(f"{key}: {to_text(value)} has no effect: {why}.")
-    if configuration.get(options.STATE_BACKEND) == "rocksdb":
-        texts.append(f"{options.STATE_BACKEND.key}: rocksdb runs as hashmap so far: state is kept in memory.")
     master = configuration.get_string(_MASTER, "")
     if configuration.get(options.ENGINE) == "local" and master and not master.startswith("local"):
         texts.append(f"{_MASTER}: {master} has no effect: with {options.ENGINE.key}: local, the job runs in this process only.")

@@ -287,7 +287,7 @@ class JobMaster:
             job_name=setup.job_name,
             attempt_id=attempt_id,
             scratch=self._engine.scratch_root() / attempt_id,
-            spill=None if setup.spill is None else setup.spill / attempt_id,
+            disk=None if setup.disk is None else setup.disk / attempt_id,
             dead_letters=setup.dead_letters if setup.keeps_dead_letters else None,
             dependencies=setup.dependencies,
             python_executable=setup.python_executable,

@@ -50,7 +50,7 @@ class JobSetup:
     dependencies: Dependencies = NO_DEPENDENCIES
     python_executable: str | None = None
     #: Folder on disk that all tasks can access; see TaskProgram.
-    spill: Path | None = None
+    disk: Path | None = None
     #: Commits dead letters, even if a checkpoint contains some and the job keeps none now; None in programs of tests.
     dead_letters: DeadLetterTable | None = None
 
@@ -75,7 +75,7 @@ def job_setup(
     job_id: str,
     lineage: LineageId,
     dependencies: Dependencies = NO_DEPENDENCIES,
-    spill: Path | None = None,
+    disk: Path | None = None,
     dead_letters: DeadLetterTable | None = None,
 ) -> JobSetup:
     """Read all settings of a job. Raises ConfigurationError for a malformed value."""
@@ -102,7 +102,7 @@ def job_setup(
         exception_history=configuration.get(options.WEB_EXCEPTION_HISTORY_SIZE),
         dependencies=dependencies,
         python_executable=configuration.get(options.PYTHON_EXECUTABLE),
-        spill=spill,
+        disk=disk,
         dead_letters=dead_letters,
     )
 

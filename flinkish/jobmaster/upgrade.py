@@ -31,7 +31,7 @@ from flinkish.runtime.operators.base import EpochTime, OperatorContext, Output
 from flinkish.runtime.operators.factory import make_operator
 from flinkish.runtime.protocol import TaskProgram
 from flinkish.runtime.state.backend import Table
-from flinkish.runtime.state.backends import make_backend
+from flinkish.runtime.state.heap.backend import HeapBackend
 from flinkish.runtime.state.level_state import LevelState
 from flinkish.runtime.state.restore import RestoredRows, read_state
 from flinkish.runtime.state.rows import RUNTIME_STATES, RestoreRequest
@@ -214,7 +214,7 @@ class _Probe(LevelState):
         clock: Clock,
         ids: IdSource,
     ) -> None:
-        backend = make_backend(program.configuration)
+        backend = HeapBackend()
         super().__init__(None, attempt_id=program.attempt_id, slot=0, level=0, scratch=program.scratch, ids=ids, backend=backend)
         self._stored = {address: found.declaration.description for address, found in rows.items()}
         self._asked: dict[StateAddress, TableMeta] = {}

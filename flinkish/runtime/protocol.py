@@ -64,8 +64,8 @@ class TaskProgram:
     attempt_id: AttemptId
     #: Folder for segment files, which every slot must be able to access. The engine removes it when the attempt ends.
     scratch: Path
-    #: Folder on disk for records of a batch that do not fit into memory; None = they must fit.
-    spill: Path | None = None
+    #: Folder on disk for records of a batch that do not fit into memory, and for keyed state; None = it is all in memory.
+    disk: Path | None = None
     #: Writes dead letters; None if the job has no table for them.
     dead_letters: Sink[Any, Any] | None = None
     #: Files that user functions need.
@@ -75,11 +75,11 @@ class TaskProgram:
 
     def moved_to(self, folder: Path) -> TaskProgram:
         """Return the program with all its folders in another one, for slots that cannot access those of the driver."""
-        return replace(self, scratch=folder, spill=None if self.spill is None else folder / "spill")
+        return replace(self, scratch=folder, disk=None if self.disk is None else folder / "disk")
 
     def remove_folders(self) -> None:
         """Remove the attempt's folders; called by the engine when the attempt has ended."""
-        for folder in (self.scratch, self.spill):
+        for folder in (self.scratch, self.disk):
             if folder is not None:
                 shutil.rmtree(folder, ignore_errors=True)
 

@@ -95,8 +95,9 @@ class _LevelTask:
             slot=slot,
             level=level,
             scratch=program.scratch,
+            disk=program.disk,
             ids=ids,
-            backend=make_backend(program.configuration),
+            backend=make_backend(program.configuration, len(plan.levels)),
         )
         self._slot = slot
         self._plan = plan

@@ -34,9 +34,9 @@ from flinkish.runtime.keys import as_key
 from flinkish.runtime.protocol import Barrier, StateFile
 from flinkish.runtime.state import rows, tables
 from flinkish.runtime.state.backend import SnapshotFiles
-from flinkish.runtime.state.backends import make_backend
 from flinkish.runtime.state.codec import Codec, Opaque
 from flinkish.runtime.state.columns import encode_all, join_list, json_column, json_of, key_groups_of
+from flinkish.runtime.state.heap.backend import HeapBackend
 from flinkish.runtime.state.level_state import LevelState
 from flinkish.runtime.state.restore import TRUSTED, RestoredRows, category_of, merged_parts, parts_of_file
 from flinkish.runtime.state.snapshot import Columns, SnapshotWriter
@@ -297,7 +297,7 @@ class SavepointWriter:
             level=0,
             scratch=Path(os.devnull),
             ids=random_id,
-            backend=make_backend(self._configuration),
+            backend=HeapBackend(),
         )
 
     # -- operators of the base ---------------------------------------------------------------------------------------------

@@ -26,6 +26,7 @@ from flinkish.datastream.connectors.number_seq import NumberSequenceSource
 from flinkish.engine.spark.session import hold_session, release_session
 from flinkish.engine.spark.spark_settings import SparkSettings
 from tests.bench import (
+    backends,
     checkpoints,
     data_frames,
     floor,
@@ -227,6 +228,19 @@ def bench_state(report: Report, spark: Any, scale: float) -> None:
     report.add("full / empty", f"{full / empty:.2f}", "1.50", full / empty <= 1.5)
 
 
+def bench_backends(report: Report, spark: Any, scale: float) -> None:
+    """Random keys of a large state, on the heap and on disk; with --scale 4, the cache is a tenth of the state."""
+    many, few, updates = int(5 * _MILLION * scale), 100_000, 200_000
+    heap, disk = (backends.epoch_ms(backend, many, updates) for backend in ("hashmap", "rocksdb"))
+    report.add(f"updates of {many:,} keys, hashmap", f"{updates / heap * 1000:,.0f}/s")
+    report.add(f"updates of {many:,} keys, rocksdb", f"{updates / disk * 1000:,.0f}/s", "150,000/s", updates / disk > 150)
+    report.add("rocksdb / hashmap", f"{heap / disk:.2f}")
+    small, large = (backends.epoch_ms("rocksdb", keys, 10_000) for keys in (few, many))
+    report.add(f"epoch that touches 10,000 keys on disk, of {few:,}", f"{small:.0f} ms")
+    report.add(f"epoch that touches 10,000 keys on disk, of {many:,}", f"{large:.0f} ms")
+    report.add("large / small", f"{large / small:.2f}", "2.00", large / small <= 2)
+
+
 def _count_million(records: int, checkpoints: Path | None) -> float:
     settings = {}
     if checkpoints is not None:
@@ -408,6 +422,7 @@ _BENCHES: dict[str, Callable[[Report, Any, float], None]] = {
     "epoch": bench_epoch,
     "idle": bench_idle,
     "state": bench_state,
+    "backends": bench_backends,
     "checkpoints": bench_checkpoints,
     "guarantees": bench_guarantees,
     "stores": bench_stores,

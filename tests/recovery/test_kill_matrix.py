@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from flinkish.runtime import faults
-from flinkish.runtime.state.backends import BACKENDS
+from tests.kit.backends import BACKENDS
 from tests.kit.s3_server import S3Server
 from tests.kit.seeds import chosen_seed
 from tests.recovery import keyed_timers_job

@@ -49,9 +49,10 @@ def test_a_job_whose_jvm_was_killed_starts_again_in_a_new_one(tmp_path: Path) ->
     assert_golden(tmp_path)
 
 
-def test_a_slot_host_killed_while_it_writes_a_snapshot_costs_this_checkpoint_only(tmp_path: Path) -> None:
+@pytest.mark.parametrize("backend", ["hashmap", "rocksdb"])
+def test_a_slot_host_killed_while_it_writes_a_snapshot_costs_this_checkpoint_only(backend: str, tmp_path: Path) -> None:
     marker = tmp_path / "marker"
-    command = ["--engine=spark", f"--output={tmp_path}"]
+    command = ["--engine=spark", f"--output={tmp_path}", f"-Dstate.backend.type={backend}"]
     with running(*command, log=tmp_path / "log", fault=f"P8:sleep=120000:nth=6:once={marker}") as job:
         job.wait_until("a snapshot is written in a slot host", lambda: marker.exists() and bool(marker.read_text()))
         host = psutil.Process(int(marker.read_text().split()[-1]))

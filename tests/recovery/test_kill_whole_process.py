@@ -72,6 +72,20 @@ def test_a_killed_job_goes_on_exactly_where_it_was(on: str, point: str, restarte
     assert_golden(tmp_path)
 
 
+@pytest.mark.parametrize("on", ["local", pytest.param("spark", marks=pytest.mark.spark)])
+@pytest.mark.parametrize("backends", [("hashmap", "rocksdb"), ("rocksdb", "hashmap"), ("rocksdb", "rocksdb")], ids=" to ".join)
+def test_a_killed_job_goes_on_with_another_state_backend(on: str, backends: tuple[str, str], tmp_path: Path) -> None:
+    marker = tmp_path / "fault happened"
+    command = [f"--engine={on}", f"--output={tmp_path}", *_SETTINGS]
+    fault = f"{_POINTS['checkpoint committed, sinks not']}:once={marker}"
+    with running(*command, f"-Dstate.backend.type={backends[0]}", log=tmp_path / "log", fault=fault) as job:
+        job.wait_until("the fault", marker.exists)
+        job.kill_all()
+    with running(*command, f"-Dstate.backend.type={backends[1]}", "--parallelism=3", log=tmp_path / "log") as job:
+        job.assert_finished()
+    assert_golden(tmp_path)
+
+
 def test_a_job_killed_again_and_again_while_it_restores_loses_nothing(tmp_path: Path) -> None:
     command = ["--engine=local", f"--output={tmp_path}", *_SETTINGS]
     for number, fault in enumerate(["P11:kill9:nth=3", "P15:kill9", "P15:kill9", "P10:kill9", "P9:kill9:nth=2"]):

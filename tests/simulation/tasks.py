@@ -21,11 +21,11 @@ from flinkish.datastream.state import MapStateDescriptor
 from flinkish.graph.job_graph import VertexId
 from flinkish.runtime.key_groups import key_group, subtask_of_group
 from flinkish.runtime.protocol import Acknowledgement, Barrier, CheckpointPart, Decline, Restore, StateFile
-from flinkish.runtime.state.backends import BACKENDS
 from flinkish.runtime.state.keyed import KeyedStateBackend
 from flinkish.runtime.state.level_state import LevelState
 from flinkish.runtime.state.rows import RestoreRequest
 from flinkish.runtime.uploads import Uploads, UploadThread, Write
+from tests.kit.backends import BACKENDS
 from tests.simulation.model import Content, Value, key_of, process
 from tests.simulation.store import SimulatedFiles
 from tests.unit.checkpoint.support import COUNT, SINK, A, B
@@ -198,6 +198,7 @@ class BackendState:
             slot=slot.subtask,
             level=1,
             scratch=Path(world.scratch),
+            disk=Path(world.scratch),
             ids=world.ids,
             backend=BACKENDS[world.backend or "hashmap"](),
         )
@@ -376,6 +377,8 @@ class Slot:
     def die(self) -> None:
         """End the process of the slot."""
         self.thread.queue.clear()
+        if self.state is not None:
+            self.state.close()
         self.state = self._uploads = None
 
 

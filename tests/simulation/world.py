@@ -26,7 +26,7 @@ from flinkish.common.closing import Unwinding
 from flinkish.common.files import schemes
 from flinkish.common.files.schemes import root_of
 from flinkish.runtime import uploads
-from flinkish.runtime.state.backends import BACKENDS
+from tests.kit.backends import BACKENDS
 from tests.simulation.drivers import Driver
 from tests.simulation.invariants import Invariants, Violation
 from tests.simulation.store import SimulatedFiles, Store
@@ -73,7 +73,8 @@ class Rates:
 class World:
     """See the package's docstring. `run` takes all steps and checks the invariants after each of them."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, scratch: str) -> None:
+        """`scratch` is a folder for state backends."""
         self.seed = seed
         rng = self.rng = random.Random(seed)
         self.trace: list[str] = []
@@ -90,7 +91,7 @@ class World:
         self.quickness = rng.choice((0.0, 0.3, 0.8))
         self.durable = rng.random() < 0.5
         self.backend = None if seed % WITH_BACKENDS else sorted(BACKENDS)[seed // WITH_BACKENDS % len(BACKENDS)]
-        self.scratch = _SCRATCH
+        self.scratch = scratch
         self.largest = rng.randint(1, 3)
         self.most_drivers = rng.randint(1, 3)
         self.end = rng.choice((JobEnd.CANCELED, JobEnd.FINISHED))
@@ -386,9 +387,6 @@ class World:
         self.trace.append(f"{'  ' * len(self._acting)}{self.clock.monotonic()} {what}")
 
 
-_SCRATCH = tempfile.gettempdir()
-
-
 # -- what worlds replace in flinkish -----------------------------------------------------------------------------------------
 
 
@@ -416,8 +414,8 @@ def simulated() -> Iterator[None]:
 
 def run(seed: int) -> World:
     """Run the world of a seed, within `simulated`; raises Violation."""
-    world = World(seed)
     with contextlib.ExitStack() as patches:
+        world = World(seed, patches.enter_context(tempfile.TemporaryDirectory()) if seed % WITH_BACKENDS == 0 else "")
         patches.enter_context(mock.patch.dict(schemes._STORES, memory=lambda root: SimulatedFiles(world.store, root)))
         patches.enter_context(mock.patch.object(uploads, "wait", world.wait))
         if world.backend is None:

@@ -67,7 +67,7 @@ class _HoldingInput(HeadInput, Generic[HeldT]):
         super().__init__(head)
         context = head.context
         memory: int = context.program.configuration.get(options.SORTED_INPUTS_MEMORY)
-        self._held = held(context.state.internal("batch"), context.program.spill, memory)
+        self._held = held(context.state.internal("batch"), context.program.disk, memory)
         self._max_bytes = context.program.configuration.get(options.EPOCH_MAX_BYTES)
 
     @property

@@ -38,6 +38,7 @@ class LevelState:
         slot: int,
         level: int,
         scratch: Path,
+        disk: Path | None = None,
         ids: IdSource,
         backend: StateBackend,
     ) -> None:
@@ -49,7 +50,7 @@ class LevelState:
         self.sweepers: dict[StateAddress, Sweeper] = {}
         self._operators: dict[str, OperatorState] = {}
         self._position: Position | None = None
-        backend.open(Place(owner=self._identity, folder=scratch / "state"))
+        backend.open(Place(owner=self._identity, folder=scratch / "state", disk=disk))
         if blob:
             self._position, kept = unpack(blob, self._identity)
             backend.recover(self._position, kept)

@@ -39,6 +39,8 @@ class Place:
     owner: Identity
     #: All executors can access it. It need not exist; names of files must be unique among all slots and levels.
     folder: Path
+    #: A folder on disk, below which a backend may keep state that is larger than memory; None if the job has none.
+    disk: Path | None = None
 
 
 class _Header(msgspec.Struct, frozen=True, array_like=True):

@@ -27,10 +27,10 @@ from flinkish.common.typeinfo import Types
 from flinkish.datastream.state import ListStateDescriptor, MapStateDescriptor, ValueStateDescriptor
 from flinkish.runtime.key_groups import key_group, subtask_of_group
 from flinkish.runtime.protocol import Barrier, StateFile
-from flinkish.runtime.state.backends import BACKENDS
 from flinkish.runtime.state.keyed import KeyedStateBackend
 from flinkish.runtime.state.level_state import LevelState
 from flinkish.runtime.state.rows import RestoreRequest
+from tests.kit.backends import BACKENDS
 from tests.unit.checkpoint.support import COUNT, coordinator_state, make_storage
 
 _FLIPS = int(os.environ.get("FLINKISH_FLIPS", "200"))
@@ -56,6 +56,7 @@ class Subtask:
             slot=subtask,
             level=1,
             scratch=folder,
+            disk=folder,
             ids=lambda: f"{subtask}{next(numbers):04x}",
             backend=BACKENDS["hashmap"](),
         )

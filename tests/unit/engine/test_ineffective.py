@@ -29,7 +29,6 @@ def test_nothing_is_told_of_defaults_of_settings_with_effect_and_of_sparks() -> 
             {"execution.state-recovery.claim-mode": "CLAIM"},
             "execution.state-recovery.claim-mode: CLAIM has no effect: a job never",
         ),
-        ({"state.backend.type": "rocksdb"}, "state.backend.type: rocksdb runs as hashmap"),
         (
             {"metrics.reporters": "log", "metrics.reporter.prom.port": "1", "metrics.reporter.log.interval": "1 s"},
             "metrics.reporter.prom.port: this has no effect: metrics.reporters does not list these reporters",

@@ -21,25 +21,6 @@ if TYPE_CHECKING:
     from flinkish.runtime.state.restore import RestoredRows
 
 
-def make_table(meta: TableMeta) -> HeapTable:
-    """Create an empty table of the declared kind."""
-    match meta.kind:
-        case tables.VALUE | tables.REDUCING | tables.AGGREGATING:
-            return HeapValueTable(meta) if meta.grouped_by == "address" else HeapPaneTable(meta)
-        case tables.LIST if meta.grouped_by != "address":
-            return HeapGroupedLists(meta)
-        case tables.LIST | tables.OPERATOR_LIST | tables.OPERATOR_UNION:
-            return HeapListTable(meta)
-        case tables.MAP | tables.OPERATOR_BROADCAST:
-            return HeapMapTable(meta)
-        case tables.TIMERS:
-            return HeapTimerTable(meta)
-        case tables.INTERNAL:
-            return HeapInternalTable()
-        case _:
-            raise AssertionError(f"no table for state of kind {meta.kind!r}")
-
-
 #: For each table: address, declaration if the table is new, and changes in it.
 _Changes = list[tuple[StateAddress, TableMeta | None, Any]]
 
@@ -109,7 +90,7 @@ class HeapBackend:
     def _apply(self, changes: _Changes) -> None:
         for address, meta, changed in changes:
             if meta is not None:
-                self._tables[address] = make_table(meta)
+                self._tables[address] = self.make_table(address, meta)
             if changed is not None:
                 self._tables[address].apply(changed)
 
@@ -127,12 +108,30 @@ class HeapBackend:
 
     # -- tables --------------------------------------------------------------------------------------------------------------
 
+    def make_table(self, address: StateAddress, meta: TableMeta) -> HeapTable:
+        """Create an empty table of the declared kind, the next one."""
+        match meta.kind:
+            case tables.VALUE | tables.REDUCING | tables.AGGREGATING:
+                return HeapValueTable(meta) if meta.grouped_by == "address" else HeapPaneTable(meta)
+            case tables.LIST if meta.grouped_by != "address":
+                return HeapGroupedLists(meta)
+            case tables.LIST | tables.OPERATOR_LIST | tables.OPERATOR_UNION:
+                return HeapListTable(meta)
+            case tables.MAP | tables.OPERATOR_BROADCAST:
+                return HeapMapTable(meta)
+            case tables.TIMERS:
+                return HeapTimerTable(meta)
+            case tables.INTERNAL:
+                return HeapInternalTable()
+            case _:
+                raise AssertionError(f"no table for state of kind {meta.kind!r}")
+
     @property
     def tables(self) -> Mapping[StateAddress, HeapTable]:
         return self._tables
 
     def create(self, address: StateAddress, meta: TableMeta) -> HeapTable:
-        table = self._tables[address] = make_table(meta)
+        table = self._tables[address] = self.make_table(address, meta)
         if self._snapshots:
             table.since = {}  # no earlier snapshot has any of it
         self._new.add(address)

@@ -129,7 +129,7 @@ class HeapGroupedTable(_HeapGroups, GroupedTable):
     def put(self, group: Any, member: Any, value: Any) -> None:
         members = self.data.get(group)
         if members is None:
-            members = self.data[group] = {}
+            members = self.data.setdefault(group, {})
         dirty = self.dirty.get(group)
         if dirty is None:
             dirty = self.dirty[group] = {}
@@ -367,7 +367,7 @@ class HeapGroupedLists(_HeapGroups, GroupedLists):
     def append(self, group: Any, member: Any, frozen: Frozen) -> None:
         members = self.data.get(group)
         if members is None:
-            members = self.data[group] = {}
+            members = self.data.setdefault(group, {})
         dirty = self.dirty.get(group)
         if dirty is None:
             dirty = self.dirty[group] = {}

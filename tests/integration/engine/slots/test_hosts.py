@@ -504,7 +504,7 @@ def test_modules_that_spark_has_unpacked_in_the_working_folder_come_first(
 
 
 def test_a_program_moves_with_all_its_folders(folder: Path) -> None:
-    program = dataclasses.replace(toy_program(folder), spill=folder / "spill")
+    program = dataclasses.replace(toy_program(folder), disk=folder / "disk")
     moved = program.moved_to(folder / "own")
-    assert (moved.scratch, moved.spill) == (folder / "own", folder / "own" / "spill")
-    assert dataclasses.replace(moved, scratch=program.scratch, spill=program.spill) == program
+    assert (moved.scratch, moved.disk) == (folder / "own", folder / "own" / "disk")
+    assert dataclasses.replace(moved, scratch=program.scratch, disk=program.disk) == program

@@ -27,8 +27,8 @@ from flinkish.datastream.state import (
 )
 from flinkish.runtime.key_groups import key_group, subtask_of_group
 from flinkish.runtime.keys import as_key, original_key
-from flinkish.runtime.state.backends import BACKENDS
 from flinkish.runtime.state.heap import log, snapshot
+from tests.kit.backends import BACKENDS
 from tests.unit.runtime.state.harness import MAX_PARALLELISM, Slot
 
 LONGS = st.integers(-(2**63), 2**63 - 1)
@@ -442,6 +442,12 @@ class FewFiles(StateMachine):
     inline_limit = 1 << 20
 
 
+class OnDisk(StateMachine):
+    """Keyed state is in RocksDB."""
+
+    backend = "rocksdb"
+
+
 class Checkpointed(StateMachine):
     """A checkpoint after every third step; each example ends with a restore from the chain of these."""
 
@@ -466,6 +472,12 @@ class Checkpointed(StateMachine):
         super().teardown()
 
 
+class CheckpointedOnDisk(Checkpointed):
+    """The same with RocksDB."""
+
+    backend = "rocksdb"
+
+
 #: More of them before a release: FLINKISH_STATE_EXAMPLES=2000.
 _EXAMPLES = int(os.environ.get("FLINKISH_STATE_EXAMPLES", "100"))
 #: Without shrinking, which takes minutes: the seed is printed.
@@ -476,6 +488,10 @@ _SETTINGS = settings(
 StateMachine.TestCase.settings = settings(_SETTINGS, max_examples=_EXAMPLES)
 FewFiles.TestCase.settings = settings(_SETTINGS, max_examples=max(1, _EXAMPLES // 4))
 Checkpointed.TestCase.settings = settings(_SETTINGS, max_examples=max(1, _EXAMPLES // 2))
+OnDisk.TestCase.settings = settings(_SETTINGS, max_examples=max(1, _EXAMPLES // 2))
+CheckpointedOnDisk.TestCase.settings = settings(_SETTINGS, max_examples=max(1, _EXAMPLES // 2))
 TestManyFiles = StateMachine.TestCase
 TestFewFiles = FewFiles.TestCase
 TestCheckpointed = Checkpointed.TestCase
+TestOnDisk = OnDisk.TestCase
+TestCheckpointedOnDisk = CheckpointedOnDisk.TestCase

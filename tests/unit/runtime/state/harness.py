@@ -12,7 +12,7 @@ from flinkish.common.typeinfo import TypeInformation, Types
 from flinkish.runtime.keys import original_key
 from flinkish.runtime.protocol import Barrier, Restore, StateFile
 from flinkish.runtime.state.backend import StateBackend
-from flinkish.runtime.state.backends import BACKENDS
+from flinkish.runtime.state.heap.backend import HeapBackend
 from flinkish.runtime.state.keyed import KeyedStateBackend
 from flinkish.runtime.state.level_state import LevelState, OperatorState
 from flinkish.runtime.state.rows import RestoreRequest
@@ -33,7 +33,7 @@ class Slot:
         parallelism: int = 1,
         attempt: str = "attempt",
         ids: Callable[[], str] | None = None,
-        make_backend: Callable[[], StateBackend] = BACKENDS["hashmap"],
+        make_backend: Callable[[], StateBackend] = HeapBackend,
     ) -> None:
         self.make_backend = make_backend
         counter = itertools.count()
@@ -56,6 +56,7 @@ class Slot:
             slot=self.subtask,
             level=1,
             scratch=self.folder / "scratch",
+            disk=self.folder / "disk",
             ids=self.ids,
             backend=self.make_backend(),
         )
@@ -82,6 +83,7 @@ class Slot:
 
     def lose_heap(self) -> None:
         """What happens when the slot host dies."""
+        self.state.close()
         self.state = self.load(self.blob)
         self.open()
 

@@ -6,7 +6,7 @@ import copy
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -19,13 +19,14 @@ from flinkish.datastream.functions import ReduceFunction
 from flinkish.runtime.protocol import Barrier, Restore, StateFile
 from flinkish.runtime.state import tables
 from flinkish.runtime.state.backend import Snapshot, SnapshotFiles, StateBackend
-from flinkish.runtime.state.backends import BACKENDS, make_backend
+from flinkish.runtime.state.backends import make_backend
 from flinkish.runtime.state.handles import Fold, OneAddress
 from flinkish.runtime.state.positions import Identity, Place
 from flinkish.runtime.state.restore import category_of, read_state
 from flinkish.runtime.state.restore import fill as fill_table
 from flinkish.runtime.state.rows import RestoreRequest
 from flinkish.runtime.state.tables import OPERATOR_ADDRESS, Grouping, Namespaced, TableMeta
+from tests.kit.backends import BACKENDS
 
 Make = Callable[..., StateBackend]
 UID = OperatorUid("op")
@@ -62,14 +63,17 @@ def address(name: str) -> tuple[str, str, str]:
     return "op", "test", name
 
 
-@pytest.fixture(params=sorted({backend: name for name, backend in reversed(BACKENDS.items())}.values()))
+@pytest.fixture(params=sorted(BACKENDS))
 def make(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[..., StateBackend]:
-    """Make an empty backend; all have the same place."""
+    """Make an empty backend; all of a slot have the same place, and each closes the one before."""
+    open_ones: dict[int, StateBackend] = {}
 
     def make_one(slot: int = 0) -> StateBackend:
-        backend = BACKENDS[request.param]()
+        if slot in open_ones:
+            open_ones[slot].close()
+        backend = open_ones[slot] = BACKENDS[request.param]()
         owner = Identity(attempt_id="attempt", slot=slot, level=1)
-        backend.open(Place(owner=owner, folder=tmp_path / "scratch"))
+        backend.open(Place(owner=owner, folder=tmp_path / "scratch", disk=tmp_path / "disk"))
         return backend
 
     return make_one
@@ -218,11 +222,11 @@ def test_a_new_backend_recovers_the_last_position(make: Make) -> None:
     for epoch, step in enumerate((fill, change)):
         step(found)
         position = epoch, f"nonce-{epoch}"
-        kept = backend.commit(position)
-        expected = content(backend)
-        again = make()
-        again.recover(position, kept)
-        assert content(again) == expected
+        kept, expected = backend.commit(position), content(backend)
+        backend = make()
+        backend.recover(position, kept)
+        assert content(backend) == expected
+        found = {name: backend.tables[address(name)] for name in METAS}
     assert found["objects"].get(1) == [1, 2]
     assert found["object panes"].copy(WINDOW, 1) == [7, 8]
 
@@ -369,7 +373,7 @@ def test_a_snapshot_shows_the_frozen_state_however_that_changes_before_the_uploa
     found["timers"].event_time.register(5, 9)
     backend.commit((0, "a"))
     files = checkpoints.upload(snapshot)
-    assert checkpoints.restored(make(), files) == expected
+    assert checkpoints.restored(make(1), files) == expected
 
 
 def test_a_snapshot_outlives_its_backend_and_can_be_uploaded_by_another_thread(make: Make, checkpoints: Checkpoints) -> None:
@@ -380,7 +384,7 @@ def test_a_snapshot_outlives_its_backend_and_can_be_uploaded_by_another_thread(m
     backend.close()
     with ThreadPoolExecutor(1) as pool:
         files = pool.submit(checkpoints.upload, snapshot).result()
-    assert checkpoints.restored(make(), files) == expected
+    assert checkpoints.restored(make(1), files) == expected
 
 
 def test_a_snapshot_has_the_state_of_its_operators_only(make: Make, checkpoints: Checkpoints) -> None:
@@ -410,18 +414,22 @@ def test_rows_that_nobody_has_requested_are_durable_and_in_the_next_snapshot(mak
     loaded = again.create((UID, "keyed", "value"), METAS["value"])
     fill_table(loaded, UID, "value", again.held[UID, "keyed", "value"], lambda: 0)
     again.claim((UID, "keyed", "value"))
+    kept = again.commit((1, "b"))
     last = make()
-    last.recover((1, "b"), again.commit((1, "b")))
+    last.recover((1, "b"), kept)
     assert content(last) == {"value": [(1, 5)]}
     assert not last.held
     assert list(checkpoints.read(files)) == [(UID, "keyed", "value")]
 
 
 @pytest.mark.parametrize("name", ["hashmap", "rocksdb"])
-def test_each_value_of_the_option_names_a_backend(name: str) -> None:
+def test_each_value_of_the_option_names_a_backend(name: str, tmp_path: Path) -> None:
     configuration = Configuration()
     configuration.set_string(options.STATE_BACKEND.key, name)
-    backend = make_backend(configuration)
+    backend = make_backend(configuration, 1)
+    backend.open(
+        Place(owner=Identity(attempt_id="attempt", slot=0, level=1), folder=tmp_path / "scratch", disk=tmp_path / "disk")
+    )
     begun(backend)
     assert set(backend.tables) == {address(each) for each in METAS}
 
@@ -467,7 +475,7 @@ def refill(found: dict[str, Any]) -> None:
 def test_a_chain_of_incremental_snapshots_restores_what_was_frozen(make: Make, checkpoints: Checkpoints, steps: int) -> None:
     backend = make()
     files = chain(backend, checkpoints, steps)[-1]
-    assert checkpoints.restored(make(), files) == content(backend)
+    assert checkpoints.restored(make(1), files) == content(backend)
 
 
 def test_an_incremental_snapshot_writes_what_has_changed_and_lists_the_files_before(make: Make, checkpoints: Checkpoints) -> None:
@@ -494,7 +502,7 @@ def test_an_aborted_checkpoint_does_not_take_its_changes_with_it(make: Make, che
     found["value"].put(7, 7)
     files = checkpoints.take(backend, checkpoints.barrier(3, incremental=True, base=1))
     assert not set(files) & {file for file in lost if file.checkpoint_id == 2}
-    assert by_key(checkpoints.restored(make(), files)) == by_key(content(backend))
+    assert by_key(checkpoints.restored(make(1), files)) == by_key(content(backend))
 
 
 def test_a_savepoint_between_incremental_snapshots_has_all_and_changes_nothing(make: Make, checkpoints: Checkpoints) -> None:
@@ -504,12 +512,12 @@ def test_a_savepoint_between_incremental_snapshots_has_all_and_changes_nothing(m
     checkpoints.take(backend, checkpoints.barrier(1, incremental=True))
     change(found)
     (savepoint,) = checkpoints.take(backend, checkpoints.barrier(2, base=1))
-    assert checkpoints.restored(make(), (savepoint,)) == content(backend)
+    assert by_key(checkpoints.restored(make(1), (savepoint,))) == by_key(content(backend))
     backend.commit((0, "a"))
     refill(found)
     files = checkpoints.take(backend, checkpoints.barrier(3, incremental=True, base=1))
     assert [file.checkpoint_id for file in files] == [1, 3, 3]
-    assert by_key(checkpoints.restored(make(), files)) == by_key(content(backend))
+    assert by_key(checkpoints.restored(make(1), files)) == by_key(content(backend))
 
 
 def test_a_snapshot_on_an_unknown_base_has_all(make: Make, checkpoints: Checkpoints) -> None:
@@ -520,7 +528,7 @@ def test_a_snapshot_on_an_unknown_base_has_all(make: Make, checkpoints: Checkpoi
     again.recover((0, "a"), kept)
     files = checkpoints.take(again, checkpoints.barrier(9, incremental=True, base=8))
     assert {file.checkpoint_id for file in files} == {9}
-    assert checkpoints.restored(make(), files) == content(backend)
+    assert checkpoints.restored(make(1), files) == content(again)
 
 
 def test_as_many_changes_as_rows_make_a_full_snapshot(make: Make, checkpoints: Checkpoints) -> None:
@@ -533,7 +541,7 @@ def test_as_many_changes_as_rows_make_a_full_snapshot(make: Make, checkpoints: C
         files = checkpoints.take(backend, checkpoints.barrier(step, incremental=True, base=step - 1 or None))
         lengths.append(len(files))
     assert lengths == [1, 2, 3, 4, 1, 2, 3, 4, 1, 2, 3]
-    assert checkpoints.restored(make(), files)["value"] == [(key, 11 if key < 30 else 1) for key in range(100)]
+    assert checkpoints.restored(make(1), files)["value"] == [(key, 11 if key < 30 else 1) for key in range(100)]
 
 
 @pytest.mark.parametrize("keys", [(1, 1.0), (True, 1), (("a", 1), ("a", 1.0))])
@@ -562,16 +570,30 @@ def test_equal_keys_with_different_encodings_do_not_leave_old_rows(
 def test_rows_that_nobody_has_requested_are_in_a_chain_until_they_are(make: Make, checkpoints: Checkpoints) -> None:
     backend = make()
     fill({**stored(backend), "internal": {}})
-    held = checkpoints.read(checkpoints.take(backend, checkpoints.barrier(1)))
+    held, expected = checkpoints.read(checkpoints.take(backend, checkpoints.barrier(1))), content(backend)
     other = make()
     other.hold(held)
     checkpoints.take(other, checkpoints.barrier(2, incremental=True))
     files = checkpoints.take(other, checkpoints.barrier(3, incremental=True, base=2))
-    assert checkpoints.restored(make(), files) == content(backend)
+    assert checkpoints.restored(make(1), files) == expected
     where = UID, "keyed", "value"
     table: Any = other.create(where, METAS["value"])
     fill_table(table, UID, "value", held[where], lambda: 0)
     other.claim(where)
     table.put(1, 12)
     files = checkpoints.take(other, checkpoints.barrier(4, incremental=True, base=3))
-    assert checkpoints.restored(make(), files)["value"] == [(1, 12), (SECOND, 20)]
+    assert checkpoints.restored(make(1), files)["value"] == [(1, 12), (SECOND, 20)]
+
+
+def test_tables_that_are_frozen_in_another_order_than_they_were_made_in_keep_their_rows(
+    make: Make, checkpoints: Checkpoints
+) -> None:
+    backend = make()
+    for operator, value in (("first", 1), ("second", 2)):
+        table: Any = backend.create((operator, "keyed", "value"), METAS["value"])
+        table.put(1, value)
+    backend.freeze([OperatorUid("second")], 0, checkpoints.barrier(1, incremental=True))
+    kept = backend.commit((0, "a"))
+    again = make()
+    again.recover((0, "a"), kept)
+    assert {operator: cast(Any, table).get(1) for (operator, _, _), table in again.tables.items()} == {"first": 1, "second": 2}

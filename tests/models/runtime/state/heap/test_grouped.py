@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from flinkish.common import pickling
 from flinkish.common.typeinfo import TypeInformation, Types
 from flinkish.datastream.state import ListStateDescriptor, ReducingStateDescriptor
-from flinkish.runtime.state.heap.backend import make_table
+from flinkish.runtime.state.heap.backend import HeapBackend
 from flinkish.runtime.state.heap.grouped import HeapGroupedLists, HeapPaneTable
 from flinkish.runtime.state.heap.tables import HeapTable
 from flinkish.runtime.state.tables import LIST, REDUCING, Grouping, Namespaced, TableMeta
@@ -43,10 +43,10 @@ def meta_of(kind: str, type_info: TypeInformation, grouped_by: Grouping) -> Tabl
 
 
 def replayed(table: HeapTable, changes: list[Any]) -> HeapTable:
-    copy = make_table(table.meta)
+    copy = HeapBackend().make_table(("op", "keyed", "state"), table.meta)
     for full, change in changes:
         if full:
-            copy = make_table(table.meta)
+            copy = HeapBackend().make_table(("op", "keyed", "state"), table.meta)
         copy.apply(pickling.loads(change))
     return copy
 
@@ -60,7 +60,7 @@ def logged(table: HeapTable) -> list[tuple[bool, bytes]]:
 @settings(max_examples=100, deadline=None)
 @given(steps=STEPS)
 def test_panes_are_those_of_a_model_also_when_the_log_is_replayed(type_info: TypeInformation, steps: list[Any]) -> None:
-    table = make_table(meta_of(REDUCING, type_info, "namespace"))
+    table = HeapBackend().make_table(("op", "keyed", "state"), meta_of(REDUCING, type_info, "namespace"))
     assert isinstance(table, HeapPaneTable)
     model: dict[Any, dict[str, Any]] = {}
     log: list[tuple[bool, bytes]] = []
@@ -97,7 +97,7 @@ def test_panes_are_those_of_a_model_also_when_the_log_is_replayed(type_info: Typ
 def test_lists_are_those_of_a_model_also_when_the_log_is_replayed(
     grouped_by: Grouping, type_info: TypeInformation, steps: list[Any]
 ) -> None:
-    table = make_table(meta_of(LIST, type_info, grouped_by))
+    table = HeapBackend().make_table(("op", "keyed", "state"), meta_of(LIST, type_info, grouped_by))
     assert isinstance(table, HeapGroupedLists)
     model: dict[Any, dict[Any, list[Any]]] = {}
     log: list[tuple[bool, bytes]] = []
@@ -127,7 +127,7 @@ def test_lists_are_those_of_a_model_also_when_the_log_is_replayed(
 
 
 def test_a_copy_can_be_changed_without_changing_the_state() -> None:
-    table = make_table(meta_of(REDUCING, Types.LIST(Types.LONG()), "namespace"))
+    table = HeapBackend().make_table(("op", "keyed", "state"), meta_of(REDUCING, Types.LIST(Types.LONG()), "namespace"))
     assert isinstance(table, HeapPaneTable)
     table.put((0, 10), "a", [1])
     table.copy((0, 10), "a").append(2)

@@ -1,0 +1,481 @@
+"""Dicts whose entries are rows of a store: each is read when it is asked for, and written when the epoch that sets it ends.
+
+The tables of the heap (heap/) work on such dicts as on their own, so they have one implementation of what state means. Between
+epochs nothing is held in memory but RocksDB's own cache.
+
+The key of a row is: table, section, group, member. The groups and members of keys that a type makes unambiguous are encoded by
+it; those of all others as `key_encoding.canonical`, by which equal ones are found, and their originals are in the row.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping
+from itertools import chain, groupby, islice, starmap
+from operator import itemgetter
+from typing import Any
+
+import msgspec
+
+from flinkish.common.typeinfo import TypeInformation
+from flinkish.runtime.key_encoding import canonical
+from flinkish.runtime.keys import CanonicalKey
+from flinkish.runtime.state.codec import Codec, decode_untyped, encode_untyped
+from flinkish.runtime.state.disk.store import Store
+from flinkish.runtime.state.heap.changes import always_have_one_encoding
+from flinkish.runtime.state.tables import Frozen, Namespaced
+
+#: In place of a value: it has not been read, or there is none.
+UNREAD: Any = object()
+GONE: Any = object()
+
+_encode = msgspec.msgpack.Encoder().encode
+_decode = msgspec.msgpack.Decoder().decode
+_LENGTH = struct.Struct(">I")
+_TIME = struct.Struct(">Q")
+#: Added to timestamps (milliseconds), so that those before 1970 come first.
+_TIME_OFFSET = 1 << 63
+
+#: Number of rows that are read at once where the store must not be held.
+_PART = 1_000
+
+#: A group, a member and its value.
+Entry = tuple[Any, Any, Any]
+#: What is not in the store yet, by group and member: values with their places in the order, GONE for what was removed.
+Pending = Mapping[Any, Mapping[Any, tuple[Frozen, int]]]
+
+
+def _canonical(key: Any) -> bytes:
+    return key.canonical if key.__class__ is CanonicalKey else canonical(key)
+
+
+def _framed(encoding: bytes) -> bytes:
+    return _LENGTH.pack(len(encoding)) + encoding
+
+
+def _original(value: Any) -> tuple[bytes, ...]:
+    if value.__class__ is Namespaced:
+        return encode_untyped(value.key), encode_untyped(value.namespace)
+    return (encode_untyped(value),)
+
+
+def _restored(parts: list[bytes]) -> Any:
+    values = list(map(decode_untyped, parts))
+    return Namespaced(*values) if len(values) == 2 else values[0]
+
+
+class Members:
+    """How the members of a group become parts of row keys."""
+
+    def __init__(self, key_type: TypeInformation | None) -> None:
+        """`key_type`: that of the members, or of the keys of their addresses; None if it is not known."""
+        self._codec = Codec(key_type) if key_type is not None and always_have_one_encoding(key_type) else None
+
+    def encode(self, member: Any) -> bytes:
+        if member.__class__ is Namespaced:
+            return b"\x01" + _framed(_canonical(member.key)) + _canonical(member.namespace)
+        if self._codec is not None:
+            return b"\x00" + self._codec.encode(member)
+        return b"\x02" + _canonical(member)
+
+    def decode(self, encoding: bytes) -> Any:
+        """Return the member itself, GONE if its original is in the row."""
+        return self._codec.decode(encoding[1:]) if self._codec is not None and encoding[:1] == b"\x00" else GONE
+
+
+class Groups:
+    """How groups become parts of row keys: with their length, so that the rows of one are those with its prefix."""
+
+    def __init__(self, key_type: TypeInformation | None) -> None:
+        self._members = Members(key_type)
+
+    def encode(self, group: Any) -> bytes:
+        return _framed(self._members.encode(group))
+
+    def size(self, key: bytes, start: int) -> int:
+        """Return the length of the group that begins there in a row's key."""
+        return _LENGTH.size + int(_LENGTH.unpack_from(key, start)[0])
+
+    def original(self, group: Any) -> tuple[bytes, ...]:
+        return _original(group)
+
+    def decode(self, encoding: bytes, parts: list[bytes]) -> Any:
+        return _restored(parts)
+
+
+class Times(Groups):
+    """Groups that are timestamps (milliseconds): their rows are in the order of time."""
+
+    def encode(self, group: int) -> bytes:
+        return _TIME.pack(group + _TIME_OFFSET)
+
+    def size(self, key: bytes, start: int) -> int:
+        return _TIME.size
+
+    def original(self, group: int) -> tuple[bytes, ...]:
+        return ()
+
+    def decode(self, encoding: bytes, parts: list[bytes]) -> int:
+        return int(_TIME.unpack(encoding)[0]) - _TIME_OFFSET
+
+
+class NoGroups(Groups):
+    """One group, None."""
+
+    def encode(self, group: None) -> bytes:
+        return b""
+
+    def size(self, key: bytes, start: int) -> int:
+        return 0
+
+    def original(self, group: None) -> tuple[bytes, ...]:
+        return ()
+
+    def decode(self, encoding: bytes, parts: list[bytes]) -> None:
+        return None
+
+
+class Facts(msgspec.Struct, array_like=True):
+    """What a table has in a row of its own."""
+
+    number: int
+    #: The number of the next new member; those of a group are sorted by it.
+    order: int = 0
+    #: The number of timers.
+    sizes: tuple[int, int] = (0, 0)
+    #: Whether there are, or were, keys that may be equal to one with another encoding in a checkpoint.
+    ambiguous: bool = False
+
+
+class Form:
+    """The rows of a section of a table."""
+
+    def __init__(
+        self,
+        store: Store,
+        prefix: bytes,
+        facts: Facts,
+        groups: Groups,
+        members: Members,
+        codec: tuple[Callable[[Any], bytes], Callable[[bytes], Any]],
+        *,
+        ordered: bool,
+    ) -> None:
+        """`codec`: encodes a frozen value and decodes it; `ordered`: the members of a group keep their order of insertion."""
+        self.store = store
+        self.prefix = prefix
+        self.facts = facts
+        self.groups = groups
+        self.members = members
+        self.ordered = ordered
+        self._encode, self._decode = codec
+        #: Whether a row is nothing but the value, unless its key says that originals are with it.
+        self._plain = not ordered and isinstance(groups, NoGroups)
+
+    def pack(self, key: bytes, group: Any, member: Any, value: Frozen, order: int) -> bytes:
+        encoded, start = self._encode(value), len(self.prefix)
+        if self._plain and key[start] == 0:
+            return encoded
+        typed = key[start + self.groups.size(key, start)] == 0
+        return _encode((encoded, order, () if typed else _original(member), self.groups.original(group)))
+
+    def unpack_value(self, key: bytes, row: bytes) -> tuple[Frozen, int]:
+        """Return the value of a row, and its place in the order."""
+        if self._plain and key[len(self.prefix)] == 0:
+            return self._decode(row), 0
+        encoded, order, _, _ = _decode(row)
+        return self._decode(encoded), order
+
+    def unpack(self, key: bytes, row: bytes) -> tuple[Any, Frozen, int]:
+        """Return a row's member, value, and place in the order."""
+        start = len(self.prefix)
+        member = self.members.decode(key[start + self.groups.size(key, start) :])
+        if self._plain and key[start] == 0:
+            return member, self._decode(row), 0
+        encoded, order, parts, _ = _decode(row)
+        return _restored(parts) if member is GONE else member, self._decode(encoded), order
+
+    def walk(self) -> Iterator[tuple[Any, Any]]:
+        """Iterate over the groups and members in the store, without holding it: some of those that come or go may be seen."""
+        start = self.prefix
+        while part := list(islice(self.store.rows_from(start, self.prefix), _PART)):
+            yield from [(self.group_of(*row), self.unpack(*row)[0]) for row in part]
+            start = part[-1][0] + b"\x00"
+
+    def rows_of(self, entries: Iterable[Entry]) -> Iterator[tuple[bytes, bytes]]:
+        """Iterate over the rows of new entries."""
+        facts = self.facts
+        for group, member, value in entries:
+            key = self.prefix + self.groups.encode(group) + self.members.encode(member)
+            yield key, self.pack(key, group, member, value, facts.order)
+            facts.order += self.ordered
+
+    def group_of(self, key: bytes, row: bytes) -> Any:
+        start = len(self.prefix)
+        parts = [] if isinstance(self.groups, Times | NoGroups) else _decode(row)[3]
+        return self.groups.decode(key[start : start + self.groups.size(key, start)], parts)
+
+    def _group_part(self, item: tuple[bytes, bytes]) -> bytes:
+        start = len(self.prefix)
+        return item[0][start : start + self.groups.size(item[0], start)]
+
+    def merged(self, rows: Iterator[tuple[bytes, bytes]], pending: Pending) -> Iterator[Entry]:
+        """Iterate over the entries of rows and of what is not in the store yet, by group."""
+        left = dict(pending)
+        for _, items in groupby(rows, self._group_part):
+            first = next(items)
+            group = self.group_of(*first)
+            changed = left.pop(group, {})
+            entries = starmap(self.unpack, chain([first], items))  # noqa: B031 - what is left of it
+            yield from self._in_order(group, (entry for entry in entries if entry[0] not in changed), changed)
+        for group, changed in left.items():
+            yield from self._in_order(group, iter(()), changed)
+
+    def _in_order(
+        self, group: Any, kept: Iterator[tuple[Any, Frozen, int]], changed: Mapping[Any, tuple[Frozen, int]]
+    ) -> Iterator[Entry]:
+        new = [(member, value, order) for member, (value, order) in changed.items() if value is not GONE]
+        if self.ordered:
+            yield from ((group, member, value) for member, value, _ in sorted([*kept, *new], key=itemgetter(2)))
+        else:
+            yield from ((group, member, value) for member, value, _ in kept)
+            yield from ((group, member, value) for member, value, _ in new)
+
+
+class StoredDict(MutableMapping[Any, Any]):
+    """The members of a group with their values."""
+
+    __slots__ = ("_before", "_form", "_group", "_known", "_orders", "_prefix", "_written")
+
+    def __init__(self, form: Form, group: Any = None) -> None:
+        self._form = form
+        self._group = group
+        self._prefix = form.prefix + form.groups.encode(group)
+        #: What was read or set in this epoch; GONE for members that are not there.
+        self._known: dict[Any, Any] = {}
+        self._written: dict[Any, None] = {}
+        #: The rows that were read, and the places in the order.
+        self._before: dict[Any, bytes | None] = {}
+        self._orders: dict[Any, int] = {}
+
+    def get(self, member: Any, default: Any = None) -> Any:
+        value = self._known.get(member, UNREAD)
+        if value is UNREAD:
+            value = self._read(member)
+        return default if value is GONE else value
+
+    def _read(self, member: Any) -> Any:
+        key = self._prefix + self._form.members.encode(member)
+        row = self._before[member] = self._form.store.get(key)
+        value = GONE
+        if row is not None:
+            value, self._orders[member] = self._form.unpack_value(key, row)
+        self._known[member] = value
+        return value
+
+    def __getitem__(self, member: Any) -> Any:
+        value = self.get(member, GONE)
+        if value is GONE:
+            raise KeyError(member)
+        return value
+
+    def __contains__(self, member: Any) -> bool:
+        return self.get(member, GONE) is not GONE
+
+    def __setitem__(self, member: Any, value: Any) -> None:
+        if self._form.ordered and self.get(member, GONE) is GONE:
+            facts = self._form.facts
+            self._orders[member] = facts.order
+            facts.order += 1
+            self._written.pop(member, None)
+        self._known[member] = value
+        self._written[member] = None
+
+    def __delitem__(self, member: Any) -> None:
+        self[member]
+        self.discard(member)
+
+    def discard(self, member: Any) -> None:
+        """Remove a member, whether it is there or not."""
+        self._known[member] = GONE
+        self._written[member] = None
+
+    def pop(self, member: Any, default: Any = UNREAD) -> Any:
+        value = self.get(member, GONE)
+        if value is not GONE:
+            self.discard(member)
+            return value
+        if default is UNREAD:
+            raise KeyError(member)
+        return default
+
+    def touch(self, members: Iterable[Any]) -> None:
+        """Write values that were changed in place."""
+        self._written.update(dict.fromkeys(member for member in members if self._known.get(member, UNREAD) is not UNREAD))
+
+    def __iter__(self) -> Iterator[Any]:
+        return (member for _, member, _ in self.scan())
+
+    def items(self) -> Any:
+        """Iterate over members and values."""
+        return ((member, value) for _, member, value in self.scan())
+
+    def scan(self) -> Iterator[Entry]:
+        """Iterate over the entries as they are at the call."""
+        return self._form.merged(self._form.store.rows(self._prefix), {self._group: self.pending()})
+
+    def places(self) -> Iterator[tuple[Any, Any]]:
+        """Iterate over the group and each member; some of those that come or go meanwhile may be seen."""
+        yield from (place for place in self._form.walk() if place[1] not in self._written)
+        yield from [(self._group, member) for member in self._written if self._known[member] is not GONE]
+
+    def ingest(self, entries: Iterable[Entry]) -> None:
+        """Add entries to a dict that is empty."""
+        if self._form.store.is_new:
+            self._form.store.ingest(self._form.rows_of(entries))
+        else:
+            for _, member, value in entries:
+                self[member] = value
+
+    def pending(self) -> dict[Any, tuple[Frozen, int]]:
+        """Return what is not in the store yet, in copies."""
+        known, orders = self._known, self._orders
+        return {
+            member: (list(value) if (value := known[member]).__class__ is list else value, orders.get(member, 0))
+            for member in self._written
+        }
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self.scan())
+
+    def __bool__(self) -> bool:
+        if any(value is not GONE for value in self._known.values()):
+            return True
+        return next(self.scan(), None) is not None
+
+    def clear(self) -> None:
+        for member in list(self):
+            self.discard(member)
+
+    def written_values(self) -> list[Any]:
+        """Return the values that were set in this epoch."""
+        return [value for member in self._written if (value := self._known[member]) is not GONE]
+
+    def take_rows(self, rows: dict[bytes, bytes | None], before: dict[bytes, bytes | None]) -> None:
+        """Add the rows that have changed in this epoch, which ends, and what is known of them as they were."""
+        form, known = self._form, self._known
+        encode, prefix = form.members.encode, self._prefix
+        for member in self._written:
+            key, value = prefix + encode(member), known[member]
+            rows[key] = None if value is GONE else form.pack(key, self._group, member, value, self._orders.get(member, 0))
+            if member in self._before:
+                before[key] = self._before[member]
+        for each in (known, self._written, self._before, self._orders):
+            each.clear()
+
+
+class StoredGroups(MutableMapping[Any, Any]):
+    """The groups of a section. A group without members is an empty StoredDict, and is not iterated over."""
+
+    def __init__(self, form: Form) -> None:
+        self._form = form
+        #: The groups that were used in this epoch.
+        self._open: dict[Any, StoredDict] = {}
+
+    def __getitem__(self, group: Any) -> StoredDict:
+        members = self._open.get(group)
+        if members is None:
+            members = self._open[group] = StoredDict(self._form, group)
+        return members
+
+    def get(self, group: Any, default: Any = None) -> Any:
+        return self[group]
+
+    def setdefault(self, group: Any, default: Any = None) -> StoredDict:
+        return self[group]
+
+    def __contains__(self, group: Any) -> bool:
+        return bool(self[group])
+
+    def __setitem__(self, group: Any, members: Mapping[Any, Any]) -> None:
+        self[group].update(members)
+
+    def __delitem__(self, group: Any) -> None:
+        self[group].clear()
+
+    def pop(self, group: Any, default: Any = None) -> Any:
+        members = dict(self[group].items())
+        if not members:
+            return default
+        self[group].clear()
+        return members
+
+    def __iter__(self) -> Iterator[Any]:
+        for group in self._stored():
+            if group not in self._open or self._open[group]:
+                yield group
+        stored = set(self._open).intersection(self._stored())
+        yield from [group for group, members in list(self._open.items()) if group not in stored and members]
+
+    def _stored(self) -> Iterator[Any]:
+        """Iterate over the groups in the store: the first row of each is looked up."""
+        form, start = self._form, self._form.prefix
+        while (found := next(form.store.rows_from(start, form.prefix), None)) is not None:
+            key, row = found
+            end = len(form.prefix) + form.groups.size(key, len(form.prefix))
+            yield form.group_of(key, row)
+            start = after(key[:end])
+
+    def first(self, after_group: Any = None) -> Any:
+        """Return the first group of the store, or the first one behind another group; None if there is none."""
+        form = self._form
+        start = form.prefix if after_group is None else after(form.prefix + form.groups.encode(after_group))
+        found = next(form.store.rows_from(start, form.prefix), None)
+        return None if found is None else form.group_of(*found)
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+    def __bool__(self) -> bool:
+        return next(iter(self), GONE) is not GONE
+
+    def clear(self) -> None:
+        for group in list(self):
+            self[group].clear()
+
+    def places(self) -> Iterator[tuple[Any, Any]]:
+        """Iterate over the groups with each member; some of those that come or go meanwhile may be seen."""
+        for group, member in self._form.walk():
+            if group not in self._open:
+                yield group, member
+        for group, members in list(self._open.items()):
+            yield from [(group, member) for member in members]
+
+    def ingest(self, entries: Iterable[Entry]) -> None:
+        """See StoredDict."""
+        if self._form.store.is_new:
+            self._form.store.ingest(self._form.rows_of(entries))
+        else:
+            for group, member, value in entries:
+                self[group][member] = value
+
+    def scan(self) -> Iterator[Entry]:
+        """Iterate over all entries as they are at the call."""
+        pending = {group: changed for group, members in self._open.items() if (changed := members.pending())}
+        return self._form.merged(self._form.store.rows(self._form.prefix), pending)
+
+    def written_values(self) -> list[Any]:
+        """See StoredDict."""
+        return [value for members in self._open.values() for value in members.written_values()]
+
+    def take_rows(self, rows: dict[bytes, bytes | None], before: dict[bytes, bytes | None]) -> None:
+        """See StoredDict."""
+        for members in self._open.values():
+            members.take_rows(rows, before)
+        self._open.clear()
+
+
+def after(prefix: bytes) -> bytes:
+    """Return the first key behind all keys with a prefix."""
+    number = int.from_bytes(prefix, "big") + 1
+    return number.to_bytes(len(prefix), "big")

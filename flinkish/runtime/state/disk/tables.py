@@ -1,0 +1,271 @@
+"""Tables on disk: those of the heap, on dicts whose entries are rows of a store."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import chain
+from typing import Any
+
+import msgspec
+
+from flinkish.runtime.state.codec import Codec
+from flinkish.runtime.state.disk.store import Store
+from flinkish.runtime.state.disk.stored import Facts, Form, Groups, Members, NoGroups, StoredDict, StoredGroups
+from flinkish.runtime.state.heap.changes import PUT
+from flinkish.runtime.state.heap.grouped import HeapGroupedLists, HeapMapTable, HeapPaneTable
+from flinkish.runtime.state.heap.tables import HeapListTable, HeapTable, HeapValueTable
+from flinkish.runtime.state.rows import TableRows
+from flinkish.runtime.state.tables import Address, Frozen, Namespaced, StateAddress, TableMeta
+
+#: Rows by key, None for one that is not there.
+Rows = dict[bytes, bytes | None]
+
+_NUMBER = struct.Struct(">H")
+#: The first number of a table, with which the keys of its rows begin: not with a zero byte.
+_FIRST = 1 << 8
+#: With what the keys of the rows with the facts of tables begin.
+_TABLE = b"\x00table"
+_decode_facts = msgspec.msgpack.Decoder(Facts).decode
+_encode = msgspec.msgpack.Encoder().encode
+_decode_list = msgspec.msgpack.Decoder(list[bytes]).decode
+
+
+class TableStore:
+    """The part of a store that belongs to one table."""
+
+    def __init__(self, store: Store, address: StateAddress, number: int) -> None:
+        """`number` is that of a new table: how many there are already."""
+        self.store = store
+        self._row = _TABLE + _encode(address)
+        stored = store.get(self._row)
+        self.facts = Facts(number=_FIRST + number) if stored is None else _decode_facts(stored)
+        self._stored = stored
+        self._prefix = _NUMBER.pack(self.facts.number)
+
+    def form(
+        self,
+        groups: Groups,
+        members: Members,
+        codec: tuple[Callable[[Any], bytes], Callable[[bytes], Any]],
+        *,
+        ordered: bool,
+        section: int = 1,
+    ) -> Form:
+        return Form(self.store, self._prefix + bytes([section]), self.facts, groups, members, codec, ordered=ordered)
+
+    def take_rows(self, rows: Rows, before: Rows) -> None:
+        """Add the row with the facts, if they have changed."""
+        facts = _encode(self.facts)
+        if facts != self._stored:
+            rows[self._row], before[self._row] = facts, self._stored
+            self._stored = facts
+
+
+def _single(codec: Codec) -> tuple[Callable[[Any], bytes], Callable[[bytes], Any]]:
+    """Return how the frozen values of a codec are stored: as the encoding, which is itself the frozen form of most."""
+    return codec.encode_frozen, codec.decode if codec.immutable else bytes
+
+
+def _several(codec: Codec) -> tuple[Callable[[Any], bytes], Callable[[bytes], Any]]:
+    """Return the same for lists of frozen elements."""
+    encode, decode = _single(codec)
+    return lambda values: _encode(list(map(encode, values))), lambda row: list(map(decode, _decode_list(row)))
+
+
+class DiskTable(HeapTable):
+    """What all of these tables have in common: the rule of the heap, with rows instead of entries of a log."""
+
+    data: Any
+    part: TableStore
+
+    def take_rows(self, rows: Rows, before: Rows) -> None:
+        """Add the rows that have changed in this epoch, which ends; called after `take_changes`."""
+        self.data.take_rows(rows, before)
+        self.part.take_rows(rows, before)
+
+    def note_keys(self, members: Mapping[Any, Iterable[Any]]) -> None:
+        """Note whether there are keys, among those that were changed, for which a checkpoint cannot have changes only."""
+        facts = self.part.facts
+        facts.ambiguous = facts.ambiguous or not super().have_one_encoding(members)
+
+    def have_one_encoding(self, members: Mapping[Any, Iterable[Any]]) -> bool:
+        return not self.part.facts.ambiguous
+
+    def members_by_group(self) -> Mapping[Any, Iterable[Any]]:
+        return {}  # what `have_one_encoding` tells is known already
+
+    def apply(self, changes: Any) -> None:
+        raise AssertionError("the log has no changes of a table on disk")
+
+    def dump(self) -> Any:
+        return None
+
+
+class DiskValueTable(DiskTable, HeapValueTable):
+    """See ValueTable."""
+
+    def __init__(self, meta: TableMeta, part: TableStore) -> None:
+        super().__init__(meta)
+        self.part = part
+        form = part.form(NoGroups(None), Members(meta.key_type), _single(self.codec), ordered=False)
+        self.data = StoredDict(form)
+
+    def take_changes(self) -> None:
+        self.freeze()
+        self.note_keys({None: self.dirty})
+        if self._check is not None:
+            self._check(self.data.written_values())
+        if self.since is not None and self.dirty:
+            self.since.setdefault(None, {}).update(dict.fromkeys(self.dirty, PUT))
+        self.dirty.clear()
+
+    def frozen(self) -> TableRows:
+        self.freeze()
+        return TableRows(self.meta, {self.meta.kind: self.data.items()})
+
+    def load(self, addresses: Iterable[Address], values: Iterable[Frozen]) -> None:
+        self.note_keys({None: addresses})
+        self.data.ingest((None, address, value) for address, value in zip(addresses, values, strict=True))
+
+    def addresses(self) -> Iterator[Address]:
+        self.freeze()
+        return (address for _, address in self.data.places())
+
+
+class DiskListTable(DiskTable, HeapListTable):
+    """See ListTable. A list is one row."""
+
+    def __init__(self, meta: TableMeta, part: TableStore) -> None:
+        super().__init__(meta)
+        self.part = part
+        form = part.form(NoGroups(None), Members(meta.key_type), _several(self.codec), ordered=False)
+        self.data = StoredDict(form)
+
+    def take_changes(self) -> None:
+        self._note_changes()
+        if self._check is not None:
+            self._check(list(chain.from_iterable(self.data.written_values())))
+        if self.since is not None and self.dirty:
+            self.since.setdefault(None, {}).update(dict.fromkeys(self.dirty, PUT))
+        self.dirty.clear()
+
+    def _note_changes(self) -> None:
+        self.note_keys({None: self.dirty})
+        self.data.touch(self.dirty)
+
+    def frozen(self) -> TableRows:
+        self._note_changes()
+        return TableRows(self.meta, {self.meta.kind: self.data.items()})
+
+    def load(self, addresses: Iterable[Address], lists: Iterable[list[Frozen]]) -> None:
+        self.note_keys({None: addresses})
+        self.data.ingest((None, address, elements) for address, elements in zip(addresses, lists, strict=True))
+
+    def addresses(self) -> Iterator[Address]:
+        return (address for _, address in self.data.places())
+
+
+class DiskMapTable(DiskTable, HeapMapTable):
+    """See MapTable."""
+
+    def __init__(self, meta: TableMeta, part: TableStore) -> None:
+        super().__init__(meta)
+        self.part = part
+        form = part.form(Groups(meta.key_type), Members(meta.types[0]), _single(self.codec), ordered=True)
+        self.data = StoredGroups(form)
+
+    def has(self, group: Any) -> bool:
+        return group in self.data
+
+    def take_changes(self) -> None:
+        self.freeze()
+        _take_groups(self)
+
+    def frozen(self) -> TableRows:
+        self.freeze()
+        return TableRows(self.meta, {self.meta.kind: self.data.scan()})
+
+    def load(self, addresses: Iterable[Address], keys: Iterable[Any], values: Iterable[Frozen]) -> None:
+        self.note_keys({None: addresses, "": keys})
+        self.data.ingest(zip(addresses, keys, values, strict=True))
+
+    def addresses(self) -> Iterator[Any]:
+        self.freeze()
+        return iter(self.data)
+
+
+class DiskPaneTable(DiskTable, HeapPaneTable):
+    """See PaneTable; the keys of a namespace are in no particular order."""
+
+    def __init__(self, meta: TableMeta, part: TableStore) -> None:
+        super().__init__(meta)
+        self.part = part
+        form = part.form(Groups(None), Members(meta.key_type), _single(self.codec), ordered=False)
+        self.data = StoredGroups(form)
+
+    def has(self, group: Any) -> bool:
+        return group in self.data
+
+    def take_changes(self) -> None:
+        self.freeze()
+        _take_groups(self)
+
+    def frozen(self) -> TableRows:
+        self.freeze()
+        rows = ((Namespaced(key, namespace), frozen) for namespace, key, frozen in self.data.scan())
+        return TableRows(self.meta, {self.meta.kind: rows})
+
+    def load(self, addresses: Iterable[Address], values: Iterable[Frozen]) -> None:
+        self.note_keys({None: addresses})
+        self.data.ingest((namespace, key, value) for (key, namespace, _), value in zip(addresses, values, strict=True))
+
+    def addresses(self) -> Iterator[Address]:
+        return (Namespaced(key, namespace) for namespace, key in self.data.places())
+
+
+class DiskGroupedLists(DiskTable, HeapGroupedLists):
+    """See GroupedLists. A list is one row."""
+
+    def __init__(self, meta: TableMeta, part: TableStore) -> None:
+        super().__init__(meta)
+        self.part = part
+        by_namespace = meta.grouped_by == "namespace"
+        groups, members = (None, meta.key_type) if by_namespace else (meta.key_type, None)
+        self.data = StoredGroups(part.form(Groups(groups), Members(members), _several(self.codec), ordered=not by_namespace))
+
+    def take_changes(self) -> None:
+        self._touch()
+        _take_groups(self)
+
+    def _touch(self) -> None:
+        for group, members in self.dirty.items():
+            self.data[group].touch(members)
+
+    def frozen(self) -> TableRows:
+        self._touch()
+        rows = ((self._address(group, member), elements) for group, member, elements in self.data.scan())
+        return TableRows(self.meta, {self.meta.kind: rows})
+
+    def load(self, addresses: Iterable[Address], lists: Iterable[list[Frozen]]) -> None:
+        self.note_keys({None: addresses})
+        pairs = zip(addresses, lists, strict=True)
+        if self._by_namespace:
+            self.data.ingest((namespace, key, elements) for (key, namespace, _), elements in pairs)
+        else:
+            self.data.ingest((key, namespace, elements) for (key, namespace, _), elements in pairs)
+
+    def addresses(self) -> Iterator[Address]:
+        return (self._address(group, member) for group, member in self.data.places())
+
+
+def _take_groups(table: Any) -> None:
+    """Note what has changed in a grouped table after its objects were frozen."""
+    table.note_keys(table.dirty)
+    values = table.data.written_values()
+    if table._check is not None:
+        table._check(list(chain.from_iterable(values)) if isinstance(table, HeapGroupedLists) else values)
+    for group, dirty in table.dirty.items():
+        table._note(group, dirty)
+    table.dirty.clear()
+    table.cleared.clear()
