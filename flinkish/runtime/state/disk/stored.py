@@ -245,7 +245,7 @@ class Form:
 class StoredDict(MutableMapping[Any, Any]):
     """The members of a group with their values."""
 
-    __slots__ = ("_before", "_form", "_group", "_known", "_orders", "_prefix", "_written")
+    __slots__ = ("_before", "_form", "_group", "_known", "_live", "_not_before", "_orders", "_prefix", "_written")
 
     def __init__(self, form: Form, group: Any = None) -> None:
         self._form = form
@@ -257,6 +257,9 @@ class StoredDict(MutableMapping[Any, Any]):
         #: The rows that were read, and the places in the order.
         self._before: dict[Any, bytes | None] = {}
         self._orders: dict[Any, int] = {}
+        #: How many of the known members are there; a row before which all others in the store are known.
+        self._live = 0
+        self._not_before = self._prefix
 
     def get(self, member: Any, default: Any = None) -> Any:
         value = self._known.get(member, UNREAD)
@@ -270,6 +273,7 @@ class StoredDict(MutableMapping[Any, Any]):
         value = GONE
         if row is not None:
             value, self._orders[member] = self._form.unpack_value(key, row)
+            self._live += 1
         self._known[member] = value
         return value
 
@@ -288,6 +292,8 @@ class StoredDict(MutableMapping[Any, Any]):
             self._orders[member] = facts.order
             facts.order += 1
             self._written.pop(member, None)
+        if self._known.get(member, GONE) is GONE:
+            self._live += 1
         self._known[member] = value
         self._written[member] = None
 
@@ -297,6 +303,8 @@ class StoredDict(MutableMapping[Any, Any]):
 
     def discard(self, member: Any) -> None:
         """Remove a member, whether it is there or not."""
+        if self._known.get(member, GONE) is not GONE:
+            self._live -= 1
         self._known[member] = GONE
         self._written[member] = None
 
@@ -349,9 +357,15 @@ class StoredDict(MutableMapping[Any, Any]):
         return sum(1 for _ in self.scan())
 
     def __bool__(self) -> bool:
-        if any(value is not GONE for value in self._known.values()):
+        if self._live:
             return True
-        return next(self.scan(), None) is not None
+        form, known = self._form, self._known
+        for key, row in form.store.rows_from(self._not_before, self._prefix):
+            if form.unpack(key, row)[0] not in known:
+                self._not_before = key
+                return True
+        self._not_before = after(self._prefix)
+        return False
 
     def clear(self) -> None:
         for member in list(self):
@@ -372,6 +386,7 @@ class StoredDict(MutableMapping[Any, Any]):
                 before[key] = self._before[member]
         for each in (known, self._written, self._before, self._orders):
             each.clear()
+        self._live, self._not_before = 0, prefix
 
 
 class StoredGroups(MutableMapping[Any, Any]):
