@@ -24,6 +24,7 @@ from rocksdict import (
     DBCompressionType,
     Options,
     Rdict,
+    RdictIter,
     WriteBatch,
 )
 
@@ -125,6 +126,10 @@ class Store:
         except Exception as error:
             raise self._unreadable(error) from error
 
+    def snapshot(self) -> StoreSnapshot:
+        """Return the rows as they are now."""
+        return StoreSnapshot(self._db.iter())
+
     def ingest(self, rows: Iterable[tuple[bytes, bytes]]) -> None:
         """Add rows before the first epoch has ended, in batches: they need not fit into memory. Raises OSError."""
         rows = iter(rows)
@@ -163,6 +168,25 @@ class Store:
             self._db.write(batch)
         except Exception as error:  # as in get
             raise OSError(f"the state on disk in {self._folder} cannot be written: {error}") from error
+
+
+class StoreSnapshot:
+    """Rows of a store as they were. They remain readable when it is closed, as those of `Store.rows`."""
+
+    def __init__(self, rows: RdictIter) -> None:
+        self._rows = rows  # rocksdict's own Snapshot has no other sign for a missing key than the text of an exception
+
+    def get(self, key: bytes) -> bytes | None:
+        """See Store."""
+        rows = self._rows
+        try:
+            rows.seek(key)
+            if not rows.valid():
+                rows.status()
+                return None
+            return bytes(rows.value()) if rows.key() == key else None
+        except Exception as error:  # as in Store.get
+            raise EngineError(f"the state on disk cannot be read: {error}") from error
 
 
 def _open(folder: Path, memory: int) -> Rdict:

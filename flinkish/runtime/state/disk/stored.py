@@ -11,9 +11,10 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping
+from copy import copy
 from itertools import chain, groupby, islice, starmap
 from operator import itemgetter
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 
@@ -21,7 +22,7 @@ from flinkish.common.typeinfo import TypeInformation
 from flinkish.runtime.key_encoding import canonical
 from flinkish.runtime.keys import CanonicalKey
 from flinkish.runtime.state.codec import Codec, decode_untyped, encode_untyped
-from flinkish.runtime.state.disk.store import Store
+from flinkish.runtime.state.disk.store import Store, StoreSnapshot
 from flinkish.runtime.state.heap.changes import always_have_one_encoding
 from flinkish.runtime.state.tables import Frozen, Namespaced
 
@@ -172,6 +173,12 @@ class Form:
         #: Whether a row is nothing but the value, unless its key says that originals are with it.
         self._plain = not ordered and isinstance(groups, NoGroups)
 
+    def on(self, store: StoreSnapshot) -> Form:
+        """Return the same form of the rows in a snapshot, for reading them by their keys."""
+        form = copy(self)
+        form.store = cast(Store, store)
+        return form
+
     def pack(self, key: bytes, group: Any, member: Any, value: Frozen, order: int) -> bytes:
         encoded, start = self._encode(value), len(self.prefix)
         if self._plain and key[start] == 0:
@@ -245,10 +252,10 @@ class Form:
 class StoredDict(MutableMapping[Any, Any]):
     """The members of a group with their values."""
 
-    __slots__ = ("_before", "_form", "_group", "_known", "_live", "_not_before", "_orders", "_prefix", "_written")
+    __slots__ = ("_before", "_group", "_known", "_live", "_not_before", "_orders", "_prefix", "_written", "form")
 
     def __init__(self, form: Form, group: Any = None) -> None:
-        self._form = form
+        self.form = form
         self._group = group
         self._prefix = form.prefix + form.groups.encode(group)
         #: What was read or set in this epoch; GONE for members that are not there.
@@ -268,11 +275,11 @@ class StoredDict(MutableMapping[Any, Any]):
         return default if value is GONE else value
 
     def _read(self, member: Any) -> Any:
-        key = self._prefix + self._form.members.encode(member)
-        row = self._before[member] = self._form.store.get(key)
+        key = self._prefix + self.form.members.encode(member)
+        row = self._before[member] = self.form.store.get(key)
         value = GONE
         if row is not None:
-            value, self._orders[member] = self._form.unpack_value(key, row)
+            value, self._orders[member] = self.form.unpack_value(key, row)
             self._live += 1
         self._known[member] = value
         return value
@@ -287,8 +294,8 @@ class StoredDict(MutableMapping[Any, Any]):
         return self.get(member, GONE) is not GONE
 
     def __setitem__(self, member: Any, value: Any) -> None:
-        if self._form.ordered and self.get(member, GONE) is GONE:
-            facts = self._form.facts
+        if self.form.ordered and self.get(member, GONE) is GONE:
+            facts = self.form.facts
             self._orders[member] = facts.order
             facts.order += 1
             self._written.pop(member, None)
@@ -330,17 +337,17 @@ class StoredDict(MutableMapping[Any, Any]):
 
     def scan(self) -> Iterator[Entry]:
         """Iterate over the entries as they are at the call."""
-        return self._form.merged(self._form.store.rows(self._prefix), {self._group: self.pending()})
+        return self.form.merged(self.form.store.rows(self._prefix), {self._group: self.pending()})
 
     def places(self) -> Iterator[tuple[Any, Any]]:
         """Iterate over the group and each member; some of those that come or go meanwhile may be seen."""
-        yield from (place for place in self._form.walk() if place[1] not in self._written)
+        yield from (place for place in self.form.walk() if place[1] not in self._written)
         yield from [(self._group, member) for member in self._written if self._known[member] is not GONE]
 
     def ingest(self, entries: Iterable[Entry]) -> None:
         """Add entries to a dict that is empty."""
-        if self._form.store.is_new:
-            self._form.store.ingest(self._form.rows_of(entries))
+        if self.form.store.is_new:
+            self.form.store.ingest(self.form.rows_of(entries))
         else:
             for _, member, value in entries:
                 self[member] = value
@@ -353,13 +360,19 @@ class StoredDict(MutableMapping[Any, Any]):
             for member in self._written
         }
 
+    def frozen(self, form: Form) -> StoredDict:
+        """Return the members as they are now, for reading each in any thread; `form` is that of a snapshot of the store."""
+        members = StoredDict(form, self._group)
+        members._known = {member: value for member, (value, _) in self.pending().items()}
+        return members
+
     def __len__(self) -> int:
         return sum(1 for _ in self.scan())
 
     def __bool__(self) -> bool:
         if self._live:
             return True
-        form, known = self._form, self._known
+        form, known = self.form, self._known
         for key, row in form.store.rows_from(self._not_before, self._prefix):
             if form.unpack(key, row)[0] not in known:
                 self._not_before = key
@@ -377,7 +390,7 @@ class StoredDict(MutableMapping[Any, Any]):
 
     def take_rows(self, rows: dict[bytes, bytes | None], before: dict[bytes, bytes | None]) -> None:
         """Add the rows that have changed in this epoch, which ends, and what is known of them as they were."""
-        form, known = self._form, self._known
+        form, known = self.form, self._known
         encode, prefix = form.members.encode, self._prefix
         for member in self._written:
             key, value = prefix + encode(member), known[member]
@@ -393,14 +406,14 @@ class StoredGroups(MutableMapping[Any, Any]):
     """The groups of a section. A group without members is an empty StoredDict, and is not iterated over."""
 
     def __init__(self, form: Form) -> None:
-        self._form = form
+        self.form = form
         #: The groups that were used in this epoch.
         self._open: dict[Any, StoredDict] = {}
 
     def __getitem__(self, group: Any) -> StoredDict:
         members = self._open.get(group)
         if members is None:
-            members = self._open[group] = StoredDict(self._form, group)
+            members = self._open[group] = StoredDict(self.form, group)
         return members
 
     def get(self, group: Any, default: Any = None) -> Any:
@@ -434,7 +447,7 @@ class StoredGroups(MutableMapping[Any, Any]):
 
     def _stored(self) -> Iterator[Any]:
         """Iterate over the groups in the store: the first row of each is looked up."""
-        form, start = self._form, self._form.prefix
+        form, start = self.form, self.form.prefix
         while (found := next(form.store.rows_from(start, form.prefix), None)) is not None:
             key, row = found
             end = len(form.prefix) + form.groups.size(key, len(form.prefix))
@@ -443,7 +456,7 @@ class StoredGroups(MutableMapping[Any, Any]):
 
     def first(self, after_group: Any = None) -> Any:
         """Return the first group of the store, or the first one behind another group; None if there is none."""
-        form = self._form
+        form = self.form
         start = form.prefix if after_group is None else after(form.prefix + form.groups.encode(after_group))
         found = next(form.store.rows_from(start, form.prefix), None)
         return None if found is None else form.group_of(*found)
@@ -460,7 +473,7 @@ class StoredGroups(MutableMapping[Any, Any]):
 
     def places(self) -> Iterator[tuple[Any, Any]]:
         """Iterate over the groups with each member; some of those that come or go meanwhile may be seen."""
-        for group, member in self._form.walk():
+        for group, member in self.form.walk():
             if group not in self._open:
                 yield group, member
         for group, members in list(self._open.items()):
@@ -468,8 +481,8 @@ class StoredGroups(MutableMapping[Any, Any]):
 
     def ingest(self, entries: Iterable[Entry]) -> None:
         """See StoredDict."""
-        if self._form.store.is_new:
-            self._form.store.ingest(self._form.rows_of(entries))
+        if self.form.store.is_new:
+            self.form.store.ingest(self.form.rows_of(entries))
         else:
             for group, member, value in entries:
                 self[group][member] = value
@@ -477,7 +490,13 @@ class StoredGroups(MutableMapping[Any, Any]):
     def scan(self) -> Iterator[Entry]:
         """Iterate over all entries as they are at the call."""
         pending = {group: changed for group, members in self._open.items() if (changed := members.pending())}
-        return self._form.merged(self._form.store.rows(self._form.prefix), pending)
+        return self.form.merged(self.form.store.rows(self.form.prefix), pending)
+
+    def frozen(self, form: Form) -> StoredGroups:
+        """See StoredDict."""
+        groups = StoredGroups(form)
+        groups._open = {group: members.frozen(form) for group, members in self._open.items()}
+        return groups
 
     def written_values(self) -> list[Any]:
         """See StoredDict."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import cache
 from itertools import chain
 from typing import Any
 
@@ -12,7 +13,7 @@ import msgspec
 from flinkish.runtime.state.codec import Codec
 from flinkish.runtime.state.disk.store import Store
 from flinkish.runtime.state.disk.stored import Facts, Form, Groups, Members, NoGroups, StoredDict, StoredGroups
-from flinkish.runtime.state.heap.changes import PUT
+from flinkish.runtime.state.heap.changes import PUT, Changes
 from flinkish.runtime.state.heap.grouped import HeapGroupedLists, HeapMapTable, HeapPaneTable
 from flinkish.runtime.state.heap.tables import HeapListTable, HeapTable, HeapValueTable
 from flinkish.runtime.state.rows import TableRows
@@ -73,6 +74,22 @@ def _several(codec: Codec) -> tuple[Callable[[Any], bytes], Callable[[bytes], An
     return lambda values: _encode(list(map(encode, values))), lambda row: list(map(decode, _decode_list(row)))
 
 
+class Late(Mapping[str, Iterable[Any]]):
+    """A mapping that is made when it is asked for."""
+
+    def __init__(self, make: Callable[[], Mapping[str, Iterable[Any]]]) -> None:
+        self._make = make
+
+    def __getitem__(self, kind: str) -> Iterable[Any]:
+        return self._make()[kind]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._make())
+
+    def __len__(self) -> int:
+        return len(self._make())
+
+
 class DiskTable(HeapTable):
     """What all of these tables have in common: the rule of the heap, with rows instead of entries of a log."""
 
@@ -88,6 +105,16 @@ class DiskTable(HeapTable):
         """Note whether there are keys, among those that were changed, for which a checkpoint cannot have changes only."""
         facts = self.part.facts
         facts.ambiguous = facts.ambiguous or not super().have_one_encoding(members)
+
+    def frozen_changes(self, changes: Changes) -> TableRows:
+        """Return the rows of what has changed, which are read when they are asked for."""
+        data = self.frozen_data()
+        made = cache(lambda: self.rows_of(changes, data))
+        return TableRows(self.meta, Late(lambda: made().by_kind), Late(lambda: made().removed))
+
+    def frozen_data(self) -> Any:
+        """Return the data as it is now, for reading it by key in any thread."""
+        return self.data.frozen(self.data.form.on(self.part.store.snapshot()))
 
     def have_one_encoding(self, members: Mapping[Any, Iterable[Any]]) -> bool:
         return not self.part.facts.ambiguous

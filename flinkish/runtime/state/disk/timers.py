@@ -120,6 +120,10 @@ class DiskTimerTable(DiskTable, HeapTimerTable):
         self.part.facts.sizes = self.event_time.size, self.processing_time.size
         self.part.take_rows(rows, before)
 
+    def frozen_data(self) -> Any:
+        snapshot = self.part.store.snapshot()
+        return [queue.by_time.frozen(queue.by_time.form.on(snapshot)) for queue in self._disk_queues]
+
     def frozen(self) -> TableRows:
         event_time, processing_time = (((at, address) for at, address, _ in queue.by_time.scan()) for queue in self._disk_queues)
         return TableRows(self.meta, {TIMER_EVENT: event_time, TIMER_PROCESSING: processing_time})

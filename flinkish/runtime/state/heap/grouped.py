@@ -271,8 +271,8 @@ class HeapMapTable(HeapGroupedTable, MapTable):
         self.freeze()
         return TableRows(self.meta, {self.meta.kind: flat(self.data)})
 
-    def frozen_changes(self, changes: Changes) -> TableRows:
-        put, removed = split(changes, self.data)
+    def rows_of(self, changes: Changes, data: Any) -> TableRows:
+        put, removed = split(changes, data)
         return TableRows(self.meta, {self.meta.kind: put}, {self.meta.kind: removed})
 
     def load(self, addresses: Iterable[Address], keys: Iterable[Any], values: Iterable[Frozen]) -> None:
@@ -330,8 +330,8 @@ class HeapPaneTable(HeapGroupedTable, PaneTable):
         rows = ((Namespaced(key, namespace), frozen) for namespace, key, frozen in flat(self.data))
         return TableRows(self.meta, {self.meta.kind: rows})
 
-    def frozen_changes(self, changes: Changes) -> TableRows:
-        put, removed = split(changes, self.data)
+    def rows_of(self, changes: Changes, data: Any) -> TableRows:
+        put, removed = split(changes, data)
         rows = [(Namespaced(key, namespace), frozen) for namespace, key, frozen in put]
         return TableRows(self.meta, {self.meta.kind: rows}, {self.meta.kind: [Namespaced(key, at) for at, key in removed]})
 
@@ -410,8 +410,8 @@ class HeapGroupedLists(_HeapGroups, GroupedLists):
         rows = ((self._address(group, member), elements) for group, member, elements in flat(self.data, lists))
         return TableRows(self.meta, {self.meta.kind: rows})
 
-    def frozen_changes(self, changes: Changes) -> TableRows:
-        put, removed = split(changes, self.data)
+    def rows_of(self, changes: Changes, data: Any) -> TableRows:
+        put, removed = split(changes, data)
         rows = [(self._address(group, member), list(elements)) for group, member, elements in put]
         return TableRows(self.meta, {self.meta.kind: rows}, {self.meta.kind: [self._address(*each) for each in removed]})
 

@@ -30,6 +30,7 @@ class HeapTable(ABC):
 
     def __init__(self, meta: TableMeta) -> None:
         self.meta = meta
+        self.data: Any
         #: What has changed since the last `seal`, up to the last `take_changes`; None if that is not known.
         self.since: Changes | None = None
 
@@ -56,6 +57,10 @@ class HeapTable(ABC):
 
     def frozen_changes(self, changes: Changes) -> TableRows:
         """Return, as `frozen`, the rows of what has changed."""
+        return self.rows_of(changes, self.data)
+
+    def rows_of(self, changes: Changes, data: Any) -> TableRows:
+        """Return the rows of what has changed; `data` is that of the table."""
         raise AssertionError(f"a {type(self).__name__} is in no checkpoint")
 
     def members_by_group(self) -> Mapping[Any, Iterable[Any]]:
@@ -193,8 +198,8 @@ class HeapValueTable(HeapTable, ValueTable):
         self.freeze()
         return TableRows(self.meta, {self.meta.kind: self.data.copy().items()})
 
-    def frozen_changes(self, changes: Changes) -> TableRows:
-        put, removed = split(changes, {None: self.data})
+    def rows_of(self, changes: Changes, data: Any) -> TableRows:
+        put, removed = split(changes, {None: data})
         kind = self.meta.kind
         return TableRows(self.meta, {kind: [(at, value) for _, at, value in put]}, {kind: [at for _, at in removed]})
 
@@ -349,8 +354,8 @@ class HeapListTable(HeapTable, ListTable):
     def frozen(self) -> TableRows:
         return TableRows(self.meta, {self.meta.kind: zip(list(self.data), heads(self.data.values()), strict=True)})
 
-    def frozen_changes(self, changes: Changes) -> TableRows:
-        put, removed = split(changes, {None: self.data})
+    def rows_of(self, changes: Changes, data: Any) -> TableRows:
+        put, removed = split(changes, {None: data})
         kind = self.meta.kind
         return TableRows(self.meta, {kind: [(at, list(elements)) for _, at, elements in put]}, {kind: [at for _, at in removed]})
 

@@ -173,11 +173,16 @@ class HeapTimerTable(HeapTable):
     def frozen(self) -> TableRows:
         return TableRows(self.meta, {TIMER_EVENT: list(self.event_time), TIMER_PROCESSING: list(self.processing_time)})
 
-    def frozen_changes(self, changes: Changes) -> TableRows:
+    @property
+    def data(self) -> list[Any]:
+        """The timers of both queues by time."""
+        return [queue.by_time for queue in self._queues]
+
+    def rows_of(self, changes: Changes, data: Any) -> TableRows:
         by_kind, removed = {}, {}
-        for kind, queue in zip(_KINDS, self._queues, strict=True):
+        for kind, by_time in zip(_KINDS, data, strict=True):
             known = changes.get(kind, {})
-            there = {timer: None for timer in known if timer[1] in queue.by_time.get(timer[0], ())}
+            there = {timer: None for timer in known if timer[1] in by_time.get(timer[0], ())}
             put, gone = split({kind: known}, {kind: there})
             by_kind[kind], removed[kind] = [timer for _, timer, _ in put], [timer for _, timer in gone]
         return TableRows(self.meta, by_kind, removed)

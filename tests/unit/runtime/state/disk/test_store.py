@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -106,3 +107,13 @@ def test_rows_do_not_change_after_the_call(folder: Path) -> None:
     store.commit(THIRD, {b"k1": None, b"k9": b"later"}, {})
     assert dict(rows) == {b"k1": b"new", b"k2": b"kept", b"k4": b"added"}
     assert dict(store.rows(b"k9")) == {b"k9": b"later"}
+
+
+def test_a_snapshot_does_not_change_and_outlives_the_store(folder: Path) -> None:
+    store = Store.recover(folder, SECOND)
+    snapshot = store.snapshot()
+    store.commit(THIRD, {b"k1": b"newest", b"k2": None, b"k3": b"again"}, {})
+    store.close()
+    with ThreadPoolExecutor(1) as threads:
+        read = list(threads.map(snapshot.get, [b"k1", b"k2", b"k3", b"k4", b"k5", b""]))
+    assert read == [b"new", b"kept", None, b"added", None, None]
