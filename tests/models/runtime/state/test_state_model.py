@@ -86,6 +86,7 @@ class StateMachine(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.folder = Path(tempfile.mkdtemp())
+        self.slots: list[Slot] = []
         #: The last completed checkpoint, if it is incremental.
         self.base: int | None = None
         self.patches = [
@@ -100,7 +101,12 @@ class StateMachine(RuleBasedStateMachine):
     def teardown(self) -> None:
         for patch in self.patches:
             patch.stop()
+        self.close_slots()
         shutil.rmtree(self.folder)
+
+    def close_slots(self) -> None:
+        for slot in self.slots:
+            slot.state.close()
 
     @initialize(keys=st.sampled_from(KEYS), parallelism=st.integers(1, 3))
     def start(self, keys: tuple[TypeInformation, st.SearchStrategy[Any]], parallelism: int) -> None:
@@ -118,6 +124,7 @@ class StateMachine(RuleBasedStateMachine):
 
     def make_slots(self, parallelism: int) -> list[Slot]:
         attempt = f"attempt-{next(self.attempts)}"
+        self.close_slots()
         return [
             Slot(
                 self.folder,
@@ -455,7 +462,7 @@ class Checkpointed(StateMachine):
         super().__init__()
         self.steps = itertools.count(1)
 
-    @precondition(lambda self: hasattr(self, "slots"))
+    @precondition(lambda self: self.slots)
     @invariant()
     def take_a_checkpoint(self) -> None:
         step = next(self.steps)
