@@ -453,6 +453,12 @@ def widened(column: pa.Array, wanted: pa.DataType) -> pa.Array:
     return column.cast(wanted)
 
 
+def plain_column(column: pa.Array) -> Any:
+    """Return the values of a column that need no conversion, as RowColumns takes them: numbers as an array of numpy."""
+    numbers = pa.types.is_integer(column.type) or pa.types.is_floating(column.type)
+    return column.to_numpy() if numbers and not column.null_count else column.to_pylist()
+
+
 def read_converter(type_info: TypeInformation, *, local: bool = False) -> Convert | None:
     """Return the function that converts values of Arrow's `to_pylist` to a type; None if no conversion is needed."""
     kind, types = shape_of(type_info)

@@ -362,11 +362,14 @@ def rows_of(fields: tuple[Any, ...] | None, columns: Iterable[Iterable[Any]]) ->
 
 
 class RowColumns(Sequence[Row]):
-    """Rows of kind INSERT with the same fields as columns: lists of the same length, one for each field, at least one."""
+    """Rows of kind INSERT with the same fields as columns of the same length, one for each field, at least one.
+
+    A column is a list of values, or an array of numpy, whose `tolist()` are the values.
+    """
 
     __slots__ = ("columns", "fields")
 
-    def __init__(self, fields: tuple[Any, ...], columns: list[list[Any]]) -> None:
+    def __init__(self, fields: tuple[Any, ...], columns: list[Any]) -> None:
         self.fields = fields
         self.columns = columns
 
@@ -374,7 +377,8 @@ class RowColumns(Sequence[Row]):
         return len(self.columns[0])
 
     def __iter__(self) -> Iterator[Row]:
-        return iter(rows_of(self.fields, self.columns))
+        columns = [column if column.__class__ is list else column.tolist() for column in self.columns]
+        return iter(rows_of(self.fields, columns))
 
     @overload
     def __getitem__(self, part: int) -> Row: ...
@@ -385,7 +389,8 @@ class RowColumns(Sequence[Row]):
     def __getitem__(self, part: int | slice) -> Row | RowColumns:
         if isinstance(part, slice):
             return RowColumns(self.fields, [column[part] for column in self.columns])
-        return make_row(self.fields, [column[part] for column in self.columns])
+        values = [column[part] for column in self.columns]
+        return make_row(self.fields, [v if c.__class__ is list else v.item() for v, c in zip(values, self.columns, strict=True)])
 
 
 def columns_of(rows: Sequence[Any]) -> tuple[tuple[Any, ...] | None, list[tuple[Any, ...]]] | None:

@@ -260,22 +260,22 @@ class EdgeWriter:
                 size += records * rough_size(channel.last())
         return size
 
-    def _shares(self, indexes: Any) -> Iterator[tuple[Any, list[int]]]:
+    def _shares(self, indexes: Any) -> Iterator[tuple[Any, Any]]:
         """Return channels with the positions of their records, given the indexes of the channels of all records.
 
-        A channel comes several times, so that its frames are cut in time.
+        Both are lists, or both are arrays of numpy. A channel comes several times, so that its frames are cut in time.
         """
         step = len(self.channels) * min(_LOOK_RECORDS, *(channel.full for channel in self.channels))
         for start in range(0, len(indexes), step):
             part = indexes[start : start + step]
             if isinstance(part, list):
-                shares: list[list[int]] = [[] for _ in self.channels]
+                shares: list[Any] = [[] for _ in self.channels]
                 for position, index in enumerate(part, start):
                     shares[index].append(position)
             else:
-                shares = [((part == channel.index).nonzero()[0] + start).tolist() for channel in self.channels]
+                shares = [(part == channel.index).nonzero()[0] + start for channel in self.channels]
             for channel, chosen in zip(self.channels, shares, strict=True):
-                if chosen:
+                if len(chosen):
                     yield channel, chosen
 
     def _look(self, channel: Channel) -> None:

@@ -7,7 +7,7 @@ from types import FunctionType
 from typing import Any
 
 from flinkish.common.typeinfo import BasicType, BasicTypeInfo, RowTypeInfo
-from flinkish.common.types import is_attribute
+from flinkish.common.types import is_attribute, learn_names
 
 #: Types whose values, once checked, are keys as they are (see `as_key`).
 _KEY_TYPES = frozenset({BasicType.BYTE, BasicType.SHORT, BasicType.INT, BasicType.LONG, BasicType.STRING, BasicType.BOOLEAN})
@@ -25,6 +25,8 @@ def field_read(select: Callable[[Any], Any], type_info: RowTypeInfo) -> int | No
     code = select.__code__ if isinstance(select, FunctionType) else None
     if code is None or code.co_argcount != 1:
         return None
+    # In the process of a slot there may be no row yet.
+    learn_names(type_info.field_names)
     name: Any = None
     if code.co_code == _BY_ATTRIBUTE.co_code and is_attribute(code.co_names[0]):
         name = code.co_names[0]

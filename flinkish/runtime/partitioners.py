@@ -90,7 +90,7 @@ class _Located(dict[Any, Channel]):
         # numpy takes 0.1 s to import, and small jobs do without it.
         import numpy as np
 
-        if set(map(type, keys)) != {int}:
+        if not isinstance(keys, np.ndarray) and set(map(type, keys)) != {int}:
             return None
         try:
             numbers = np.array(keys, np.int64)
@@ -110,6 +110,11 @@ class _Located(dict[Any, Channel]):
     def _make_room(self) -> None:
         self.clear()
         self.wrapped.clear()
+
+
+def _as_list(values: Any) -> list[Any]:
+    """Return the values of a list, or of an array of numpy."""
+    return values if values.__class__ is list else values.tolist()
 
 
 def _appending(type_info: RowTypeInfo, key_field: int | None, timestamp: str | None, end: str) -> list[str]:
@@ -238,8 +243,9 @@ class _HashWriter(EdgeWriter):
                 return
             # Rows that come as columns leave as columns: no row is made of them.
             for channel, chosen in self._shares(self._indexes(values, values.columns[key_field])):
+                places = _as_list(chosen)
                 for own, column in zip(channel.columns, values.columns, strict=True):
-                    own.extend(map(column.__getitem__, chosen))
+                    own.extend(map(column.__getitem__, places) if column.__class__ is list else column[chosen].tolist())
                 if channel.held() >= channel.limit:
                     self._look(channel)
             for channel in channels:
@@ -281,7 +287,8 @@ class _HashWriter(EdgeWriter):
 
     def _distribute(self, values: list[Any], keys: list[int]) -> None:
         """Append records to the channels of their keys."""
-        for channel, chosen in self._shares(self._indexes(values, keys)):
+        for channel, places in self._shares(self._indexes(values, keys)):
+            chosen = _as_list(places)
             channel.values.extend(map(values.__getitem__, chosen))
             channel.keys.extend(map(keys.__getitem__, chosen))
             if len(channel.values) >= channel.limit:
@@ -293,6 +300,7 @@ class _HashWriter(EdgeWriter):
         found = located.indexes(keys) if len(keys) >= _MANY_RECORDS else None
         if found is not None:
             return found
+        keys = _as_list(keys)
         try:
             return [channel.index for channel in map(located.__getitem__, keys)]
         except KeyError:

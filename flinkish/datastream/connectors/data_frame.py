@@ -187,18 +187,20 @@ def batch_decoder(
     For a row with a value that Python cannot hold it raises SourceError, which names the column, or returns what `errors` emits
     instead.
     """
-    from flinkish.common.arrow_types import read_converter, reading_type, texts_of, widened
+    from flinkish.common.arrow_types import plain_column, read_converter, reading_type, texts_of, widened
 
     names, types = rows.field_names, rows.field_types
     converters = [read_converter(part) for part in types]
 
-    def column(name: str, part: TypeInformation, convert: Callable[[Any], Any] | None, found: pa.Array) -> list[Any]:
+    def column(name: str, part: TypeInformation, convert: Callable[[Any], Any] | None, found: pa.Array) -> Any:
         wanted = reading_type(found.type, part)
         try:
             if wanted is None:
                 raise ValueError(f"Arrow gave {found.type}")
-            values = widened(found, wanted).to_pylist()
-            return values if convert is None else list(map(convert, values))
+            values = widened(found, wanted)
+            if convert is None:
+                return values.to_pylist() if as_tuples else plain_column(values)
+            return list(map(convert, values.to_pylist()))
         except _UNREADABLE as error:
             raise SourceError(
                 f"column {name!r} of the DataFrame holds a value that cannot be a {part!r} in Python: {error}",

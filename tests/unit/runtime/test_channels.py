@@ -7,6 +7,7 @@ import dataclasses
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import numpy as np
 import pytest
 
 from flinkish.common.conversion import converter
@@ -453,12 +454,17 @@ def test_keys_of_a_run_are_as_they_were_when_their_records_came() -> None:
     assert [key for _, _, key in found] == [as_key([number]) if number % 3 else number for number in range(3_000)]
 
 
+@pytest.mark.parametrize("arrays", [False, True])
 @pytest.mark.parametrize("records", [10, 3_000])
 @pytest.mark.parametrize("name", ["shop", "count", "price"])
-def test_rows_that_come_as_columns_arrive_as_rows_that_come_one_by_one(records: int, name: str) -> None:
+def test_rows_that_come_as_columns_arrive_as_rows_that_come_one_by_one(records: int, name: str, arrays: bool) -> None:
     runs, singles = (writer(Partitioning.HASH, key_selector=lambda row: row[name]) for _ in range(2))
-    counts = [None if number % 7 == 3 else number - 1_000 for number in range(records)]
-    rows = RowColumns(SHOPS.field_names, [[str(number % 50) for number in range(records)], counts, [0.5] * records])
+    shops = [str(number % 50) for number in range(records)]
+    counts: Any = [None if number % 7 == 3 else number - 1_000 for number in range(records)]
+    prices: Any = [0.5] * records
+    if arrays:
+        counts, prices = np.arange(records) - 1_000, np.array(prices)
+    rows = RowColumns(SHOPS.field_names, [shops, counts, prices])
     for made in (runs, singles):
         made.take_over()
         assert made.convert(SHOPS)
@@ -468,7 +474,16 @@ def test_rows_that_come_as_columns_arrive_as_rows_that_come_one_by_one(records: 
         singles.emit(row, None)
     for made in (runs, singles):
         made.emit(Row(shop="a", count=1, price=1.0), 6)
-    assert _content(runs) == _content(singles)
+    arrived = _content(runs)
+    assert arrived == _content(singles)
+    kinds = {tuple(map(type, row)) for of_slot in arrived for row, _ in of_slot}
+    assert kinds <= {(str, int, float), (str, type(None), float)}
+
+
+def test_a_row_of_columns_has_values_of_python() -> None:
+    rows = RowColumns(SHOPS.field_names, [["a", "b"], np.array([1, 2]), np.array([0.5, 1.5])])
+    assert [rows[1], *rows[1:]] == [Row(shop="b", count=2, price=1.5)] * 2
+    assert {tuple(map(type, row)) for row in (rows[1], *rows[1:])} == {(str, int, float)}
 
 
 def _content(made: EdgeWriter) -> list[list[tuple[Any, Any]]]:

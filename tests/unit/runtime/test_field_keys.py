@@ -10,12 +10,10 @@ import cloudpickle
 import pytest
 
 from flinkish.common.typeinfo import Types
-from flinkish.common.types import learn_names
 from flinkish.runtime.field_keys import field_read
 
 NAMES = ["shop", "count", "price", "as_dict", "_kind"]
 ORDERS = Types.ROW_NAMED(NAMES, [Types.STRING(), Types.LONG(), Types.DOUBLE(), Types.STRING(), Types.STRING()])
-learn_names(NAMES)
 
 
 def shop(row: Any) -> Any:
@@ -40,6 +38,11 @@ def rounded(row: Any, digits: int = 0) -> Any:
 )
 def test_a_selector_that_only_reads_a_field_is_recognized(select: Callable[[Any], Any], position: int) -> None:
     assert field_read(select, ORDERS) == position
+
+
+def test_a_field_is_recognized_before_there_is_any_row_with_its_name() -> None:
+    unused = Types.ROW_NAMED(["only_named_in_this_test"], [Types.LONG()])
+    assert field_read(lambda row: row.only_named_in_this_test, unused) == 0
 
 
 @pytest.mark.parametrize(
