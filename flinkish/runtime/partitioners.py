@@ -90,7 +90,7 @@ class _Located(dict[Any, Channel]):
         # numpy takes 0.1 s to import, and small jobs do without it.
         import numpy as np
 
-        if not isinstance(keys, np.ndarray) and set(map(type, keys)) != {int}:
+        if keys.dtype.kind != "i" if isinstance(keys, np.ndarray) else set(map(type, keys)) != {int}:
             return None
         try:
             numbers = np.array(keys, np.int64)
