@@ -72,16 +72,23 @@ def test_a_killed_job_goes_on_exactly_where_it_was(on: str, point: str, restarte
     assert_golden(tmp_path)
 
 
-@pytest.mark.parametrize("on", ["local", pytest.param("spark", marks=pytest.mark.spark)])
-@pytest.mark.parametrize("backends", [("hashmap", "rocksdb"), ("rocksdb", "hashmap"), ("rocksdb", "rocksdb")], ids=" to ".join)
-def test_a_killed_job_goes_on_with_another_state_backend(on: str, backends: tuple[str, str], tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("on", "before", "after"),
+    [
+        ("local", "hashmap", "rocksdb"),
+        ("local", "rocksdb", "hashmap"),
+        ("local", "rocksdb", "rocksdb"),
+        pytest.param("spark", "rocksdb", "rocksdb", marks=pytest.mark.spark),
+    ],
+)
+def test_a_killed_job_goes_on_with_the_same_or_another_state_backend(on: str, before: str, after: str, tmp_path: Path) -> None:
     marker = tmp_path / "fault happened"
     command = [f"--engine={on}", f"--output={tmp_path}", *_SETTINGS]
     fault = f"{_POINTS['checkpoint committed, sinks not']}:once={marker}"
-    with running(*command, f"-Dstate.backend.type={backends[0]}", log=tmp_path / "log", fault=fault) as job:
+    with running(*command, f"-Dstate.backend.type={before}", log=tmp_path / "log", fault=fault) as job:
         job.wait_until("the fault", marker.exists)
         job.kill_all()
-    with running(*command, f"-Dstate.backend.type={backends[1]}", "--parallelism=3", log=tmp_path / "log") as job:
+    with running(*command, f"-Dstate.backend.type={after}", "--parallelism=3", log=tmp_path / "log") as job:
         job.assert_finished()
     assert_golden(tmp_path)
 
