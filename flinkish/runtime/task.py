@@ -317,6 +317,8 @@ class VertexTask:
 
     def on_records(self, input_index: int, records: Records) -> None:
         self._records_in += len(records.values)
+        if records.keys is not None:
+            self.head.expect(records.keys)
         self._input.process_records(input_index, records)
 
     def on_watermark(self, timestamp: int) -> None:

@@ -7,7 +7,7 @@ is traced to its operator by the stack (see failing.py), so the hot path needs n
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -212,6 +212,9 @@ class Operator:
         process = self.process
         for value in values:
             process(value, None)
+
+    def expect(self, keys: Sequence[Any]) -> None:
+        """Prepare for a run of records with these keys, which is processed next."""
 
     def process_records(self, input_index: int, records: Records) -> None:
         """Process a run of records from the gate; called for the head of a chain only."""

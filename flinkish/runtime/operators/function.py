@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from types import GeneratorType
 from typing import Any, Generic, TypeVar, cast
 
@@ -59,6 +59,10 @@ class FunctionOperator(Operator, Generic[ConfigT]):
     def side_types(self) -> dict[str, TypeInformation | None]:
         """Return the declared types of the side outputs that are read."""
         return {tag.tag_id: tag.type_info for tag in self.context.side_outputs}
+
+    def expect(self, keys: Sequence[Any]) -> None:
+        if self.backend is not None:
+            self.backend.expect(keys)
 
     def process_records(self, input_index: int, records: Records) -> None:
         backend = self.backend

@@ -63,6 +63,9 @@ class Table(Protocol):
     def addresses(self) -> Iterator[Address]:
         """Iterate over the addresses that have values."""
 
+    def expect(self, addresses: Sequence[Address]) -> None:
+        """The values of these addresses may be used next; a table that reads them from somewhere may do so for all at once."""
+
     def changed(self) -> int:
         """Return the approximate number of entries that changed in this epoch."""
 

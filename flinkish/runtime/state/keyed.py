@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal, Protocol, cast, overload
 
 from flinkish.common.errors import StateError
@@ -217,6 +217,11 @@ class KeyedStateBackend(KeyedStateStore):
             table = self._operator.table(tables.TIMERS, "timers", meta, self._now)
             self._timers = cast(TimerTable, table)
         return self._timers
+
+    def expect(self, keys: Sequence[Any]) -> None:
+        """Let tables read the state of keys that are used next, all at once."""
+        for table in self._tables.values():
+            table.expect(keys)
 
     def keys_and_namespaces(self, name: str) -> Iterator[tuple[Any, Any]]:
         """Iterate over the keys (as in `current_key`) and namespaces for which a requested state has values."""

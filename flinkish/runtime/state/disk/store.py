@@ -15,7 +15,7 @@ import shutil
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 from rocksdict import (
@@ -106,6 +106,14 @@ class Store:
             raise self._unreadable(error) from error
         return row
 
+    def get_all(self, keys: list[bytes]) -> list[bytes | None]:
+        """Return rows, None for each that is not there; in the order of the keys they are read fastest."""
+        try:
+            rows: Any = self._db.get(cast(Any, keys))
+        except Exception as error:  # as in get
+            raise self._unreadable(error) from error
+        return cast(list[bytes | None], rows)
+
     def rows(self, prefix: bytes = b"") -> Iterator[tuple[bytes, bytes]]:
         """Iterate over the rows whose keys begin with a prefix, in order of the keys, as they are at the call.
 
@@ -195,8 +203,9 @@ def _open(folder: Path, memory: int) -> Rdict:
     # So that reading a key that is not there costs no block.
     table.set_bloom_filter(10, block_based=False)
     options = Options(raw_mode=True)
-    # A row in a compressed block that is not in the cache takes 8.5 us of the processor, without compression 5.8. In mapped files
-    # it takes 4.1, but then a file that was cut off ends the process instead of raising an error.
+    # Of 20 M rows in files that fit into the memory of the machine, one takes 8.5 us of the processor if its block is compressed,
+    # 5.8 if not, and 4.1 in mapped files. If one of these is cut off while it is used, the process ends; the next one raises the error.
+    options.set_allow_mmap_reads(True)
     options.set_compression_type(DBCompressionType.none())
     options.set_block_based_table_factory(table)
     options.set_write_buffer_size(memory // 4)

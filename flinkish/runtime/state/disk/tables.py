@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from itertools import chain
 from typing import Any
@@ -12,7 +12,7 @@ import msgspec
 
 from flinkish.runtime.state.codec import Codec
 from flinkish.runtime.state.disk.store import Store
-from flinkish.runtime.state.disk.stored import Facts, Form, Groups, Members, NoGroups, StoredDict, StoredGroups
+from flinkish.runtime.state.disk.stored import Facts, Form, Groups, Members, NoGroups, StoredAddresses, StoredGroups
 from flinkish.runtime.state.heap.changes import PUT, Changes
 from flinkish.runtime.state.heap.grouped import HeapGroupedLists, HeapMapTable, HeapPaneTable
 from flinkish.runtime.state.heap.tables import HeapListTable, HeapTable, HeapValueTable
@@ -136,7 +136,7 @@ class DiskValueTable(DiskTable, HeapValueTable):
         super().__init__(meta)
         self.part = part
         form = part.form(NoGroups(None), Members(meta.key_type), _single(self.codec), ordered=False)
-        self.data = StoredDict(form)
+        self.data = StoredAddresses(form)
 
     def take_changes(self) -> None:
         self.freeze()
@@ -159,6 +159,9 @@ class DiskValueTable(DiskTable, HeapValueTable):
         self.freeze()
         return (address for _, address in self.data.places())
 
+    def expect(self, addresses: Sequence[Address]) -> None:
+        self.data.expect(addresses)
+
 
 class DiskListTable(DiskTable, HeapListTable):
     """See ListTable. A list is one row."""
@@ -167,7 +170,7 @@ class DiskListTable(DiskTable, HeapListTable):
         super().__init__(meta)
         self.part = part
         form = part.form(NoGroups(None), Members(meta.key_type), _several(self.codec), ordered=False)
-        self.data = StoredDict(form)
+        self.data = StoredAddresses(form)
 
     def take_changes(self) -> None:
         self._note_changes()
@@ -191,6 +194,9 @@ class DiskListTable(DiskTable, HeapListTable):
 
     def addresses(self) -> Iterator[Address]:
         return (address for _, address in self.data.places())
+
+    def expect(self, addresses: Sequence[Address]) -> None:
+        self.data.expect(addresses)
 
 
 class DiskMapTable(DiskTable, HeapMapTable):

@@ -9,7 +9,7 @@ update() is stored like an updated one, and no reference that user code keeps ca
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping, Sequence
 from itertools import chain
 from typing import Any
 
@@ -80,6 +80,9 @@ class HeapTable(ABC):
 
     def forget(self, *, logged: bool) -> None:
         raise AssertionError(f"a {type(self).__name__} holds no keyed state")
+
+    def expect(self, addresses: Sequence[Address]) -> None:  # noqa: B027 - most tables have all at hand
+        """See Table."""
 
     def changed(self) -> int:
         return 0
