@@ -204,7 +204,7 @@ def _open(folder: Path, memory: int) -> Rdict:
     table.set_bloom_filter(10, block_based=False)
     options = Options(raw_mode=True)
     # Of 20 M rows in files that fit into the memory of the machine, one takes 8.5 us of the processor if its block is compressed,
-    # 5.8 if not, and 4.1 in mapped files. If one of these is cut off while in use, the process ends, and the next raises an error.
+    # 5.8 if not, and 4.1 in mapped files. If one of these is cut off while in use, the process ends, and the next has an error.
     options.set_allow_mmap_reads(True)
     options.set_compression_type(DBCompressionType.none())
     options.set_block_based_table_factory(table)
