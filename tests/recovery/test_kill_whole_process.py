@@ -103,13 +103,14 @@ def test_a_job_killed_again_and_again_while_it_restores_loses_nothing(tmp_path: 
     assert_golden(tmp_path)
 
 
-def test_the_temporary_folders_of_a_killed_job_are_removed_by_the_next_one(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("backend", "folders"), [("hashmap", 1), ("rocksdb", 2)])
+def test_the_temporary_folders_of_a_killed_job_are_removed_by_the_next_one(backend: str, folders: int, tmp_path: Path) -> None:
     temporary = tmp_path / "temporary"
     temporary.mkdir()
-    command = ["--engine=local", f"--output={tmp_path}", *_SETTINGS]
+    command = ["--engine=local", f"--output={tmp_path}", *_SETTINGS, f"-Dstate.backend.type={backend}"]
     with running(*command, log=tmp_path / "log", fault="P10:kill9", temporary=temporary) as job:
         assert job.finish() == -9, job.output()
-        assert len(job.folders_left()) == 1
+        assert len(job.folders_left()) == folders
     with running(*command, log=tmp_path / "log", temporary=temporary) as job:
         job.assert_finished()
     assert list(temporary.iterdir()) == []
