@@ -13,9 +13,12 @@ import fractions
 import functools
 import numbers
 import uuid
+from collections.abc import Callable
 from typing import Any
 from zlib import crc32
 
+from flinkish.common.conversion import state_converter
+from flinkish.common.errors import TypeMismatchError
 from flinkish.common.time import Instant
 from flinkish.common.typeinfo import BasicType, BasicTypeInfo, PickledBytesTypeInfo, TupleTypeInfo, TypeInformation
 from flinkish.runtime.isolation import isolate
@@ -187,3 +190,20 @@ def is_stored_as_given(key_type: TypeInformation) -> bool:
     if isinstance(key_type, TupleTypeInfo):
         return all(map(is_stored_as_given, key_type.get_field_types()))
     return isinstance(key_type, PickledBytesTypeInfo)
+
+
+def unifier(key_type: TypeInformation) -> Callable[[Any], Any]:
+    """Return a function that gives equal keys of a type one form, such as 1 for True as a LONG, so that they are encoded equally.
+
+    It leaves keys of other types as they are. For types with `is_stored_as_given` only.
+    """
+    convert = state_converter(key_type)
+
+    def unified(key: Any) -> Any:
+        try:
+            converted = key if convert is None else convert(key)
+        except TypeMismatchError:
+            return key
+        return converted if converted == key else key
+
+    return unified

@@ -21,7 +21,7 @@ from flinkish.common.files.checkpoint_files import NewFile
 from flinkish.common.files.schemes import files_at, root_of
 from flinkish.common.type_data import data_of
 from flinkish.common.typeinfo import Types
-from flinkish.runtime.keys import may_be_wrapped, original_key
+from flinkish.runtime.keys import is_stored_as_given, may_be_wrapped, original_key, unifier
 from flinkish.runtime.protocol import StateFile
 from flinkish.runtime.state import rows, tables
 from flinkish.runtime.state.backend import SnapshotFiles
@@ -341,6 +341,8 @@ class _Keys:
         assert meta.key_type is not None
         self._codec = Codec(meta.key_type)
         self._wrapped = may_be_wrapped(meta.key_type)
+        #: Equal keys of such a type have the same encoding, whatever their classes.
+        self._unified = unifier(meta.key_type) if is_stored_as_given(meta.key_type) else None
         self._max_parallelism = meta.max_parallelism
 
     def columns(self, addresses: Sequence[Address]) -> Columns:
@@ -352,6 +354,8 @@ class _Keys:
         groups = key_groups_of(keys, self._max_parallelism)
         if self._wrapped:
             keys = list(map(original_key, keys))
+        if self._unified is not None and set(map(type, keys)) != {self._codec.exact}:
+            keys = list(map(self._unified, keys))
         return {"key_group": groups, **_encoded("key", self._codec, keys, frozen=False), **namespaces}
 
 

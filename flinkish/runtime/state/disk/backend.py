@@ -31,8 +31,6 @@ _WITHOUT_STORE, _WITH_STORE = b"\0", b"\1"
 class DiskBackend(HeapBackend):
     """Implements StateBackend. `memory`: bytes for RocksDB's blocks and write buffers."""
 
-    _store: Store
-
     def __init__(self, memory: int = DEFAULT_MEMORY) -> None:
         super().__init__()
         self._memory = memory

@@ -48,7 +48,7 @@ _BATCH = 10_000
 
 
 class _Undo(msgspec.Struct, frozen=True, array_like=True):
-    """The position before the last epoch (None before the first), and the rows that this epoch changed as they were then."""
+    """Undoes the last epoch: the position before it (None if it was the first), and the rows that it changed, as they were."""
 
     position: Position | None
     rows: dict[bytes, bytes | None]
@@ -150,7 +150,7 @@ class Store:
         return self.get(_POSITION) is None
 
     def commit(self, position: Position, rows: Rows, before: Rows) -> None:
-        """End an epoch; `before` has what is known of the rows as they are. Raises OSError if it cannot be written."""
+        """Write the rows of an epoch, which ends; `before` has those that the caller has read, as they were. Raises OSError."""
         stored = self.get(_POSITION)
         undo = {key: before[key] if key in before else self.get(key) for key in rows}
         last = _Undo(None if stored is None else _decode_position(stored), undo)

@@ -20,7 +20,7 @@ import msgspec
 
 from flinkish.common.typeinfo import TypeInformation
 from flinkish.runtime.key_encoding import canonical
-from flinkish.runtime.keys import CanonicalKey
+from flinkish.runtime.keys import CanonicalKey, unifier
 from flinkish.runtime.state.codec import Codec, decode_untyped, encode_untyped
 from flinkish.runtime.state.disk.store import Store, StoreSnapshot
 from flinkish.runtime.state.heap.changes import always_have_one_encoding
@@ -37,7 +37,7 @@ _TIME = struct.Struct(">Q")
 #: Added to timestamps (milliseconds), so that those before 1970 come first.
 _TIME_OFFSET = 1 << 63
 
-#: One in so many runs is watched.
+#: Of how many runs one is watched.
 _WATCHED = 16
 #: Number of rows that are read at once where the store must not be held.
 _PART = 1_000
@@ -73,11 +73,16 @@ class Members:
     def __init__(self, key_type: TypeInformation | None) -> None:
         """`key_type`: that of the members, or of the keys of their addresses; None if it is not known."""
         self._codec = Codec(key_type) if key_type is not None and always_have_one_encoding(key_type) else None
+        #: True as a LONG, for example, is equal to 1, and is found where that is.
+        self._exact = None if self._codec is None else self._codec.exact
+        self._unified = None if self._codec is None else unifier(self._codec.type_info)
 
     def encode(self, member: Any) -> bytes:
         if member.__class__ is Namespaced:
             return b"\x01" + _framed(_canonical(member.key)) + _canonical(member.namespace)
         if self._codec is not None:
+            if member.__class__ is not self._exact and self._unified is not None:
+                member = self._unified(member)
             return b"\x00" + self._codec.encode(member)
         return b"\x02" + _canonical(member)
 

@@ -208,9 +208,6 @@ class DiskMapTable(DiskTable, HeapMapTable):
         form = part.form(Groups(meta.key_type), Members(meta.types[0]), _single(self.codec), ordered=True)
         self.data = StoredGroups(form)
 
-    def has(self, group: Any) -> bool:
-        return group in self.data
-
     def take_changes(self) -> None:
         self.freeze()
         _take_groups(self)
@@ -236,9 +233,6 @@ class DiskPaneTable(DiskTable, HeapPaneTable):
         self.part = part
         form = part.form(Groups(None), Members(meta.key_type), _single(self.codec), ordered=False)
         self.data = StoredGroups(form)
-
-    def has(self, group: Any) -> bool:
-        return group in self.data
 
     def take_changes(self) -> None:
         self.freeze()

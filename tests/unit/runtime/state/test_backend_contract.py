@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, cast
 
+import numpy as np
 import pytest
 
 from flinkish.common import options
@@ -565,6 +566,41 @@ def test_equal_keys_with_different_encodings_do_not_leave_old_rows(
     for files, count in ((second, 101), (third, 100)):
         (rows,) = checkpoints.read(files)[UID, "keyed", "value"].by_kind.values()
         assert rows.num_rows == count
+
+
+@pytest.mark.parametrize(
+    ("key_type", "keys"),
+    [
+        (Types.LONG(), (1, True, np.int64(1))),
+        (Types.LONG(), (np.int64(1), 1, True)),
+        (Types.STRING(), (np.str_("a"), "a")),
+        (Types.BOOLEAN(), (1, True)),
+        (Types.TUPLE([Types.LONG(), Types.STRING()]), ((True, "a"), (1, np.str_("a")))),
+    ],
+)
+def test_equal_keys_of_a_type_are_one_key_whatever_their_classes(
+    make: Make, checkpoints: Checkpoints, key_type: Any, keys: tuple[Any, ...]
+) -> None:
+    backend = make()
+    typed = TableMeta(kind=tables.VALUE, key_type=key_type, types=(Types.LONG(),), max_parallelism=4)
+    table: Any = backend.create((UID, "keyed", "value"), typed)
+    files: tuple[StateFile, ...] = ()
+    for step, key in enumerate(keys):
+        table.put(key, (table.get(key) or 0) + 1)
+        files = checkpoints.take(backend, checkpoints.barrier(step + 1, incremental=True, base=step or None))
+        backend.commit((step, "nonce"))
+    assert table.get(keys[0]) == len(keys)
+    assert len(list(table.addresses())) == 1
+    (rows,) = checkpoints.read(files)[UID, "keyed", "value"].by_kind.values()
+    assert rows.num_rows == 1
+
+
+def test_keys_that_a_type_would_change_stay_keys_of_their_own(make: Make) -> None:
+    table: Any = make().create(address("value"), METAS["value"])
+    for key in (2, 2.5, "x", None):
+        table.put(key, 1)
+    table.put(2.0, 3)
+    assert [table.get(key) for key in (2, 2.5, "x", None)] == [3, 1, 1, 1]
 
 
 def test_rows_that_nobody_has_requested_are_in_a_chain_until_they_are(make: Make, checkpoints: Checkpoints) -> None:
