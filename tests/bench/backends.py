@@ -16,7 +16,7 @@ _FACTOR = 0x9E3779B97F4A7C15
 
 
 def epoch_ms(backend: str, keys: int, updates: int, memory: str = "128 mb", epochs: int = 10) -> float:
-    """Fill the state with keys; return the median of the milliseconds of epochs that each update so many, at random."""
+    """Fill the state with keys, then update random ones; return the median duration of an epoch with that many updates, in ms."""
     with tempfile.TemporaryDirectory() as folder, epoch_times() as times:
         settings = {
             "state.backend.type": backend,

@@ -1,6 +1,6 @@
 """What must hold in every world, whatever happens. Numbers are those of the design: I1 to I12.
 
-The truth is what the storage has, seen from outside: a checkpoint has completed when a log entry lists it.
+What counts is what the storage holds: a checkpoint is complete when an entry of the log lists it.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class Invariants:
         #: The newest version of the job's table, and its generation.
         self.version = -1
         self.generation = 0
-        #: The completed checkpoints by id, in order; the last one is what a job must be restored from.
+        #: The completed checkpoints by id, in order. A job must be restored from the last one.
         self.completed: dict[int, Manifest] = {}
         #: The paths of files that the retained checkpoints need, with their content.
         self.needed: dict[str, bytes] = {}

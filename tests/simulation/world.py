@@ -33,7 +33,7 @@ from tests.simulation.store import SimulatedFiles, Store
 from tests.simulation.tasks import Command, Report, Slot, Thread
 from tests.unit.checkpoint.support import JOB
 
-#: In each so many worlds, state is in a backend of flinkish and files are Parquet, which costs four times as much.
+#: One world in this many keeps state in a backend of flinkish, with files in Parquet, and takes four times as long.
 WITH_BACKENDS = 20
 #: How deep one process may be interrupted by others while it is in the middle of an operation.
 _DEEPEST = 2

@@ -37,7 +37,7 @@ _FLIPS = int(os.environ.get("FLINKISH_FLIPS", "200"))
 _SEED = int(os.environ.get("FLINKISH_SEED", "21"))
 _KEYS = range(12)
 _GROUPS = 16
-#: So many that the log has a summary and was cleaned up.
+#: Enough for the log to have a summary, and to be cleaned up.
 _CHECKPOINTS = 14
 _RETAINED = 3
 

@@ -37,7 +37,7 @@ _TIME = struct.Struct(">Q")
 #: Added to timestamps (milliseconds), so that those before 1970 come first.
 _TIME_OFFSET = 1 << 63
 
-#: Of how many runs one is watched.
+#: One run in this many is watched.
 _WATCHED = 16
 #: Number of rows that are read at once where the store must not be held.
 _PART = 1_000
