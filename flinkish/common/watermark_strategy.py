@@ -29,6 +29,17 @@ class TimestampAssigner(ABC):
         """
 
 
+class FieldTimestampAssigner(TimestampAssigner):
+    """Reads the event time from a field; sources that emit columns then need not look at each record."""
+
+    def __init__(self, field: int | str) -> None:
+        self.field = field
+
+    def extract_timestamp(self, value: Any, record_timestamp: int) -> int:
+        time: int = value[self.field]
+        return time
+
+
 class _CallableAssigner(TimestampAssigner):
     def __init__(self, function: Callable[[Any, int], int]) -> None:
         self.extract_timestamp = function  # type: ignore[method-assign, assignment]
@@ -178,14 +189,20 @@ class WatermarkStrategy:
         """Return a strategy without watermarks, for jobs that only use processing time."""
         return WatermarkStrategy(NoWatermarksGenerator)
 
-    def with_timestamp_assigner(self, timestamp_assigner: TimestampAssigner | Callable[[Any, int], int]) -> WatermarkStrategy:
+    def with_timestamp_assigner(
+        self, timestamp_assigner: TimestampAssigner | Callable[[Any, int], int] | int | str
+    ) -> WatermarkStrategy:
         """Return this strategy with an assigner that extracts the event times.
+
+        A field, the name in rows or the position in tuples, holds the milliseconds itself; sources of columns are fastest so.
 
         It is a TimestampAssigner or, as in Flink's Java API, a function of a record and its previous timestamp that returns the
         event time in milliseconds: `lambda value, record_timestamp: value[1]`. PyFlink takes only a TimestampAssigner.
 
         Raises InvalidArgumentError if it is neither, or a function that cannot be called with two arguments.
         """
+        if isinstance(timestamp_assigner, (int, str)) and not isinstance(timestamp_assigner, bool):
+            return replace(self, timestamp_assigner=FieldTimestampAssigner(timestamp_assigner))
         extract = getattr(timestamp_assigner, "extract_timestamp", None)
         if isinstance(timestamp_assigner, type) or not (callable(extract) or callable(timestamp_assigner)):
             raise InvalidArgumentError(

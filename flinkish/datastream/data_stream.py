@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import operator
 import re
 from collections.abc import Callable, Iterable, Sequence
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Generic, NoReturn, cast, overload
+from typing import TYPE_CHECKING, Any, Generic, Literal, NoReturn, cast, overload
 
 from flinkish.common.absent import AbsentMember, add_getattr, declare_absent
 from flinkish.common.absent_names import JAVA_OBJECT, NAMES_ON_STREAMS, SPARK_FRAME, SPARK_WRITE
 from flinkish.common.arguments import check, instance_of, int_of, text_of
 from flinkish.common.errors import InvalidArgumentError, InvalidProgramError, UnsupportedError
+from flinkish.common.kinds import Kind, part_names, shape_of
 from flinkish.common.limits import UPPER_BOUND_MAX_PARALLELISM
 from flinkish.common.pickling import check_serializable, own_copy
 from flinkish.common.time import AmountOfTime, milliseconds_of
@@ -53,6 +55,7 @@ if TYPE_CHECKING:
     from typing import Self
 
     from flinkish.common.execution_config import ExecutionConfig
+    from flinkish.common.types import Row
     from flinkish.datastream.cached_stream import CachedDataStream
     from flinkish.datastream.connected_streams import BroadcastConnectedStream, BroadcastStream, ConnectedStreams
     from flinkish.datastream.keyed_stream import KeyedStream
@@ -341,14 +344,84 @@ class DataStream(_OperatorSettings, Generic[T_co]):
         check_function(func, "flat_map")
         return self._one_input("FlatMap", operators.FlatMapConfig(function=function), type_of(output_type, "flat_map"))
 
-    def filter(self, func: Callable[[T_co], bool] | Filters[T_co]) -> DataStream[T_co]:
+    def map_batches(
+        self,
+        func: Callable[[Any], Any],
+        output_type: TypeInformation[U] | None = None,
+        *,
+        batch_format: Literal["pyarrow", "pandas"] = "pyarrow",
+    ) -> DataStream[U]:
+        """Call a function with batches of records: a pyarrow.RecordBatch or a pandas.DataFrame for another one.
+
+        A batch has a column for each field of a row (tuples: f0, f1, ...), otherwise one named `value`. The function returns a
+        RecordBatch, a Table or a DataFrame with the columns of `output_type`, which is the type of this stream by default.
+        How records are batched is not defined, so each result must depend on its own row. If records have event times, there must
+        be as many results, in the same order, which then have these times; otherwise the job fails with a TypeMismatchError.
+        The records must be of a declared type that Arrow has, too, else InvalidProgramError.
+
+        Example:
+
+            >>> import pyarrow as pa, pyarrow.compute as pc
+            >>> def double(batch):
+            ...     return pa.record_batch([pc.multiply_checked(batch["value"], 2)], ["value"])
+            >>> env.from_collection([1, 2], Types.LONG()).map_batches(double).execute_and_collect(limit=9)
+            [2, 4]
+        """
+        from flinkish.common.column_layout import needed_layout
+
+        check_function(func, "map_batches")
+        check(batch_format in ("pyarrow", "pandas"), f"batch_format must be 'pyarrow' or 'pandas'; got {batch_format!r}.")
+        result_type = self._record_type if output_type is None else type_of(output_type, "map_batches")
+        for of, type_info in (("takes", self._record_type), ("returns", result_type)):
+            needed_layout(type_info, f"map_batches() {of} columns, so it")
+        config = operators.MapBatchesConfig(function=map_function(func, "map_batches"), pandas=batch_format == "pandas")
+        return self._one_input("Map Batches", config, result_type)
+
+    def select(self, *fields: str, **expressions: Any) -> DataStream[Row]:
+        """Keep some fields of rows, and compute others by expressions of pyarrow.compute; the result is a row of these.
+
+        Integers that overflow, and casts that would lose something, fail the job.
+
+        Example:
+
+            >>> import pyarrow.compute as pc
+            >>> row_type = Types.ROW_NAMED(["name", "price"], [Types.STRING(), Types.LONG()])
+            >>> sales = env.from_collection([Row("tea", 3)], row_type)
+            >>> sales.select("name", twice=pc.field("price") * 2).execute_and_collect(limit=9)
+            [Row(name='tea', twice=6)]
+        """
+        import pyarrow.compute as pc
+
+        from flinkish.common.column_layout import needed_layout
+
+        layout = needed_layout(self._record_type, "select() works on columns, so it")
+        check(layout.is_row, f"select() needs rows with named fields; the records are {self._record_type!r}.")
+        unknown = [field for field in fields if field not in layout.names]
+        check(not unknown, f"select(): there are no fields {unknown}; the records have {list(layout.names)}.")
+        check(bool(fields or expressions), "select() needs at least one field.")
+        computed = {**{field: pc.field(field) for field in fields}, **expressions}
+        for name, expression in computed.items():
+            instance_of(f"select(): {name}", expression, pc.Expression, hint='such as pc.field("price") * 2.')
+        config = operators.SelectColumnsConfig(expressions=tuple(computed.values()))
+        return self._one_input("Select", config, layout.type_of(computed), keyed=False)
+
+    def filter(self, func: Callable[[T_co], bool] | Filters[T_co] | Any) -> DataStream[T_co]:
         """Keep the records for which the function returns a true value.
+
+        An expression of pyarrow.compute, such as `pc.field("price") > 100`, does the same by columns: much faster where the
+        records are columns already. Fields of tuples are f0, f1, ...; a record without fields is `value`.
 
         Example:
 
             >>> env.from_collection([1, 2, 3]).filter(lambda number: number > 1).execute_and_collect(limit=9)
             [2, 3]
         """
+        if type(func).__module__.startswith("pyarrow."):
+            from flinkish.common.column_layout import needed_layout
+
+            layout = needed_layout(self._record_type, "filter() by an expression works on columns, so it")
+            layout.type_of({"condition": func}, Types.BOOLEAN())
+            return self._one_input("Filter", operators.FilterColumnsConfig(expression=func), self._record_type)
         function = filter_function(func, "filter")
         check_function(func, "filter")
         return self._one_input("Filter", operators.FilterConfig(function=function), self._record_type)
@@ -371,10 +444,11 @@ class DataStream(_OperatorSettings, Generic[T_co]):
         )
 
     def key_by(
-        self, key_selector: Callable[[T_co], K] | SelectsKeys[T_co, K], key_type: TypeInformation[K] | None = None
+        self, key_selector: Callable[[T_co], K] | SelectsKeys[T_co, K] | int | str, key_type: TypeInformation[K] | None = None
     ) -> KeyedStream[T_co, K]:
         """Send all records of a key to one subtask; each key then has its own state and timers.
 
+        The key may also be a field: its name in rows, its position in tuples; it then has the field's type.
         Equal numbers are the same key whatever their type (1, 1.0 and True). Keys need not be hashable.
 
         Example:
@@ -385,10 +459,26 @@ class DataStream(_OperatorSettings, Generic[T_co]):
         """
         from flinkish.datastream.keyed_stream import KeyedStream
 
+        if isinstance(key_selector, (int, str)) and not isinstance(key_selector, bool):
+            key_type = key_type or self._field_type(key_selector)
+            key_selector = cast("Callable[[T_co], K]", operator.itemgetter(key_selector))
         selector = as_key_selector(key_selector, "key_by")
         check_function(key_selector, "key_by", "key_selector")
         partition = self._partition(Partitioner(partitioning=Partitioning.HASH, key_selector=selector), "key_by()")
         return KeyedStream(partition._environment, partition._id, self, selector, type_of(key_type, "key_by", "key_type"))
+
+    def _field_type(self, field: int | str) -> TypeInformation | None:
+        """Return the type of a field; None if the records have no declared type. Raises InvalidProgramError without the field."""
+        kind, types = shape_of(self._record_type)
+        if kind in (Kind.PICKLED, Kind.OTHER):
+            return None
+        names = list(part_names(self._record_type)) if kind is Kind.ROW else range(len(types)) if kind is Kind.TUPLE else ()
+        check(
+            field in names,
+            f"key_by({field!r}): there is no such field; the records are {self._record_type!r}.",
+            hint="a field is a name in rows and a position in tuples; or pass a function.",
+        )
+        return types[list(names).index(field)]
 
     def union(self, *streams: DataStream[U]) -> DataStream[T_co | U]:
         """Merge streams of the same type into one; records of a stream that is given twice come twice.

@@ -6,7 +6,7 @@ import copy
 import operator
 from collections.abc import Callable
 from enum import Enum
-from typing import TYPE_CHECKING, Any, Generic, cast, overload
+from typing import TYPE_CHECKING, Any, Generic, Literal, cast, overload
 
 from flinkish.common.absent import AbsentMember
 from flinkish.common.absent_names import INTERNAL
@@ -18,6 +18,7 @@ from flinkish.datastream.data_stream import DataStream, Opens
 from flinkish.datastream.shapes import K, K_co, KeyedProcesses, Reduces, SelectsKeys, T_co, U
 from flinkish.program import operators
 from flinkish.program.transformations import Partitioner, TransformationId
+from flinkish.udf.aggregates import Aggregate, FieldAggregates
 from flinkish.udf.function_wrappers import check_function, check_kind, function_behind, reduce_function
 from flinkish.udf.functions import KeyedProcessFunction, MapFunction, ReduceFunction
 from flinkish.udf.window import CountSlidingWindowAssigner, CountTumblingWindowAssigner
@@ -161,6 +162,26 @@ class KeyedStream(DataStream[T_co], Generic[T_co, K_co]):
         """
         return self._aggregate(Aggregation.MAX_BY, position_to_max_by)
 
+    def aggregate(self, *, per: Literal["record", "epoch"] = "record", **aggregates: Aggregate) -> DataStream[Row]:
+        """Keep aggregates of each key's records, and emit a row of their current values.
+
+        There is a result for each record or, with `per="epoch"`, one for each key that had records in an epoch (a micro-batch),
+        with the event time of the last of them; how records fall into epochs is not defined. In BATCH mode only the last values
+        are emitted. The records must have a declared type. See flinkish.datastream.aggregates for what can be computed.
+
+        Example:
+
+            >>> from flinkish.datastream import aggregates
+            >>> sales = env.from_collection([("a", 2), ("b", 1), ("a", 3)], Types.TUPLE([Types.STRING(), Types.LONG()]))
+            >>> sales.key_by(0).aggregate(name=aggregates.key(), total=aggregates.sum(1)).execute_and_collect(limit=9)
+            [Row(name='a', total=2), Row(name='b', total=1), Row(name='a', total=5)]
+        """
+        check(per in ("record", "epoch"), f"per must be 'record' or 'epoch'; got {per!r}.")
+        function = FieldAggregates(aggregates, self._record_type, self._key_type)
+        check(not function.uses_window, "window_start() and window_end() are for windows; call window() before aggregate().")
+        config = operators.AggregateConfig(function=function, per_epoch=per == "epoch")
+        return self._one_input("Aggregate", config, function.output_type)
+
     def _aggregate(self, aggregation: Aggregation, position: int | str) -> DataStream:
         function = aggregating_function(aggregation, position, self._record_type)
         return self._one_input("Reduce", operators.ReduceConfig(function=function), self._record_type)
@@ -191,7 +212,7 @@ class KeyedStream(DataStream[T_co], Generic[T_co, K_co]):
         return IntervalJoin(self, other_stream)
 
     def key_by(
-        self, key_selector: Callable[[T_co], K] | SelectsKeys[T_co, K], key_type: TypeInformation[K] | None = None
+        self, key_selector: Callable[[T_co], K] | SelectsKeys[T_co, K] | int | str, key_type: TypeInformation[K] | None = None
     ) -> KeyedStream[T_co, K]:
         """Key the original stream by another selector; keys do not nest.
 

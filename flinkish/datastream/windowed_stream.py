@@ -10,6 +10,7 @@ from flinkish.common.errors import InvalidArgumentError
 from flinkish.common.pickling import check_serializable
 from flinkish.common.time import AmountOfTime, milliseconds_of
 from flinkish.common.typeinfo import TypeInformation, type_of
+from flinkish.common.types import Row
 from flinkish.datastream.data_stream import DataStream
 from flinkish.datastream.keyed_stream import KeyedStream
 from flinkish.datastream.shapes import (
@@ -26,6 +27,7 @@ from flinkish.datastream.shapes import (
 )
 from flinkish.datastream.stream_execution_environment import StreamExecutionEnvironment
 from flinkish.program.operators import WindowConfig
+from flinkish.udf.aggregates import Aggregate, AggregatedAllWindow, AggregatedWindow, FieldAggregates
 from flinkish.udf.evictors import Evictor
 from flinkish.udf.function_wrappers import check_function, check_kind, describe
 from flinkish.udf.function_wrappers import reduce_function as as_reduce_function
@@ -228,14 +230,28 @@ class _Windowed(Windows[T_co, K_co]):
         output_type: TypeInformation | None = None,
     ) -> DataStream[U]: ...
 
+    @overload
     def aggregate(
         self,
-        aggregate_function: Aggregates[T_co, Any],
+        aggregate_function: None = None,
+        window_function: None = None,
+        accumulator_type: None = None,
+        output_type: None = None,
+        **aggregates: Aggregate,
+    ) -> DataStream[Row]: ...
+
+    def aggregate(
+        self,
+        aggregate_function: Aggregates[T_co, Any] | None = None,
         window_function: WindowFunctions[Any, K_co, U] | None = None,
         accumulator_type: TypeInformation | None = None,
         output_type: TypeInformation | None = None,
+        **aggregates: Aggregate,
     ) -> DataStream[Any]:
         """Aggregate each window's records in the order of arrival; emit the result, or the results of a window function.
+
+        Instead of a function, take named aggregates of fields from flinkish.datastream.aggregates: the result is a row of them.
+        The records must have a declared type then.
 
         Session windows need `merge`. So do sliding windows with `execution.windows.share-panes`, which then share panes.
 
@@ -255,6 +271,8 @@ class _Windowed(Windows[T_co, K_co]):
             >>> windows.aggregate(Average(), output_type=Types.DOUBLE()).execute_and_collect(limit=9)
             [2.0, 3.0]
         """
+        if aggregates:
+            return self._fields(aggregates, aggregate_function, window_function, accumulator_type, output_type)
         check_kind(aggregate_function, AggregateFunction, "aggregate")
         return self._window(
             self._function(window_function, "aggregate"),
@@ -263,6 +281,16 @@ class _Windowed(Windows[T_co, K_co]):
             fold=aggregate_function,
             fold_type=type_of(accumulator_type, "aggregate", "accumulator_type"),
         )
+
+    def _fields(self, aggregates: dict[str, Aggregate], *others: object) -> DataStream[Row]:
+        if any(other is not None for other in others):
+            raise InvalidArgumentError(
+                "aggregate() takes either a function, with its types, or named aggregates of fields; got both.",
+                hint="call it twice, each time on a window() of its own.",
+            )
+        fold = FieldAggregates(aggregates, self.get_input_type(), self._keyed_stream._key_type)
+        shown = AggregatedAllWindow(fold) if self._process_kind is ProcessAllWindowFunction else AggregatedWindow(fold)
+        return self._window(shown, fold.output_type, fold, fold=fold, fold_type=fold.accumulator_type)
 
     def apply(
         self,

@@ -13,6 +13,7 @@ from flinkish.common.watermark_strategy import WatermarkStrategy
 from flinkish.program.sinks import Sink
 from flinkish.program.sources import AnySource
 from flinkish.udf import functions
+from flinkish.udf.aggregates import FieldAggregates
 from flinkish.udf.async_retry_strategies import AsyncRetryStrategy
 from flinkish.udf.evictors import Evictor
 from flinkish.udf.output_tag import OutputTag
@@ -65,6 +66,36 @@ class ReduceConfig(OperatorConfig):
     """Rolling reduce over a keyed stream; also behind sum, min, max, min_by and max_by."""
 
     function: functions.ReduceFunction
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MapBatchesConfig(OperatorConfig):
+    """Calls a function with batches of records, which it gets and returns as Arrow or, with `pandas`, as frames."""
+
+    function: functions.MapFunction
+    pandas: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FilterColumnsConfig(OperatorConfig):
+    """Keeps the records for which an expression, a pyarrow.compute.Expression, is true."""
+
+    expression: Any
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SelectColumnsConfig(OperatorConfig):
+    """Computes each field of the result by an expression, a pyarrow.compute.Expression."""
+
+    expressions: tuple[Any, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AggregateConfig(OperatorConfig):
+    """Rolling aggregates over a keyed stream: a result for each record or, with `per_epoch`, for each key and epoch."""
+
+    function: FieldAggregates
+    per_epoch: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,6 +17,7 @@ import msgspec
 
 from flinkish.common.absent import AbsentMember
 from flinkish.common.absent_names import JAVA_OBJECT
+from flinkish.common.columns import Columns
 from flinkish.common.configuration import Configuration
 from flinkish.common.limits import LONG_MAX
 from flinkish.common.typeinfo import TypeInformation
@@ -106,6 +107,10 @@ class SinkWriter(ABC, Generic[T, WriterCommitT]):
     @abstractmethod
     def write(self, value: T, context: WriteContext) -> None:
         """Write or buffer one record."""
+
+    def write_columns(self, columns: Columns) -> None:
+        """Write or buffer a run of records that are columns; only called if the sink `takes_columns`."""
+        raise NotImplementedError
 
     def end_epoch(self) -> None:
         """Write all data that is not in state to storage; called at the end of each epoch."""
@@ -222,6 +227,8 @@ def checkpoint_name(checkpoint_id: int) -> str:
 class Sink(ABC, Generic[T, WriterCommitT]):
     """A sink: immutable and picklable; it makes the writers and the committer."""
 
+    #: Whether its writers take columns, by `write_columns`.
+    takes_columns: bool = False
     get_java_function = AbsentMember(JAVA_OBJECT)
 
     @abstractmethod

@@ -12,7 +12,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from flinkish.common.absent import AbsentMember
 from flinkish.common.absent_names import JAVA_OBJECT
@@ -22,6 +22,9 @@ from flinkish.metrics import MetricGroup
 from flinkish.program.dead_letters import BadRecord, DeadLetters
 from flinkish.program.driver_objects import NeedsDataFrames
 from flinkish.udf.output_tag import OutputTag
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 T = TypeVar("T")
 InT = TypeVar("InT", contravariant=True)
@@ -80,6 +83,16 @@ class ReaderOutput(Protocol[InT]):
 
     def collect(self, value: InT, timestamp: int | None = None) -> None:
         """Emit a record of the selected split, with its event time in milliseconds if the source knows it."""
+
+    #: Whether records as columns are worth making, because they stay columns after the source.
+    wants_columns: bool = False
+
+    def collect_columns(self, batch: pa.RecordBatch) -> None:
+        """Emit the rows of a batch of Arrow as records without timestamps, only if `wants_columns`.
+
+        Its schema must be exactly that of the records' type: see `Layout` in flinkish.common.column_layout.
+        """
+        raise NotImplementedError
 
     def collect_all(self, values: Iterable[InT]) -> None:
         """Emit records without timestamps; this takes two thirds of the time of separate calls of `collect`."""
@@ -244,6 +257,8 @@ class Source(ABC, Generic[T, SplitT, CheckpointT]):
     is_in_program: bool = False
     #: Whether readers emit new records that nothing else refers to, so that an edge or a sink need not copy them.
     makes_new_records: bool = False
+    #: Whether readers can emit columns, by `collect_columns`.
+    makes_columns: bool = False
     #: Whether the order in which records are read says nothing about their event times, because another system has chosen it.
     #: Only a bounded source may say so: its watermark is held back until it has been read.
     unordered: bool = False
@@ -307,6 +322,8 @@ class DriverReader(Protocol):
 class DriverSource(ABC, Generic[T]):
     """A source that cannot be read twice, so one reader on the driver reads it. Records in flight at a failure are lost."""
 
+    makes_columns = False
+
     @property
     @abstractmethod
     def boundedness(self) -> Boundedness:
@@ -337,6 +354,7 @@ class NativeSource(NeedsDataFrames, ABC, Generic[T]):
     boundedness = Boundedness.CONTINUOUS_UNBOUNDED
     #: Whether the decoder returns new records that nothing else refers to, so that an edge or a sink need not copy them.
     makes_new_records: bool = False
+    makes_columns = False
 
     @property
     @abstractmethod

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from flinkish.common.columns import Columns
 from flinkish.common.sizes import rough_size
 from flinkish.common.typeinfo import TypeInformation
 from flinkish.common.types import Row, RowKind
+from flinkish.graph.columns import records_only
 from flinkish.graph.execution_plan import ExecutionPlan
 from flinkish.graph.job_graph import JobEdge
 from flinkish.program.transformations import Partitioning
@@ -23,6 +25,8 @@ from flinkish.runtime.elements import (
     WatermarkStatus,
     cut_body,
     encode_body,
+    joined,
+    unpacked,
 )
 from flinkish.runtime.isolation import SCALARS, isolate
 from flinkish.runtime.protocol import Barrier, Frame
@@ -36,6 +40,8 @@ _FRAME_BYTES = 32 << 10
 _FRAME_RECORDS = 1_024
 #: Number of records between two checks of their size (a microsecond each), so that a few large records can fill a frame.
 _LOOK_RECORDS = 128
+#: The same for columns, which cost a little for each frame and next to nothing for each record.
+_COLUMNS_BYTES = 1 << 20
 #: Maximum number of records in a frame, however small they are.
 _MOST_RECORDS = 1 << 17
 
@@ -68,7 +74,10 @@ def senders_of(edge: JobEdge, plan: ExecutionPlan, receiver: int) -> list[int]:
 class Channel:
     """Buffers the elements from one subtask to another within one epoch."""
 
-    __slots__ = ("_elements", "full", "index", "keyed", "keys", "limit", "records", "timestamps", "values")
+    __slots__ = (
+        *("_elements", "column_bytes", "column_records", "full", "index", "keyed", "keys", "limit"),
+        *("records", "timestamps", "values"),
+    )
 
     def __init__(self, index: int, *, keyed: bool) -> None:
         #: Index among the edge's channels.
@@ -78,8 +87,10 @@ class Channel:
         self.full = _FRAME_RECORDS
         #: Length of `values` at which the frame may be full.
         self.limit = _LOOK_RECORDS
-        #: Number of records in closed runs.
+        #: Number of records in closed runs, without columns.
         self.records = 0
+        #: Number of records in columns, and their bytes.
+        self.column_records = self.column_bytes = 0
         self._elements: list[Element | PackedRows] = []
         self._start_run()
 
@@ -117,6 +128,13 @@ class Channel:
         run = next(element for element in reversed(self._elements) if isinstance(element, (Records, PackedRows)))
         return run.values[-1] if isinstance(run, Records) else [column[-1] for column in run.columns]
 
+    def add_columns(self, columns: Columns) -> None:
+        """Append a run of columns."""
+        self.end_run()
+        self._elements.append(columns)
+        self.column_records += len(columns)
+        self.column_bytes += columns.nbytes
+
     def control(self, element: Element) -> None:
         """Append a control element after the records so far."""
         self.end_run()
@@ -126,7 +144,7 @@ class Channel:
         """Return all elements since the last call."""
         self.end_run()
         elements, self._elements = self._elements, []
-        return elements
+        return joined(elements) if self.column_records else elements
 
 
 class RowChannel(Channel):
@@ -178,7 +196,7 @@ class RowChannel(Channel):
 class EdgeWriter:
     """The sending side of an edge in one subtask: `emit` chooses the channel. See partitioners.py for the subclasses.
 
-    Records are emitted in two forms: one record with its timestamp, or a run of records without timestamps.
+    Records are emitted one by one with their timestamps, as runs without timestamps, or as columns.
     """
 
     emit: Emit
@@ -198,6 +216,8 @@ class EdgeWriter:
         self._slots = [plan.slot_of(edge.target_vertex, target) for target in self._targets]
         self._level = plan.level_of[edge.target_vertex]
         self._target_vertex = plan.job_graph.vertices[edge.target_vertex]
+        nodes = plan.job_graph.vertices[edge.source_vertex].operators
+        (self._record_type,) = [node.output_type for node in nodes if node.id == edge.source]
         self._frames: list[Frame] = []
         self._sequence = 0
         keyed = edge.partitioner.partitioning is Partitioning.HASH
@@ -212,6 +232,29 @@ class EdgeWriter:
         emit = self.emit
         for value in values:
             emit(value, None)
+
+    #: Whether this kind of edge can distribute columns.
+    spreads_columns = False
+
+    def takes_columns(self) -> bool:
+        """Tell whether columns stay columns on this edge."""
+        return self.spreads_columns and records_only(self._target_vertex.head) is None
+
+    def emit_columns(self, columns: Columns) -> None:
+        """Emit a run of columns: this base class takes it apart."""
+        values, timestamps, _ = unpacked(columns)
+        if timestamps is None:
+            self.emit_run(values)
+        else:
+            emit = self.emit
+            for value, timestamp in zip(values, timestamps, strict=True):
+                emit(value, timestamp)
+
+    def _append_columns(self, index: int, columns: Columns) -> None:
+        channel = self.channels[index]
+        channel.add_columns(columns)
+        if channel.column_bytes >= _COLUMNS_BYTES and not self.local:
+            self._cut(channel)
 
     def convert(self, type_info: TypeInformation) -> bool:
         """Convert all later records to their declared type, in one step with emitting them; return False if the edge cannot.
@@ -254,6 +297,7 @@ class EdgeWriter:
         """Return the approximate number of bytes emitted in this epoch so far."""
         size = self.bytes
         for channel in self.channels:
+            size += channel.column_bytes
             # Also those before a watermark or barrier, which ends a run of records.
             records = channel.records + channel.held()
             if records:
@@ -296,11 +340,15 @@ class EdgeWriter:
             self._frames.append(Frame(self._slots[channel.index], self._level, self.edge.id, self._sender, self._sequence, piece))
             self._sequence += 1
         self.bytes += len(body)
-        if channel.records:
-            self.records += channel.records
+        if channel.records and not channel.column_records:
             channel.full = max(1, min(_MOST_RECORDS, channel.records * _FRAME_BYTES // len(body)))
             channel.limit = min(channel.full, _LOOK_RECORDS)
-            channel.records = 0
+        self._count(channel)
+
+    def _count(self, channel: Channel) -> None:
+        """Count the records of a channel whose elements were taken."""
+        self.records += channel.records + channel.column_records
+        channel.records = channel.column_records = channel.column_bytes = 0
 
     def frames(self) -> list[Frame]:
         """End the epoch: return all frames emitted in it."""
@@ -312,8 +360,7 @@ class EdgeWriter:
         """End the epoch of an edge that stays within the slot (FORWARD): return its elements without frames."""
         (channel,) = self.channels
         elements = channel.take()
-        self.records += channel.records
-        channel.records = 0
+        self._count(channel)
         return elements
 
     def _append(self, index: int, value: Any, timestamp: int | None) -> None:

@@ -1,4 +1,4 @@
-"""The elements of a channel, in order: runs of records, with control elements between them; and the frames that carry them.
+"""The elements of a channel, in order: runs of records or columns, with control elements between them; and their frames.
 
 The sender encodes the elements of a channel as the bodies of frames and cuts large ones into pieces; the receiver decodes them.
 """
@@ -6,9 +6,11 @@ The sender encodes the elements of a channel as the bodies of frames and cuts la
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from itertools import groupby
 from typing import Any, NamedTuple
 
 from flinkish.common import pickling
+from flinkish.common.columns import Columns, concat
 from flinkish.common.types import columns_of, rows_of
 from flinkish.runtime.protocol import Barrier, Frame
 
@@ -53,10 +55,12 @@ class EndOfInput(NamedTuple):
     """The end of the channel's input; only barriers may follow it."""
 
 
-Element = Records | Watermark | WatermarkStatus | CheckpointBarrier | EndOfInput
+Element = Records | Columns | Watermark | WatermarkStatus | CheckpointBarrier | EndOfInput
 
 #: Emits a record with its timestamp.
 Emit = Callable[[Any, int | None], None]
+#: Emits a run of records as columns.
+EmitColumns = Callable[[Columns], None]
 #: Emits a run of records without timestamps. The values are created lazily, one after the other: each one passes the chain, and
 #: is copied if it is mutable, before the next one is created.
 EmitRun = Callable[[Iterable[Any]], None]
@@ -75,6 +79,20 @@ def encode_body(elements: list[Element | PackedRows]) -> bytes:
 def _packed(records: Records) -> Records | PackedRows:
     found = columns_of(records.values)
     return records if found is None else PackedRows(*found, records.timestamps, records.keys)
+
+
+def unpacked(columns: Columns) -> Records:
+    """Return the records of columns, with their timestamps and keys."""
+    return Records(columns.records(), columns.times(), columns.keys())
+
+
+def joined(elements: Sequence[Element | PackedRows]) -> list[Element | PackedRows]:
+    """Return the elements with columns that follow each other as one run."""
+    found: list[Element | PackedRows] = []
+    for columns, group in groupby(elements, lambda element: isinstance(element, Columns)):
+        run: list[Any] = list(group)
+        found += [concat(run)] if columns else run
+    return found
 
 
 def cut_body(body: bytes) -> list[bytes]:

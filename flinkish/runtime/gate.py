@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol, assert_never
 
 from flinkish.common.clock import Clock, SystemClock
+from flinkish.common.columns import Columns
 from flinkish.runtime.elements import (
     CheckpointBarrier,
     Element,
@@ -24,11 +25,13 @@ from flinkish.runtime.watermarks import combine
 class GateListener(Protocol):
     """The events that a gate reports to its vertex.
 
-    They are: records; a rise of the combined watermark; all channels became idle, or one active again; a barrier that all
-    channels have delivered; the end of all channels of an input, whose `input_index` is 0 or 1.
+    They are: records, or columns; a rise of the combined watermark; all channels became idle, or one active again; a barrier
+    that all channels have delivered; the end of all channels of an input, whose `input_index` is 0 or 1.
     """
 
     def on_records(self, input_index: int, records: Records) -> None: ...
+
+    def on_columns(self, input_index: int, columns: Columns) -> None: ...
 
     def on_watermark(self, timestamp: int) -> None: ...
 
@@ -118,6 +121,8 @@ class InputGate:
                 chosen.elements.extendleft(reversed(decode_body(element)))
             elif isinstance(element, Records):
                 listener.on_records(chosen.input_index, element)
+            elif isinstance(element, Columns):
+                listener.on_columns(chosen.input_index, element)
             else:
                 self._control(chosen, element, listener)
 
@@ -146,7 +151,7 @@ class InputGate:
                 if index not in self._ended_inputs and all(c.ended for c in self.channels if c.input_index == index):
                     self._ended_inputs.add(index)
                     listener.on_end_of_input(index)
-            case Records():
+            case Records() | Columns():
                 raise AssertionError("records are handed over by process()")
             case _:
                 assert_never(element)

@@ -7,6 +7,7 @@ import random
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+from flinkish.common.columns import Columns
 from flinkish.common.conversion import compiled, converter, out_of_bounds, taking_apart
 from flinkish.common.errors import InvalidProgramError, TypeMismatchError
 from flinkish.common.kinds import integer_bounds
@@ -30,6 +31,8 @@ _LOCATED_KEYS = 200_000
 
 
 class _ForwardWriter(EdgeWriter):
+    spreads_columns = True
+
     def __init__(self, edge: JobEdge, plan: ExecutionPlan, sender: int) -> None:
         super().__init__(edge, plan, sender)
         self.local = self._level == plan.level_of[edge.source_vertex]
@@ -40,6 +43,9 @@ class _ForwardWriter(EdgeWriter):
         channel.timestamps.append(timestamp)
         if not self.local and len(channel.values) >= channel.limit:
             self._look(channel)
+
+    def emit_columns(self, columns: Columns) -> None:
+        self._append_columns(0, columns)
 
 
 class _Located(dict[Any, Channel]):
@@ -55,7 +61,7 @@ class _Located(dict[Any, Channel]):
         self._channels = channels
         #: CanonicalKeys by their encoding.
         self.wrapped: dict[bytes, CanonicalKey] = {}
-        self._texts = key_type is None or key_type == Types.STRING()
+        self.takes_texts = key_type is None or key_type == Types.STRING()
         #: Bounds of the integers that the key's type accepts unchanged.
         self._least: float = -math.inf
         self._most: float = math.inf
@@ -78,7 +84,7 @@ class _Located(dict[Any, Channel]):
             group = ((((number ^ (number >> 32)) * MULTIPLIER) & MASK) >> 33) % self._max_parallelism
             channel = self[key] = self._channels[self._targets[group]]
             return channel
-        if kind is str and self._texts:
+        if kind is str and self.takes_texts:
             return self.locate(key)
         raise KeyError(key)
 
@@ -144,6 +150,8 @@ def _appending(type_info: RowTypeInfo, key_field: int | None, timestamp: str | N
 
 class _HashWriter(EdgeWriter):
     """HASH by key group, as Flink's KeyGroupStreamPartitioner; the targets of recent keys are cached."""
+
+    spreads_columns = True
 
     def __init__(self, edge: JobEdge, plan: ExecutionPlan, sender: int) -> None:
         super().__init__(edge, plan, sender)
@@ -310,6 +318,38 @@ class _HashWriter(EdgeWriter):
             found.append((located.get(key) or self._locate(key)).index)
         return found
 
+    def takes_columns(self) -> bool:
+        return super().takes_columns() and field_read(self._select, self._record_type) is not None
+
+    def emit_columns(self, columns: Columns) -> None:
+        field = field_read(self._select, columns.layout.type_info)
+        indexes = None if field is None else self._column_indexes(columns.column(field))
+        if indexes is None:
+            super().emit_columns(columns)
+            return
+        keyed = columns.with_key(field)
+        if len(self.channels) == 1:
+            self._append_columns(0, keyed)
+            return
+        for index in range(len(self.channels)):
+            places = (indexes == index).nonzero()[0]
+            if len(places):
+                self._append_columns(index, keyed.take(places))
+
+    def _column_indexes(self, keys: Any) -> Any:
+        """Return the indexes of the channels of a column of keys as an array; None if not all are sent as they are."""
+        import numpy as np
+
+        if keys.null_count or not len(keys):
+            return None
+        if str(keys.type) != "string":
+            return self._located.indexes(keys.to_numpy(zero_copy_only=False))
+        if not self._located.takes_texts:
+            return None
+        distinct = keys.dictionary_encode()
+        channels = [self._located[text].index for text in distinct.dictionary.to_pylist()]
+        return np.array(channels)[distinct.indices.to_numpy()]
+
     def _as_key(self, key: Any) -> Any:
         try:
             return as_key(key, self._located.wrapped)
@@ -349,6 +389,8 @@ class _HashWriter(EdgeWriter):
 class _RoundRobinWriter(EdgeWriter):
     """REBALANCE over all targets, RESCALE over the sender's share; the first target depends on the epoch and the sender."""
 
+    spreads_columns = True
+
     def begin_epoch(self, epoch: int) -> None:
         super().begin_epoch(epoch)
         self._next = (epoch + self._sender) % len(self.channels)
@@ -357,6 +399,15 @@ class _RoundRobinWriter(EdgeWriter):
         index = self._next
         self._next = index + 1 if index + 1 < len(self.channels) else 0
         self._append(index, value, timestamp)
+
+    def emit_columns(self, columns: Columns) -> None:
+        """Give each target the records that it would get one by one."""
+        import numpy as np
+
+        count, start = len(self.channels), self._next
+        for offset in range(min(count, len(columns))):
+            self._append_columns((start + offset) % count, columns.take(np.arange(offset, len(columns), count)))
+        self._next = (start + len(columns)) % count
 
 
 class _ShuffleWriter(EdgeWriter):
@@ -371,12 +422,23 @@ class _ShuffleWriter(EdgeWriter):
 
 
 class _BroadcastWriter(EdgeWriter):
+    spreads_columns = True
+
+    def emit_columns(self, columns: Columns) -> None:
+        for index in range(len(self.channels)):
+            self._append_columns(index, columns)
+
     def emit(self, value: Any, timestamp: int | None) -> None:
         for index in range(len(self.channels)):
             self._append(index, value, timestamp)
 
 
 class _GlobalWriter(EdgeWriter):
+    spreads_columns = True
+
+    def emit_columns(self, columns: Columns) -> None:
+        self._append_columns(0, columns)
+
     def emit(self, value: Any, timestamp: int | None) -> None:
         self._append(0, value, timestamp)
 

@@ -9,6 +9,7 @@ from typing import Any
 from flinkish.common import options
 from flinkish.common.clock import Clock
 from flinkish.common.closing import close_all
+from flinkish.common.columns import Columns
 from flinkish.common.ids import CheckpointId, OperatorUid
 from flinkish.common.typeinfo import Types
 from flinkish.graph.job_graph import ChainEdge, JobEdge, JobVertex
@@ -187,7 +188,10 @@ class VertexTask:
                 main[0].take_over()
                 converts = isinstance(main[0], EdgeWriter) and main[0].convert(operator.node.output_type)
             side = {tag: [emit for emit, _ in _emits(of_tag)] for tag, of_tag in readers.items() if tag is not None}
-            operator.connect(Output(_emits(main), side, [target for _, target in targets], converts=converts))
+            columns = [target.emit_columns if isinstance(target, EdgeWriter) else target.process_columns for target in main]
+            takes = any(target.takes_columns() for target in main)
+            control = [target for _, target in targets]
+            operator.connect(Output(_emits(main), side, control, columns=columns, takes_columns=takes, converts=converts))
 
     def _restore_watermarks(self) -> None:
         """Continue from the watermarks of the epoch before or, in a restored job, from the least one in the checkpoint."""
@@ -320,6 +324,10 @@ class VertexTask:
         if records.keys is not None:
             self.head.expect(records.keys)
         self._input.process_records(input_index, records)
+
+    def on_columns(self, input_index: int, columns: Columns) -> None:
+        self._records_in += len(columns)
+        self._input.process_columns(input_index, columns)
 
     def on_watermark(self, timestamp: int) -> None:
         self._input.watermark(timestamp)

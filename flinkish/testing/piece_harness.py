@@ -18,6 +18,7 @@ from typing import Any, Self, TypedDict
 
 from flinkish.common import pickling
 from flinkish.common.clock import ManualClock
+from flinkish.common.columns import Columns
 from flinkish.common.errors import CheckpointError, InvalidArgumentError, JobExecutionError
 from flinkish.common.ids import AttemptId, CheckpointId, Epoch, LineageId, random_id
 from flinkish.common.typeinfo import TypeInformation
@@ -342,6 +343,8 @@ def _elements(frames: Sequence[Frame]) -> Iterator[OutputElement]:
         match element:
             case Records(values, timestamps, _):
                 yield from map(StreamRecord, values, timestamps if timestamps is not None else [None] * len(values))
+            case Columns():
+                yield from map(StreamRecord, element.records(), element.times() or [None] * len(element))
             case CheckpointBarrier():
                 pass
             case _:

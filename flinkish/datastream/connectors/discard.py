@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from flinkish.common.columns import Columns
 from flinkish.program.sinks import Sink, SinkWriter, SinkWriterContext, WriteContext
 
 
@@ -12,10 +13,15 @@ from flinkish.program.sinks import Sink, SinkWriter, SinkWriterContext, WriteCon
 class DiscardingSink(Sink[Any, None]):
     """Drops every record; Flink's DiscardingSink."""
 
+    takes_columns = True
+
     def create_writer(self, context: SinkWriterContext) -> _DiscardingWriter:
         return _DiscardingWriter()
 
 
 class _DiscardingWriter(SinkWriter[Any, None]):
     def write(self, value: Any, context: WriteContext) -> None:
+        pass
+
+    def write_columns(self, columns: Columns) -> None:
         pass

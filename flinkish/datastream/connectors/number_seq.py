@@ -28,6 +28,7 @@ class NumberSequenceSource(FixedSplitsSource[int, NumberSequenceSplit]):
 
     boundedness = Boundedness.BOUNDED
     split_type = NumberSequenceSplit
+    makes_columns = True
 
     start: int
     end: int
@@ -57,7 +58,13 @@ class _NumberSequenceReader(SequentialReader[int, NumberSequenceSplit]):
     def _read(self, split: NumberSequenceSplit, output: ReaderOutput[int]) -> None:
         output.select_split(split.split_id)
         stop = min(split.end + 1, split.next_number + max(1, output.credit))
-        output.collect_all(range(split.next_number, stop))
+        if output.wants_columns:
+            import numpy as np
+            import pyarrow as pa
+
+            output.collect_columns(pa.record_batch([pa.array(np.arange(split.next_number, stop))], ["value"]))
+        else:
+            output.collect_all(range(split.next_number, stop))
         if stop > split.end:
             self._finish(split, output)
         else:

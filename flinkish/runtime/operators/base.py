@@ -12,14 +12,16 @@ from dataclasses import dataclass
 from typing import Any
 
 from flinkish.common.closing import Unwinding
+from flinkish.common.columns import Columns
 from flinkish.common.conversion import converter, makes_new
 from flinkish.common.ids import OperatorUid
 from flinkish.common.typeinfo import TypeInformation
+from flinkish.graph.columns import records_only
 from flinkish.graph.job_graph import JobVertex
 from flinkish.graph.stream_graph import StreamNode
 from flinkish.metrics import MetricGroup
 from flinkish.program.dead_letters import DeadLetters
-from flinkish.runtime.elements import Emit, EmitRun, Records
+from flinkish.runtime.elements import Emit, EmitColumns, EmitRun, Records, unpacked
 from flinkish.runtime.event_loop import EventLoop
 from flinkish.runtime.operators.runtime_context import SnapshotContext
 from flinkish.runtime.protocol import MAX_WATERMARK, MIN_WATERMARK, Barrier, TaskProgram
@@ -99,15 +101,27 @@ class Output:
         side: Mapping[str, list[Emit]],
         control: list[Any],
         *,
+        columns: Sequence[EmitColumns] = (),
+        takes_columns: bool = False,
         converts: bool = False,
     ) -> None:
         self.main = _fan_out([emit for emit, _ in main])
         self.main_run = main[0][1] if len(main) == 1 else _run_by(self.main)
         self.side = {tag: _fan_out(emits) for tag, emits in side.items()}
+        self._columns = columns
+        #: Whether a target of the main output keeps columns as they are, so that it is worth making them.
+        self.takes_columns = takes_columns
         #: Chained operators and edge writers, each once; they have watermark(), status() and end_of_input().
         self._control = control
         #: Whether the main output is an edge that converts records to the operator's declared type.
         self.converts = converts
+
+    def columns(self, columns: Columns) -> None:
+        """Pass columns of exactly the declared type on."""
+        if len(columns):
+            columns = columns.with_key(None)
+            for emit in self._columns:
+                emit(columns)
 
     def watermark(self, timestamp: int) -> None:
         for target in self._control:
@@ -159,10 +173,11 @@ def converting(emit: Emit, type_info: TypeInformation) -> Emit:
 class Operator:
     """One operator of a chain in one subtask.
 
-    Records come and go in two forms: one record with its timestamp (`process`, `emit`), or a run of records without timestamps
-    (`process_run`, `emit_run`). An operator with one input has `process`, the hot path, as a method or as a closure set by
-    `connect`, which saves attribute look-ups; such a closure has a variable `self`, so that an error is traced to the operator.
-    It overrides `process_run` where a run can be faster than its records one by one.
+    Records come and go one by one with their timestamps (`process`, `emit`), as a run of records without timestamps
+    (`process_run`, `emit_run`), or as a run of columns (`process_columns`, `output.columns`). An operator with one input has
+    `process`, the hot path, as a method or as a closure set by `connect`, which saves attribute look-ups; such a closure has a
+    variable `self`, so that an error is traced to the operator. It overrides `process_run` where a run can be faster than its
+    records one by one, and `process_columns` where no record needs to be an object.
 
     Life cycle: constructor, `connect`, `open`, then epochs (`begin_epoch`, records and control elements, `end_epoch`), `finish`
     when the input has ended, `close`. Restored state is available from the constructor on; there is no separate restore method.
@@ -224,6 +239,17 @@ class Operator:
             process = self.process
             for value, timestamp in zip(records.values, records.timestamps, strict=True):
                 process(value, timestamp)
+
+    def process_columns(self, columns: Columns, input_index: int = 0) -> None:
+        """Process a run of columns: this base class takes it apart."""
+        records = unpacked(columns)
+        if records.keys is not None:
+            self.expect(records.keys)
+        self.process_records(input_index, records)
+
+    def takes_columns(self) -> bool:
+        """Tell whether columns are processed, or passed on, as they are."""
+        return records_only(self.node) is None
 
     def end_key(self) -> None:
         """Fire the timers of the current key and emit its result, because it has no more records (batch mode)."""

@@ -17,8 +17,9 @@ from operator import itemgetter
 from typing import Any, Generic, TypeVar
 
 from flinkish.common import options
+from flinkish.common.columns import Columns
 from flinkish.program.operators import BroadcastProcessConfig, KeyedBroadcastProcessConfig
-from flinkish.runtime.elements import Records
+from flinkish.runtime.elements import Records, unpacked
 from flinkish.runtime.operators.base import Operator
 from flinkish.runtime.operators.broadcast import BROADCAST_INPUT
 from flinkish.runtime.operators.function import FunctionOperator
@@ -40,6 +41,9 @@ class HeadInput:
 
     def process_records(self, input_index: int, records: Records) -> None:
         self._head.process_records(input_index, records)
+
+    def process_columns(self, input_index: int, columns: Columns) -> None:
+        self._head.process_columns(columns, input_index)
 
     def watermark(self, timestamp: int) -> None:
         self._head.watermark(timestamp)
@@ -69,6 +73,9 @@ class _HoldingInput(HeadInput, Generic[HeldT]):
         memory: int = context.program.configuration.get(options.SORTED_INPUTS_MEMORY)
         self._held = held(context.state.internal("batch"), context.program.disk, memory)
         self._max_bytes = context.program.configuration.get(options.EPOCH_MAX_BYTES)
+
+    def process_columns(self, input_index: int, columns: Columns) -> None:
+        self.process_records(input_index, unpacked(columns))
 
     @property
     def holds(self) -> bool:

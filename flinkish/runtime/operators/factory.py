@@ -83,6 +83,18 @@ def _may_share_panes(context: OperatorContext, config: configs.WindowConfig) -> 
     return context.program.configuration.get(options.SHARE_PANES) and not clears
 
 
+def on_columns(name: str) -> Callable[[OperatorContext], Operator]:
+    """Return what creates an operator on columns, whose module imports Arrow: only jobs that have one pay for it."""
+
+    def create(context: OperatorContext) -> Operator:
+        from flinkish.runtime.operators import columns
+
+        operator: Operator = getattr(columns, name)(context)
+        return operator
+
+    return create
+
+
 #: What runs each kind of operator.
 OPERATORS: dict[type[configs.OperatorConfig], Callable[[OperatorContext], Operator]] = {
     configs.SourceConfig: SourceOperator,
@@ -92,6 +104,10 @@ OPERATORS: dict[type[configs.OperatorConfig], Callable[[OperatorContext], Operat
     configs.ProcessConfig: ProcessOperator,
     configs.KeyedProcessConfig: KeyedProcessOperator,
     configs.ReduceConfig: ReduceOperator,
+    configs.MapBatchesConfig: on_columns("MapBatchesOperator"),
+    configs.FilterColumnsConfig: on_columns("FilterColumnsOperator"),
+    configs.SelectColumnsConfig: on_columns("SelectColumnsOperator"),
+    configs.AggregateConfig: on_columns("AggregateOperator"),
     configs.CoMapConfig: CoMapOperator,
     configs.CoFlatMapConfig: CoFlatMapOperator,
     configs.CoProcessConfig: CoProcessOperator,

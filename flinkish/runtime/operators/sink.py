@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from flinkish.common.columns import Columns
 from flinkish.common.configuration import Configuration
 from flinkish.common.errors import RecordRefusedError
 from flinkish.common.typeinfo import TypeInformation
@@ -73,6 +74,7 @@ class SinkOperator(Operator):
         self._sink = config.sink
         self._writer: SinkWriter[Any, Any] | None = None
         self._owns = False
+        self._written_columns = 0
         #: Returns the number of records since the last call.
         self.take_written: Callable[[], int] = lambda: 0
         self._bind: Callable[[Callable[[Any, WriteContext], None]], None] = lambda write: None
@@ -114,7 +116,8 @@ class SinkOperator(Operator):
 
         def take_written() -> int:
             nonlocal written
-            taken, written = written, 0
+            taken, written = written + self._written_columns, 0
+            self._written_columns = 0
             return taken
 
         def bind(to: Callable[[Any, WriteContext], None]) -> None:
@@ -123,6 +126,13 @@ class SinkOperator(Operator):
 
         self.process, self.process_run = process, process_run  # type: ignore[method-assign]
         self.take_written, self._bind = take_written, bind
+
+    def process_columns(self, columns: Columns, input_index: int = 0) -> None:
+        if self._sink.takes_columns:
+            self._opened.write_columns(columns)
+            self._written_columns += len(columns)
+        else:
+            super().process_columns(columns, input_index)
 
     def _put_aside(self, value: Any, context: WriteContext, error: RecordRefusedError) -> None:
         """Make a dead letter of a record that the writer refuses; raise the error again if the job keeps none."""

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from flinkish.common import options
+from flinkish.common.columns import Columns
 from flinkish.common.configuration import Configuration
 from flinkish.common.errors import SourceError
 from flinkish.common.limits import LONG_MAX, LONG_MIN
 from flinkish.common.types import RowColumns
 from flinkish.common.watermark_strategy import WatermarkStrategy
+from flinkish.graph.columns import records_only
 from flinkish.metrics import MetricGroup
 from flinkish.program.operators import SourceConfig
 from flinkish.program.sources import (
@@ -27,7 +29,7 @@ from flinkish.program.sources import (
     SourceReaderContext,
 )
 from flinkish.runtime.operators.base import Operator, OperatorContext, Output
-from flinkish.runtime.operators.timestamps import extracting, whole_milliseconds
+from flinkish.runtime.operators.timestamps import extracting, field_times, highest, whole_milliseconds
 from flinkish.runtime.protocol import (
     MAX_WATERMARK,
     MIN_WATERMARK,
@@ -37,10 +39,15 @@ from flinkish.runtime.protocol import (
 )
 from flinkish.runtime.watermarks import CombinedWatermarks, SplitWatermarks
 
+if TYPE_CHECKING:
+    import pyarrow as pa
+
 #: Records to read between two checks of the output size, each of which takes two microseconds: first one, as it may be large,
 #: then more, as long as a part stays below this number of bytes.
 _FIRST_PART = 1
 _LARGEST_PART = 1_024
+#: The same for columns, which cost next to nothing for each record.
+_LARGEST_COLUMNS_PART = 1 << 16
 _PART_BYTES = 1 << 20
 #: The same for one in an alignment group.
 _ALIGNED_PART = 16
@@ -74,6 +81,9 @@ class _ReaderOutput:
         self._extract = None if operator.assigner is None else extracting(self, operator.context, operator.assigner)
         if self._combined is None and self._extract is None:
             self.collect = self._collect_plain  # type: ignore[method-assign]
+        layout = layout_for(operator)
+        self.wants_columns = layout is not None
+        self._layout: Any = layout
 
     def collect(self, value: Any, timestamp: int | None = None) -> None:
         self.credit -= 1
@@ -110,6 +120,21 @@ class _ReaderOutput:
             self.credit -= len(values)
         else:
             self._emit_run(_counted(self, self._operator, values))
+
+    def collect_columns(self, batch: pa.RecordBatch) -> None:
+        if not batch.num_rows:
+            return
+        columns = Columns(self._layout, batch)
+        timed = field_times(self, columns, self._operator.assigner)
+        if timed is None:
+            for value in columns.records():
+                self.collect(value)  # the record without a time is in the error
+            return
+        self.credit -= len(timed)
+        self._operator.output.columns(timed)
+        if self._combined is not None:
+            split = self._split or self._select("")
+            split.event(None, highest(timed))
 
     def _to_side(self, record: SideOutputRecord, timestamp: int | None) -> None:
         emit = None if record.tag is None else self._side.get(record.tag.tag_id)
@@ -159,6 +184,15 @@ class _ReaderOutput:
             self._split = None
 
 
+def layout_for(operator: SourceOperator) -> Any:
+    """Return the layout in which a source should emit columns; None if it should emit records."""
+    if not (operator.output.takes_columns and operator.makes_columns and operator.passes_through):
+        return None
+    from flinkish.common.column_layout import layout_of
+
+    return layout_of(operator.node.output_type)
+
+
 def _counted(output: _ReaderOutput, self: SourceOperator, values: Iterable[Any]) -> Iterator[Any]:
     # An error of the reader's own iterator is raised when an operator after the source requests the next value. The `self` of
     # this frame lets failing.py trace it to the source.
@@ -203,6 +237,8 @@ class SourceOperator(Operator):
             self.combined = CombinedWatermarks(strategy, self._periodic, context.program.attempt_id)
         #: Whether the input is unbounded, so that event time must advance when single splits end.
         self.goes_on = self._source.boundedness is Boundedness.CONTINUOUS_UNBOUNDED
+        #: Whether columns do as well as records: a generator of the user's own sees each record.
+        self.makes_columns = records_only(context.node) is None
         self._native = isinstance(config.source, NativeSource)
         self._decode: Callable[[bytes], Iterable[Any]] | None = None
         if isinstance(config.source, NativeSource):
@@ -353,7 +389,8 @@ class SourceOperator(Operator):
             sent = self.context.outflow()
             if sent >= self._max_bytes:
                 break
-            size = max(1, min(2 * size, _LARGEST_PART, part * _PART_BYTES // max(1, sent - before)))
+            largest = _LARGEST_COLUMNS_PART if output.wants_columns else _LARGEST_PART
+            size = max(1, min(2 * size, largest, part * _PART_BYTES // max(1, sent - before)))
             before = sent
             self._held_back = status is InputStatus.MORE_AVAILABLE and self._is_ahead(command)
             if aligned:

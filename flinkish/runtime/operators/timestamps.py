@@ -10,9 +10,11 @@ from collections.abc import Callable
 from typing import Any
 
 from flinkish.common import options
+from flinkish.common.columns import Columns
 from flinkish.common.errors import TypeMismatchError
 from flinkish.common.limits import LONG_MAX, LONG_MIN
-from flinkish.common.watermark_strategy import TimestampAssigner
+from flinkish.common.watermark_strategy import FieldTimestampAssigner, TimestampAssigner
+from flinkish.graph.columns import records_only
 from flinkish.program.operators import TimestampsAndWatermarksConfig
 from flinkish.runtime.operators.base import Operator, OperatorContext
 from flinkish.runtime.protocol import MAX_WATERMARK, MIN_WATERMARK, WARNING
@@ -114,6 +116,32 @@ def seems_to_be_seconds(timestamp: Any, now: int) -> bool:
     return hasattr(timestamp, "__index__") and bool(_SECONDS_OF_1980 <= timestamp <= now // 1000 + _SECONDS_OF_A_YEAR)
 
 
+def field_times(owner: Any, columns: Columns, assigner: TimestampAssigner | None) -> Columns | None:
+    """Return columns with the event times that they have in a field; None if some record has none, or needs a look.
+
+    `owner._extract` looks at the first record of all, and so says if its time seems to be in seconds.
+    """
+    if assigner is None:
+        return columns
+    assert isinstance(assigner, FieldTimestampAssigner)
+    position = columns.layout.position(assigner.field)
+    if position is None or columns.column(position).null_count:
+        return None
+    if hasattr(owner._extract, "__wrapped__"):
+        owner._extract(columns.slice(0, 1).records()[0], MIN_WATERMARK)
+    return columns.with_times(columns.column(position).cast("int64"))
+
+
+def highest(columns: Columns) -> int | None:
+    """Return the highest event time of columns: the only one that the generators of watermarks remember that columns may have."""
+    if columns.timestamps is None:
+        return None
+    import pyarrow.compute as pc
+
+    time: int | None = pc.max(columns.timestamps).as_py()
+    return time
+
+
 class TimestampsAndWatermarksOperator(Operator):
     """Assigns event time to records and generates watermarks; watermarks from upstream are ignored, except the final one.
 
@@ -135,6 +163,7 @@ class TimestampsAndWatermarksOperator(Operator):
     def open(self) -> None:
         assigner = self._strategy.timestamp_assigner
         self._extract = None if assigner is None else extracting(self, self.context, assigner)
+        self._by_columns = records_only(self.node) is None
         self._watched = not self.context.batch and (self._strategy.generates_watermarks or self._strategy.idleness_ms is not None)
 
     def process(self, value: Any, timestamp: int | None) -> None:
@@ -146,6 +175,17 @@ class TimestampsAndWatermarksOperator(Operator):
         self.emit(value, timestamp)
         if self._watched:
             self._split.event(value, timestamp)
+            if self._combined.changed:
+                self.advance(*self._combined.take())
+
+    def process_columns(self, columns: Columns, input_index: int = 0) -> None:
+        timed = field_times(self, columns, self._strategy.timestamp_assigner) if self._by_columns else None
+        if timed is None:
+            super().process_columns(columns, input_index)
+            return
+        self.output.columns(timed)
+        if self._watched:
+            self._split.event(None, highest(timed))
             if self._combined.changed:
                 self.advance(*self._combined.take())
 

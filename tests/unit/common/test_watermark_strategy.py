@@ -135,7 +135,7 @@ def test_no_watermarks_generates_none_but_may_assign_timestamps() -> None:
         (lambda: WatermarkStrategy.for_bounded_out_of_orderness(5), "max_out_of_orderness must be a Duration"),
         (lambda: WatermarkStrategy.for_bounded_out_of_orderness(Duration.of_millis(-1)), "must not be negative"),
         (lambda: WatermarkStrategy.no_watermarks().with_idleness(Duration.of_millis(0)), "at least 1 ms"),
-        (lambda: WatermarkStrategy.no_watermarks().with_timestamp_assigner(5), "expects a TimestampAssigner"),
+        (lambda: WatermarkStrategy.no_watermarks().with_timestamp_assigner(5.0), "expects a TimestampAssigner"),
         (lambda: WatermarkStrategy.no_watermarks().with_timestamp_assigner(lambda v: v), "must take two arguments"),
         (lambda: WatermarkStrategy.no_watermarks().with_timestamp_assigner(FirstField), "expects a TimestampAssigner"),
         (lambda: WatermarkStrategy.for_generator(EveryRecord()), "not an instance"),

@@ -12,13 +12,15 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from operator import itemgetter
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from flinkish.common import options
+from flinkish.common.columns import Columns
 from flinkish.common.errors import InvalidArgumentError
 from flinkish.common.limits import LONG_MAX
 from flinkish.common.typeinfo import Types
-from flinkish.runtime.elements import Records
+from flinkish.graph.columns import records_only
+from flinkish.runtime.elements import Records, unpacked
 from flinkish.runtime.operators.base import OperatorContext
 from flinkish.runtime.operators.timestamps import after_all_time
 from flinkish.runtime.operators.window.contents import copying, fold_state
@@ -34,9 +36,13 @@ from flinkish.runtime.operators.window.restored import (
 from flinkish.runtime.protocol import MAX_WATERMARK, MIN_WATERMARK, Barrier
 from flinkish.runtime.state.backend import GroupedLists, PaneTable
 from flinkish.runtime.state.handles import Fold
+from flinkish.udf.aggregates import FieldAggregates
 from flinkish.udf.functions import ReduceFunction
 from flinkish.udf.state import ListStateDescriptor
 from flinkish.udf.window.windows import TimeWindow
+
+if TYPE_CHECKING:
+    from flinkish.runtime.operators.window.columns import WindowColumns
 
 _FIRED = "fired"
 #: Processing time (ms) up to which windows that share panes have fired, the same for all subtasks.
@@ -250,9 +256,67 @@ class FoldedWindowsOperator(AlignedWindowOperator):
         # A record must not become the accumulator of several windows.
         copy = copying(codec) if self._slide < self._size and not self._shared else None
         self._fold = Fold(config.fold, repr(self.node.name), convert, exact=codec.exact, copy=copy)
+        self._columns = self._make_columns()
         super().open()
 
+    def _make_columns(self) -> WindowColumns | None:
+        """Return what folds columns; None if only records can be folded."""
+        if records_only(self.node) is not None:
+            return None
+        # Only jobs that may have columns import Arrow.
+        from flinkish.common.column_layout import layout_of
+        from flinkish.runtime.operators.window.columns import WindowColumns
+
+        layout, fold = layout_of(self.node.output_type), self.config.fold
+        assert isinstance(fold, FieldAggregates)
+        return None if layout is None else WindowColumns(fold, layout, self._table, self._fold_records)
+
+    def _fold_records(self, span: Span, columns: Columns) -> None:
+        values, _, keys = unpacked(columns)
+        assert keys is not None
+        self._table.fold([span], keys, values, self._fold, self.backend)
+
+    def process_columns(self, columns: Columns, input_index: int = 0) -> None:
+        parts = None
+        if self._columns is not None and columns.key_field is not None:
+            times = self._column_times(columns)
+            parts = None if times is None else self._columns.stretches(columns, times, self._length, self._offset)
+        if parts is None:
+            super().process_columns(columns, input_index)
+            return
+        assert self._columns is not None
+        for start, part in parts:
+            stretch = self._stretch_at(start)
+            if stretch.spans and not stretch.fired:
+                self._columns.hold(stretch.spans, part)
+            else:
+                super().process_columns(part, input_index)
+
+    def _column_times(self, columns: Columns) -> Any:
+        """Return the times by which columns are assigned to windows as an array; None if some records have none."""
+        import numpy as np
+
+        if not self.event_time:
+            return np.full(len(columns), max(self.context.time.now(), self._fired + 1), np.int64)
+        times = columns.timestamps
+        return None if times is None or times.null_count else times.to_numpy()
+
+    def flush(self) -> None:
+        """Fold columns that wait."""
+        if self._columns is not None:
+            self._columns.flush()
+
+    def before_barrier(self) -> None:
+        self.flush()
+        super().before_barrier()
+
+    def _advance(self, fired: int, passed: int) -> None:
+        if self._agenda and self._agenda[0][0] <= passed:
+            self.flush()
+        super()._advance(fired, passed)
+
     def process_records(self, input_index: int, records: Records) -> None:
+        self.flush()
         fold, fold_run, scope = self._fold, self._table.fold, self.backend
         offset, length = self._offset, self._length
         times = self._times(records)
@@ -298,6 +362,12 @@ class FoldedWindowsOperator(AlignedWindowOperator):
         shown, timestamp = TimeWindow(*window), window[1] - 1
         backend, result_of, emit = self.backend, self._fold.result, self.emit
         clears = self.clear_function is not None and not self.lateness
+        if self._columns is not None:
+            members = list(self._accumulators(spans))
+            results = self._columns.results(window, [key for key, _ in members], [each for _, each in members])
+            if results is not None:
+                self.output.columns(results)
+                return
         for key, accumulator in self._accumulators(spans):
             backend.current_key = key
             result = result_of(accumulator)

@@ -69,6 +69,7 @@ class FakeOutput:
 
     def __init__(self, credit: int) -> None:
         self.credit = credit
+        self.wants_columns = False
         self.values: list[Any] = []
         self.by_split: dict[str, list[Any]] = {}
         self.finished: list[str] = []

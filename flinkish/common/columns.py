@@ -1,0 +1,127 @@
+"""Runs of records as columns of Arrow: what sources, operators and sinks pass on where no record is looked at in Python.
+
+This module imports no Arrow by itself, which takes half a second: jobs without columns do without it.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from flinkish.common import pickling
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from flinkish.common.column_layout import Layout
+
+
+class Columns:
+    """A run of records of one declared type, all of kind INSERT and none of them None, as columns.
+
+    `timestamps` are the event times in milliseconds, as an array of int64 in which null means none; None = no record has one.
+    `key_field` is the position of the column with the keys, on an edge by key.
+    """
+
+    __slots__ = ("batch", "key_field", "layout", "timestamps")
+
+    def __init__(
+        self, layout: Layout, batch: pa.RecordBatch, timestamps: pa.Array | None = None, key_field: int | None = None
+    ) -> None:
+        self.layout = layout
+        self.batch = batch
+        self.timestamps = timestamps
+        self.key_field = key_field
+
+    def __len__(self) -> int:
+        return int(self.batch.num_rows)
+
+    @property
+    def nbytes(self) -> int:
+        """The approximate number of bytes of the columns and timestamps."""
+        return int(self.batch.nbytes) + (0 if self.timestamps is None else 8 * len(self))
+
+    def column(self, position: int) -> pa.Array:
+        return self.batch.column(position)
+
+    def _part(self, choose: Callable[[Any], Any]) -> Columns:
+        """Return the columns of some records; `choose` does the same to a batch and to an array."""
+        timestamps = None if self.timestamps is None else choose(self.timestamps)
+        return Columns(self.layout, choose(self.batch), timestamps, self.key_field)
+
+    def take(self, places: Any) -> Columns:
+        """Return the records at some positions: an array of integers of Arrow or numpy."""
+        import pyarrow as pa
+
+        indexes = pa.array(places)
+        return self._part(lambda part: part.take(indexes))
+
+    def filter(self, mask: pa.Array) -> Columns:
+        """Return the records for which a boolean array is true; null counts as false, as in SQL."""
+        return self._part(lambda part: part.filter(mask))
+
+    def slice(self, start: int, length: int) -> Columns:
+        return self._part(lambda part: part.slice(start, length))
+
+    def with_key(self, key_field: int | None) -> Columns:
+        return Columns(self.layout, self.batch, self.timestamps, key_field)
+
+    def with_times(self, timestamps: pa.Array | None) -> Columns:
+        return Columns(self.layout, self.batch, timestamps, self.key_field)
+
+    def records(self) -> list[Any]:
+        """Return the records as Python objects."""
+        return self.layout.records_of(self.batch)
+
+    def times(self) -> list[int | None] | None:
+        """Return the timestamps as ints; None if no record has one."""
+        return None if self.timestamps is None else self.timestamps.to_pylist()
+
+    def keys(self) -> list[Any] | None:
+        """Return the keys as Python objects; None on an edge without keys."""
+        return None if self.key_field is None else self.column(self.key_field).to_pylist()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle the rows of this batch only: Arrow itself would write all of what it is a part of."""
+        import pyarrow as pa
+
+        arrays, names = list(self.batch.columns), list(self.batch.schema.names)
+        if self.timestamps is not None:
+            arrays.append(self.timestamps)
+            names.append("")
+        whole = pa.RecordBatch.from_arrays(arrays, names)
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, whole.schema) as writer:
+            writer.write_batch(whole)
+        return _unpickled, (self.layout.encoded, sink.getvalue().to_pybytes(), self.timestamps is not None, self.key_field)
+
+
+@functools.lru_cache(maxsize=100)
+def _layout(encoded: bytes) -> Layout:
+    from flinkish.common.column_layout import needed_layout
+
+    return needed_layout(pickling.loads(encoded), "a run of columns")
+
+
+def _unpickled(encoded: bytes, data: bytes, timed: bool, key_field: int | None) -> Columns:
+    import pyarrow as pa
+
+    (batch,) = pa.ipc.open_stream(data)
+    if not timed:
+        return Columns(_layout(encoded), batch, None, key_field)
+    last = batch.num_columns - 1
+    return Columns(_layout(encoded), batch.select(list(range(last))), batch.column(last), key_field)
+
+
+def concat(runs: Sequence[Columns]) -> Columns:
+    """Return one run with the records of several of the same type and key field; at least one."""
+    import pyarrow as pa
+
+    if len(runs) == 1:
+        return runs[0]
+    first = runs[0]
+    times = None
+    if any(run.timestamps is not None for run in runs):
+        times = pa.concat_arrays([pa.nulls(len(run), pa.int64()) if run.timestamps is None else run.timestamps for run in runs])
+    return Columns(first.layout, pa.concat_batches([run.batch for run in runs]), times, first.key_field)

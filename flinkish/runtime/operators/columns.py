@@ -1,0 +1,252 @@
+"""Operators that work on runs of columns: batches for functions, expressions, rolling aggregates by field."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from flinkish.common.column_layout import evaluated, needed_layout
+from flinkish.common.columns import Columns, concat
+from flinkish.common.errors import TypeMismatchError
+from flinkish.program.operators import AggregateConfig, FilterColumnsConfig, MapBatchesConfig, SelectColumnsConfig
+from flinkish.runtime.elements import Records
+from flinkish.runtime.keys import original_key
+from flinkish.runtime.operators.base import Operator, OperatorContext, Output
+from flinkish.runtime.operators.column_fold import ColumnFold
+from flinkish.runtime.operators.function import FunctionOperator, keyed
+from flinkish.runtime.state.keyed import KeyedStateBackend
+from flinkish.udf.aggregates import why_by_record
+from flinkish.udf.state import ValueStateDescriptor
+
+#: Maximum number of records that are put into a batch.
+_BATCH_RECORDS = 1 << 14
+#: Maximum number of records of columns that wait to be aggregated together.
+_WAITING_RECORDS = 1 << 19
+
+
+class _ColumnsOperator(Operator):
+    """Gets columns, or makes columns of records; passes them on before anything that follows them."""
+
+    def __init__(self, context: OperatorContext) -> None:
+        super().__init__(context)
+        self._input = needed_layout(context.node.input_types[0], context.node.name)
+        self._output = needed_layout(context.node.output_type, context.node.name)
+        self._values: list[Any] = []
+        self._times: list[int | None] = []
+
+    def connect(self, output: Output) -> None:
+        super().connect(output)
+        values, times, flush = self._values, self._times, self.flush
+
+        def process(value: Any, timestamp: int | None) -> None:
+            values.append(value)
+            times.append(timestamp)
+            if len(values) >= _BATCH_RECORDS:
+                flush()
+
+        self.process = process
+
+    def makes_new(self) -> bool:
+        return True
+
+    def process_columns(self, columns: Columns, input_index: int = 0) -> None:
+        self.flush()
+        self.apply(columns)
+
+    def flush(self) -> None:
+        """Process the records that wait for a batch."""
+        if self._values:
+            columns = self._input.columns_of(self._values, self._times)
+            self._values.clear()
+            self._times.clear()
+            self.apply(columns)
+
+    def apply(self, columns: Columns) -> None:
+        """Process a run of columns, at least one record."""
+        raise NotImplementedError
+
+    def watermark(self, timestamp: int) -> None:
+        self.flush()
+        super().watermark(timestamp)
+
+    def status(self, idle: bool) -> None:
+        self.flush()
+        super().status(idle)
+
+    def before_barrier(self) -> None:
+        self.flush()
+
+    def finish(self) -> None:
+        self.flush()
+
+
+class _ExpressionsOperator(_ColumnsOperator):
+    """Computes expressions instead of calling a function."""
+
+    def evaluate(self, columns: Columns, expressions: Sequence[pc.Expression]) -> list[pa.Array]:
+        """Return one column for each expression."""
+        try:
+            return evaluated(columns.batch, expressions)
+        except pa.ArrowException as error:
+            raise TypeMismatchError(f"the expression of {self.node.name!r} cannot be computed: {error}") from error
+
+
+class FilterColumnsOperator(_ExpressionsOperator):
+    passes_through = True
+
+    def apply(self, columns: Columns) -> None:
+        config = self.node.operator
+        assert isinstance(config, FilterColumnsConfig)
+        (mask,) = self.evaluate(columns, [config.expression])
+        self.output.columns(columns.filter(mask))
+
+
+class SelectColumnsOperator(_ExpressionsOperator):
+    def apply(self, columns: Columns) -> None:
+        config = self.node.operator
+        assert isinstance(config, SelectColumnsConfig)
+        arrays = self.evaluate(columns, config.expressions)
+        batch = pa.RecordBatch.from_arrays(arrays, list(self._output.names))
+        self.output.columns(Columns(self._output, self._output.checked(batch, self.node.name), columns.timestamps))
+
+
+class MapBatchesOperator(_ColumnsOperator, FunctionOperator[MapBatchesConfig]):
+    """Calls the function with a batch; the results keep the event times if there are as many as records."""
+
+    def apply(self, columns: Columns) -> None:
+        batch: Any = columns.batch
+        result = self.function.map(batch.to_pandas() if self.config.pandas else batch)
+        results = self._output.checked(result, f"the function of {self.node.name!r}")
+        times = columns.timestamps
+        if times is not None and len(results) != len(columns):
+            raise TypeMismatchError(
+                f"the function of {self.node.name!r} returned {len(results)} rows for {len(columns)}, which have event times: "
+                "it is not known which time each result has",
+                hint="return as many rows, in the same order; filter before or after with filter(expression), or call "
+                "assign_timestamps_and_watermarks() after this operator instead of before.",
+            )
+        self.output.columns(Columns(self._output, results, times))
+
+
+class AggregateOperator(FunctionOperator[AggregateConfig]):
+    """Rolling aggregates of each key, with a result for each record or, with `per_epoch`, for each key and epoch.
+
+    In batch mode each key has one result, without a timestamp, when its records have ended.
+    """
+
+    backend: KeyedStateBackend
+
+    def __init__(self, context: OperatorContext) -> None:
+        super().__init__(context)
+        self._aggregates = self.config.function
+        self._table, self._convert = self.backend.table_of(ValueStateDescriptor("_aggregates", self._aggregates.accumulator_type))
+        self._columns = ColumnFold(self._aggregates) if why_by_record(self._aggregates) is None else None
+        self._layout = needed_layout(context.node.output_type, context.node.name)
+        #: Columns that wait to be aggregated together.
+        self._runs: list[Columns] = []
+        self._waiting = 0
+        #: Keys with a result to show at the end of the epoch, with the time of their last record.
+        self._touched: dict[Any, int | None] = {}
+
+    def process_records(self, input_index: int, records: Records) -> None:
+        self._flush()
+        table, convert, add, empty = self._table, self._convert, self._aggregates.add, self._aggregates.create_accumulator()
+        per_epoch, batch = self.config.per_epoch, self.context.batch
+        for value, timestamp, key in keyed(records):
+            accumulator = add(value, table.get(key) or empty)
+            if convert is not None:
+                accumulator = convert(accumulator)
+            table.put(key, accumulator)
+            if per_epoch:
+                self._touched[key] = timestamp
+            elif not batch:
+                self.emit(self._aggregates.row(accumulator, original_key(key)), timestamp)
+
+    def process_columns(self, columns: Columns, input_index: int = 0) -> None:
+        if self._columns is None or columns.key_field is None:
+            super().process_columns(columns, input_index)
+            return
+        self._runs.append(columns)
+        self._waiting += len(columns)
+        if self._waiting >= _WAITING_RECORDS:
+            self._flush()
+
+    def _flush(self) -> None:
+        if self._runs:
+            runs, self._runs, self._waiting = self._runs, [], 0
+            columns = concat(runs)
+            if not self._fold(columns):
+                super().process_columns(columns)
+
+    def _fold(self, columns: Columns) -> bool:
+        """Aggregate columns; return False, with nothing changed, if only records can be."""
+        assert self._columns is not None
+        assert columns.key_field is not None
+        distinct = columns.column(columns.key_field).dictionary_encode()
+        codes, keys = distinct.indices.to_numpy(), distinct.dictionary.to_pylist()
+        self.expect(keys)
+        before = list(map(self._table.get, keys))
+        if self.config.per_epoch or self.context.batch:
+            after = self._columns.fold(codes, before, columns)
+            results = None
+        else:
+            found = self._columns.running(codes, before, columns)
+            if found is None:
+                return False
+            parts, after = found
+            results = self._columns.results(parts, {"key": columns.column(columns.key_field)}, self._layout.schema)
+            if results is None:
+                return False
+        if after is None:
+            return False
+        put = self._table.put
+        for key, accumulator in zip(keys, after, strict=True):
+            put(key, accumulator)
+        if results is not None:
+            self.output.columns(Columns(self._layout, results, columns.timestamps))
+        elif self.config.per_epoch:
+            self._note(keys, codes, columns)
+        return True
+
+    def _note(self, keys: list[Any], codes: Any, columns: Columns) -> None:
+        times: list[Any] = [None] * len(keys)
+        if columns.timestamps is not None:
+            last = np.empty(len(keys), np.int64)
+            last[codes] = np.arange(len(codes))
+            times = columns.timestamps.take(pa.array(last)).to_pylist()
+        self._touched.update(zip(keys, times, strict=True))
+
+    def before_barrier(self) -> None:
+        self._flush()
+        if self._touched and not self.context.batch:
+            touched, self._touched = self._touched, {}
+            self._show(list(touched), list(touched.values()))
+
+    def _show(self, keys: list[Any], times: list[int | None]) -> None:
+        accumulators = list(map(self._table.get, keys))
+        schema = self._layout.schema
+        if self._columns is not None and self.output.takes_columns and set(map(type, keys)) <= {int, str}:
+            kinds = [aggregate.kind for aggregate in self._aggregates.aggregates]
+            outer = {"key": pa.array(keys, schema.field(kinds.index("key")).type)} if "key" in kinds else {}
+            results = self._columns.results(self._columns.parts_of(accumulators), outer, schema)
+            if results is not None:
+                stamps = pa.array(times, pa.int64())
+                self.output.columns(Columns(self._layout, results, None if stamps.null_count == len(stamps) else stamps))
+                return
+        for key, accumulator, time in zip(keys, accumulators, times, strict=True):
+            self.emit(self._aggregates.row(accumulator, original_key(key)), time)
+
+    def watermark(self, timestamp: int) -> None:
+        self._flush()
+        super().watermark(timestamp)
+
+    def finish(self) -> None:
+        self.before_barrier()
+
+    def end_key(self) -> None:
+        key = self.backend.current_key
+        self.emit(self._aggregates.row(self._table.get(key), original_key(key)), None)

@@ -1,0 +1,93 @@
+"""Aligned windows of aggregates by field, with columns that are folded into all keys of a window at once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from flinkish.common.column_layout import Layout
+from flinkish.common.columns import Columns, concat
+from flinkish.runtime.operators.column_fold import ColumnFold
+from flinkish.runtime.state.backend import PaneTable
+from flinkish.udf.aggregates import FieldAggregates
+
+#: Start and end of a window or pane: its namespace.
+Span = tuple[int, int]
+
+#: Maximum number of records that wait to be folded together.
+_WAITING_RECORDS = 1 << 19
+#: Minimum number of records for each stretch of time in a run; with fewer, records are folded one by one.
+_LEAST_IN_STRETCH = 32
+
+
+class WindowColumns:
+    """Columns that wait to be folded into windows, and results as columns.
+
+    Records of a run wait until a window is due, the epoch ends, or there are many: so each key is looked up less often.
+    """
+
+    def __init__(
+        self, aggregates: FieldAggregates, layout: Layout, table: PaneTable, by_records: Callable[[Span, Columns], None]
+    ) -> None:
+        """Make one for a table of windows; `by_records` folds what columns cannot, record by record."""
+        self._aggregates = aggregates
+        self._layout = layout
+        self._fold = ColumnFold(aggregates)
+        self._table = table
+        self._by_records = by_records
+        self._waiting: dict[Span, list[Columns]] = {}
+        self._records = 0
+
+    def stretches(self, columns: Columns, times: Any, length: int, offset: int) -> list[tuple[int, Columns]] | None:
+        """Return the parts of a run by the stretches of time that they fall into, with the starts of these; None if many."""
+        starts = times - (times - offset) % length
+        distinct = np.unique(starts)
+        if len(distinct) == 1:
+            return [(int(distinct[0]), columns)]
+        if len(distinct) * _LEAST_IN_STRETCH > len(columns):
+            return None
+        return [(int(start), columns.take(np.flatnonzero(starts == start))) for start in distinct]
+
+    def hold(self, spans: Iterable[Span], columns: Columns) -> None:
+        """Fold columns into windows, now or later."""
+        for span in spans:
+            self._waiting.setdefault(span, []).append(columns)
+            self._records += len(columns)
+        if self._records >= _WAITING_RECORDS:
+            self.flush()
+
+    def flush(self) -> None:
+        """Fold all columns that wait."""
+        waiting, self._waiting, self._records = self._waiting, {}, 0
+        for span, runs in waiting.items():
+            columns = concat(runs)
+            assert columns.key_field is not None
+            distinct = columns.column(columns.key_field).dictionary_encode()
+            keys = distinct.dictionary.to_pylist()
+            before = [self._table.get(span, key) for key in keys]
+            after = self._fold.fold(distinct.indices.to_numpy(), before, columns)
+            if after is None:
+                self._by_records(span, columns)
+                continue
+            put = self._table.put
+            for key, accumulator in zip(keys, after, strict=True):
+                put(span, key, accumulator)
+
+    def results(self, window: Span, keys: Sequence[Any], accumulators: Sequence[tuple[Any, ...]]) -> Columns | None:
+        """Return the results of a window for its keys; None if they cannot be columns."""
+        shown = {aggregate.kind: name for name, aggregate in zip(self._layout.names, self._aggregates.aggregates, strict=True)}
+        outer = {
+            "window_start": pa.array(np.full(len(keys), window[0], np.int64)),
+            "window_end": pa.array(np.full(len(keys), window[1], np.int64)),
+        }
+        if "key" in shown:
+            if not set(map(type, keys)) <= {int, str}:
+                return None
+            outer["key"] = pa.array(keys, self._layout.schema.field(shown["key"]).type)
+        batch = self._fold.results(self._fold.parts_of(accumulators), outer, self._layout.schema)
+        if batch is None:
+            return None
+        return Columns(self._layout, batch, pa.array(np.full(len(keys), window[1] - 1, np.int64)))
