@@ -60,9 +60,9 @@ class ColumnFold:
         `codes`: for each record, the number of its group; `before`: the accumulator of each group, None if it is new.
         """
         after = []
-        for index, slot in enumerate(self._slots):
-            part, fresh = self._before(index, slot, before), self._fresh(slot, columns)
-            if fresh is None or not _safe(slot, part, fresh):
+        for slot, part in zip(self._slots, self.parts_of(before), strict=True):
+            fresh = self._fresh(slot, columns)
+            if not _safe(slot, part, fresh):
                 return None
             chosen, values = codes[fresh.known], fresh.values[fresh.known]
             if slot.kind == "count":
@@ -81,9 +81,9 @@ class ColumnFold:
         if len(rounds) * _LEAST_IN_ROUND > max(len(codes), _LEAST_IN_ROUND * _LEAST_IN_ROUND):
             return None
         results, after = [], []
-        for index, slot in enumerate(self._slots):
-            part, fresh = self._before(index, slot, before), self._fresh(slot, columns)
-            if fresh is None or not _safe(slot, part, fresh):
+        for slot, part in zip(self._slots, self.parts_of(before), strict=True):
+            fresh = self._fresh(slot, columns)
+            if not _safe(slot, part, fresh):
                 return None
             result = Part(np.empty(len(codes), part.values.dtype), np.empty(len(codes), bool))
             for places in rounds:
@@ -97,9 +97,13 @@ class ColumnFold:
             after.append(part.listed())
         return results, list(zip(*after, strict=True))
 
-    def parts_of(self, accumulators: Sequence[tuple[Any, ...]]) -> list[Part]:
-        """Return accumulators as parts."""
-        return [self._before(index, slot, accumulators) for index, slot in enumerate(self._slots)]
+    def parts_of(self, accumulators: Sequence[tuple[Any, ...] | None]) -> list[Part]:
+        """Return accumulators, None for new ones, as parts."""
+        if not any(accumulators):
+            return [_new_part(slot, self._start(slot), len(accumulators)) for slot in self._slots]
+        empty = self._aggregates.create_accumulator()
+        columns = zip(*[accumulator or empty for accumulator in accumulators], strict=True)
+        return [_part(slot, self._start(slot), values) for slot, values in zip(self._slots, columns, strict=True)]
 
     def results(self, parts: Sequence[Part], outer: dict[str, pa.Array], schema: pa.Schema) -> pa.RecordBatch | None:
         """Return the rows of results; `outer` has the columns of what accumulators do not know, by kind of aggregate."""
@@ -120,20 +124,12 @@ class ColumnFold:
         floating = slot.field is not None and kind_of(self._aggregates.field_types[slot.field]) is BasicType.DOUBLE
         return np.float64 if floating and slot.kind != "count" else np.int64
 
-    def _before(self, index: int, slot: Slot, before: Sequence[tuple[Any, ...] | None]) -> Part:
-        dtype = self._dtype(slot)
-        start = _START.get(slot.kind, 0) if dtype is np.int64 else _FLOAT_START.get(slot.kind, 0.0)
-        if not any(before):
-            known = np.full(len(before), slot.kind == "count")
-            return Part(np.full(len(before), start, dtype), known)
-        values = [None if accumulator is None else accumulator[index] for accumulator in before]
-        column = pa.array(values, pa.from_numpy_dtype(dtype), from_pandas=False)
-        known = column.is_valid().to_numpy(zero_copy_only=False).copy()
-        if slot.kind == "count":
-            known[:] = True
-        return Part(np.array(column.fill_null(start) if column.null_count else column), known)
+    def _start(self, slot: Slot) -> Any:
+        """Return the number with which a slot begins, of the class that its numbers have."""
+        floating = self._dtype(slot) is np.float64
+        return np.float64(_FLOAT_START.get(slot.kind, 0.0)) if floating else np.int64(_START.get(slot.kind, 0))
 
-    def _fresh(self, slot: Slot, columns: Columns) -> Part | None:
+    def _fresh(self, slot: Slot, columns: Columns) -> Part:
         """Return what the records of a run have for a slot; for counts, ones."""
         if slot.field is None:
             return Part(np.ones(len(columns), np.int64), np.ones(len(columns), bool))
@@ -151,6 +147,17 @@ class ColumnFold:
 _COMBINE: dict[str, Any] = {"sum": np.add, "count": np.add, "min": np.minimum, "max": np.maximum}
 _START = {"min": np.iinfo(np.int64).max, "max": np.iinfo(np.int64).min}
 _FLOAT_START = {"min": np.inf, "max": -np.inf}
+
+
+def _new_part(slot: Slot, start: Any, length: int) -> Part:
+    return Part(np.full(length, start), np.full(length, slot.kind == "count"))
+
+
+def _part(slot: Slot, start: Any, values: Sequence[Any]) -> Part:
+    if None not in values:
+        return Part(np.array(values, start.dtype), np.ones(len(values), bool))
+    known = np.array([value is not None for value in values])
+    return Part(np.array([start if value is None else value for value in values], start.dtype), known)
 
 
 def _safe(slot: Slot, before: Part, fresh: Part) -> bool:

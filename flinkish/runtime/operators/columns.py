@@ -189,7 +189,7 @@ class AggregateOperator(FunctionOperator[AggregateConfig]):
         distinct = columns.column(columns.key_field).dictionary_encode()
         codes, keys = distinct.indices.to_numpy(), distinct.dictionary.to_pylist()
         self.expect(keys)
-        before = list(map(self._table.get, keys))
+        before = self._table.get_all(keys)
         if self.config.per_epoch or self.context.batch:
             after = self._columns.fold(codes, before, columns)
             results = None
@@ -203,9 +203,7 @@ class AggregateOperator(FunctionOperator[AggregateConfig]):
                 return False
         if after is None:
             return False
-        put = self._table.put
-        for key, accumulator in zip(keys, after, strict=True):
-            put(key, accumulator)
+        self._table.put_all(keys, after)
         if results is not None:
             self.output.columns(Columns(self._layout, results, columns.timestamps))
         elif self.config.per_epoch:
@@ -227,7 +225,7 @@ class AggregateOperator(FunctionOperator[AggregateConfig]):
             self._show(list(touched), list(touched.values()))
 
     def _show(self, keys: list[Any], times: list[int | None]) -> None:
-        accumulators = list(map(self._table.get, keys))
+        accumulators = self._table.get_all(keys)
         schema = self._layout.schema
         if self._columns is not None and self.output.takes_columns and set(map(type, keys)) <= {int, str}:
             kinds = [aggregate.kind for aggregate in self._aggregates.aggregates]

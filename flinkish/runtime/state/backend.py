@@ -110,6 +110,12 @@ class ValueTable(ValueRows, ExpiringTable, Protocol):
     def put(self, address: Address, value: Any) -> None:
         """Set the value of an address."""
 
+    def get_all(self, addresses: Sequence[Address]) -> list[Any]:
+        """Return the values of several addresses, which must be immutable; None where there is none."""
+
+    def put_all(self, addresses: Sequence[Address], values: Iterable[Any]) -> None:
+        """Set the values of several addresses, which must be immutable."""
+
     def remove(self, address: Address) -> None:
         """Remove the value of an address."""
 
@@ -184,6 +190,12 @@ class PaneTable(GroupedTable, ValueRows, Protocol):
 
         Each key becomes the current one of the scope before it is used.
         """
+
+    def get_all(self, namespace: Any, keys: Sequence[Any]) -> list[Any]:
+        """Return the values of several keys of a namespace, which must be immutable; None where there is none."""
+
+    def put_all(self, namespace: Any, keys: Sequence[Any], values: Iterable[Any]) -> None:
+        """Set the values of several keys of a namespace, which must be immutable."""
 
     def copies(self, namespace: Any) -> Iterable[tuple[Any, Any]]:
         """Return the keys of a namespace with copies of their values; changing these does not change the state.

@@ -43,10 +43,11 @@ class WindowColumns:
 
     def stretches(self, columns: Columns, times: Any, length: int, offset: int) -> list[tuple[int, Columns]] | None:
         """Return the parts of a run by the stretches of time that they fall into, with the starts of these; None if many."""
+        first, last = (int(time) - (int(time) - offset) % length for time in (times.min(), times.max()))
+        if first == last:
+            return [(first, columns)]
         starts = times - (times - offset) % length
         distinct = np.unique(starts)
-        if len(distinct) == 1:
-            return [(int(distinct[0]), columns)]
         if len(distinct) * _LEAST_IN_STRETCH > len(columns):
             return None
         return [(int(start), columns.take(np.flatnonzero(starts == start))) for start in distinct]
@@ -67,14 +68,11 @@ class WindowColumns:
             assert columns.key_field is not None
             distinct = columns.column(columns.key_field).dictionary_encode()
             keys = distinct.dictionary.to_pylist()
-            before = [self._table.get(span, key) for key in keys]
-            after = self._fold.fold(distinct.indices.to_numpy(), before, columns)
+            after = self._fold.fold(distinct.indices.to_numpy(), self._table.get_all(span, keys), columns)
             if after is None:
                 self._by_records(span, columns)
-                continue
-            put = self._table.put
-            for key, accumulator in zip(keys, after, strict=True):
-                put(span, key, accumulator)
+            else:
+                self._table.put_all(span, keys, after)
 
     def results(self, window: Span, keys: Sequence[Any], accumulators: Sequence[tuple[Any, ...]]) -> Columns | None:
         """Return the results of a window for its keys; None if they cannot be columns."""

@@ -322,6 +322,13 @@ class HeapPaneTable(HeapGroupedTable, PaneTable):
             if immutable:
                 self.dirty.setdefault(namespace, {}).update(touched)
 
+    def get_all(self, namespace: Any, keys: Sequence[Any]) -> list[Any]:
+        return list(map(self.data.get(namespace, {}).get, keys))
+
+    def put_all(self, namespace: Any, keys: Sequence[Any], values: Iterable[Any]) -> None:
+        self.data.setdefault(namespace, {}).update(zip(keys, values, strict=True))
+        self.dirty.setdefault(namespace, {}).update(dict.fromkeys(keys, False))
+
     def addresses(self) -> Iterator[Address]:
         return iter([Namespaced(key, namespace) for namespace, values in self.data.items() for key in values])
 

@@ -129,6 +129,13 @@ class HeapValueTable(HeapTable, ValueTable):
         else:
             self.hot[address] = value
 
+    def get_all(self, addresses: Sequence[Address]) -> list[Any]:
+        return list(map(self.data.get, addresses))
+
+    def put_all(self, addresses: Sequence[Address], values: Iterable[Any]) -> None:
+        self.data.update(zip(addresses, values, strict=True))
+        self.dirty.update(dict.fromkeys(addresses))
+
     def value_state(self, scope: Scope, convert: Convert | None) -> ValueState[Any]:
         return (FastValueState if self.codec.immutable else ObjectValueState)(scope, self, convert)
 
