@@ -10,8 +10,10 @@ from flinkish.common.watermark_strategy import (
     NoWatermarksGenerator,
     WatermarkStrategy,
 )
-from flinkish.graph.stream_graph import StreamNode
+from flinkish.graph.field_keys import field_read
+from flinkish.graph.stream_graph import NodeId, StreamEdge, StreamGraph, StreamNode
 from flinkish.program import operators as configs
+from flinkish.program.transformations import Partitioner, Partitioning
 from flinkish.udf.aggregates import FieldAggregates, why_by_record
 from flinkish.udf.function_wrappers import describe
 from flinkish.udf.window import (
@@ -44,6 +46,45 @@ def records_only(node: StreamNode) -> str | None:
         case config:
             function = getattr(config, "function", None)
             return "one record at a time" if function is None else f"calls {describe(function)} for each record"
+
+
+def unpacked_by(partitioner: Partitioner, record_type: TypeInformation, target: StreamNode) -> str | None:
+    """Return why columns become records on the way to an operator, or in it; None if they stay columns."""
+    if partitioner.partitioning in (Partitioning.SHUFFLE, Partitioning.CUSTOM):
+        return "each record is sent to a subtask of its own"
+    if partitioner.partitioning is Partitioning.HASH:
+        assert partitioner.key_selector is not None
+        if field_read(partitioner.key_selector, record_type) is None:
+            return "the key is no integer or text in a field; key_by(field) keeps columns"
+    return records_only(target)
+
+
+def working_on_columns(graph: StreamGraph) -> dict[NodeId, str | None]:
+    """Return, for each operator, why it works on records; None for those that work on columns. Empty if none does."""
+    found: dict[NodeId, str | None] = {}
+    for node in graph.nodes.values():
+        reason = records_only(node)
+        inputs = [edge for edge in graph.edges if edge.target == node.id]
+        if reason is None and not isinstance(node.operator, _MAKES_COLUMNS):
+            taken = [edge for edge in graph.edges if edge.source == node.id]
+            if inputs and all(found[edge.source] is not None for edge in inputs):
+                reason = "its input is records"
+            elif not inputs and all(_why(graph, edge) is not None for edge in taken):
+                reason = "what reads it takes records"
+            else:
+                reason = next((why for edge in inputs if (why := _why(graph, edge)) is not None), None)
+        found[node.id] = reason
+    uses = [node for node, reason in found.items() if reason is None and graph.nodes[node].key_selectors != ()]
+    made = [node for node in graph.nodes.values() if isinstance(node.operator, _MAKES_COLUMNS)]
+    return found if uses or made else {}
+
+
+def _why(graph: StreamGraph, edge: StreamEdge) -> str | None:
+    return unpacked_by(edge.partitioner, graph.nodes[edge.source].output_type, graph.nodes[edge.target])
+
+
+#: Operators that put records into columns if they get records.
+_MAKES_COLUMNS = (configs.MapBatchesConfig, configs.FilterColumnsConfig, configs.SelectColumnsConfig)
 
 
 def _times(strategy: WatermarkStrategy | None, record_type: TypeInformation) -> str | None:

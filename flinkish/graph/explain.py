@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Hashable, Iterable, Sized
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sized
 from typing import Generic, TypeVar
 
 from flinkish.graph.chaining import build_job_graph
+from flinkish.graph.columns import working_on_columns
 from flinkish.graph.execution_plan import ExecutionPlan, plan
 from flinkish.graph.job_graph import JobGraph, JobVertex, VertexId
-from flinkish.graph.stream_graph import StreamGraph, StreamNode
+from flinkish.graph.stream_graph import NodeId, StreamGraph, StreamNode
 from flinkish.graph.stream_graph_generator import generate
 from flinkish.program.program import Program
 from flinkish.program.transformations import Partitioner
@@ -39,7 +40,8 @@ def explain(stream_graph: StreamGraph, execution_plan: ExecutionPlan, engine_pla
 
 
 def explain_stream_graph(stream_graph: StreamGraph) -> str:
-    drawing = _Drawing(stream_graph.nodes, lambda node: _describe_node(stream_graph.nodes[node]), "#{}".format)
+    reasons = working_on_columns(stream_graph)
+    drawing = _Drawing(stream_graph.nodes, lambda node: _describe_node(stream_graph.nodes[node], reasons), "#{}".format)
     for edge in stream_graph.edges:
         drawing.connect(edge.source, edge.target, _describe_edge(edge.partitioner, edge.side_output))
     chaining = "" if stream_graph.chaining_enabled else ", chaining off"
@@ -111,11 +113,14 @@ class _Drawing(Generic[K]):
         return lines
 
 
-def _describe_node(node: StreamNode) -> str:
+def _describe_node(node: StreamNode, reasons: Mapping[NodeId, str | None]) -> str:
     parts = [f"{node.name}  #{node.id}", f"parallelism {node.parallelism}"]
     parts += ["keyed"] if node.key_selectors else []
     parts += [f"group {node.slot_sharing_group}"] if node.slot_sharing_group != "default" else []
     parts.append(f"uid {node.uid}")
+    if reasons:
+        reason = reasons[node.id]
+        parts.append("columns" if reason is None else f"records: {reason}")
     text = ", ".join(parts)
     return text if node.description == node.name else f"{text} ({node.description})"
 

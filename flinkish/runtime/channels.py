@@ -9,7 +9,7 @@ from flinkish.common.columns import Columns
 from flinkish.common.sizes import rough_size
 from flinkish.common.typeinfo import TypeInformation
 from flinkish.common.types import Row, RowKind
-from flinkish.graph.columns import records_only
+from flinkish.graph.columns import unpacked_by
 from flinkish.graph.execution_plan import ExecutionPlan
 from flinkish.graph.job_graph import JobEdge
 from flinkish.program.transformations import Partitioning
@@ -233,12 +233,9 @@ class EdgeWriter:
         for value in values:
             emit(value, None)
 
-    #: Whether this kind of edge can distribute columns.
-    spreads_columns = False
-
     def takes_columns(self) -> bool:
-        """Tell whether columns stay columns on this edge."""
-        return self.spreads_columns and records_only(self._target_vertex.head) is None
+        """Tell whether columns stay columns on this edge and after it."""
+        return unpacked_by(self.edge.partitioner, self._record_type, self._target_vertex.head) is None
 
     def emit_columns(self, columns: Columns) -> None:
         """Emit a run of columns: this base class takes it apart."""

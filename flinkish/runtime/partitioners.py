@@ -14,11 +14,11 @@ from flinkish.common.kinds import integer_bounds
 from flinkish.common.typeinfo import PickledBytesTypeInfo, RowTypeInfo, TypeInformation, Types
 from flinkish.common.types import RowColumns
 from flinkish.graph.execution_plan import ExecutionPlan
+from flinkish.graph.field_keys import field_read
 from flinkish.graph.job_graph import JobEdge
 from flinkish.program.transformations import Partitioning
 from flinkish.runtime.channels import Channel, EdgeWriter, RowChannel
 from flinkish.runtime.elements import Emit
-from flinkish.runtime.field_keys import field_read
 from flinkish.runtime.isolation import SCALARS, isolate
 from flinkish.runtime.key_groups import MASK, MULTIPLIER, key_group, key_groups, subtask_of_group
 from flinkish.runtime.keys import CanonicalKey, as_key, is_stored_as_given, original_key
@@ -31,8 +31,6 @@ _LOCATED_KEYS = 200_000
 
 
 class _ForwardWriter(EdgeWriter):
-    spreads_columns = True
-
     def __init__(self, edge: JobEdge, plan: ExecutionPlan, sender: int) -> None:
         super().__init__(edge, plan, sender)
         self.local = self._level == plan.level_of[edge.source_vertex]
@@ -150,8 +148,6 @@ def _appending(type_info: RowTypeInfo, key_field: int | None, timestamp: str | N
 
 class _HashWriter(EdgeWriter):
     """HASH by key group, as Flink's KeyGroupStreamPartitioner; the targets of recent keys are cached."""
-
-    spreads_columns = True
 
     def __init__(self, edge: JobEdge, plan: ExecutionPlan, sender: int) -> None:
         super().__init__(edge, plan, sender)
@@ -318,9 +314,6 @@ class _HashWriter(EdgeWriter):
             found.append((located.get(key) or self._locate(key)).index)
         return found
 
-    def takes_columns(self) -> bool:
-        return super().takes_columns() and field_read(self._select, self._record_type) is not None
-
     def emit_columns(self, columns: Columns) -> None:
         field = field_read(self._select, columns.layout.type_info)
         indexes = None if field is None else self._column_indexes(columns.column(field))
@@ -389,8 +382,6 @@ class _HashWriter(EdgeWriter):
 class _RoundRobinWriter(EdgeWriter):
     """REBALANCE over all targets, RESCALE over the sender's share; the first target depends on the epoch and the sender."""
 
-    spreads_columns = True
-
     def begin_epoch(self, epoch: int) -> None:
         super().begin_epoch(epoch)
         self._next = (epoch + self._sender) % len(self.channels)
@@ -422,8 +413,6 @@ class _ShuffleWriter(EdgeWriter):
 
 
 class _BroadcastWriter(EdgeWriter):
-    spreads_columns = True
-
     def emit_columns(self, columns: Columns) -> None:
         for index in range(len(self.channels)):
             self._append_columns(index, columns)
@@ -434,8 +423,6 @@ class _BroadcastWriter(EdgeWriter):
 
 
 class _GlobalWriter(EdgeWriter):
-    spreads_columns = True
-
     def emit_columns(self, columns: Columns) -> None:
         self._append_columns(0, columns)
 

@@ -10,7 +10,7 @@ import cloudpickle
 import pytest
 
 from flinkish.common.typeinfo import Types
-from flinkish.runtime.field_keys import field_read
+from flinkish.graph.field_keys import field_read
 
 NAMES = ["shop", "count", "price", "as_dict", "_kind"]
 ORDERS = Types.ROW_NAMED(NAMES, [Types.STRING(), Types.LONG(), Types.DOUBLE(), Types.STRING(), Types.STRING()])
