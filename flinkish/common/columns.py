@@ -6,7 +6,7 @@ This module imports no Arrow by itself, which takes half a second: jobs without 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING, Any
 
 from flinkish.common import pickling
@@ -63,6 +63,15 @@ class Columns:
 
     def slice(self, start: int, length: int) -> Columns:
         return self._part(lambda part: part.slice(start, length))
+
+    def only(self, fields: Collection[int]) -> Columns:
+        """Return the same records with the values of some fields only; the others are null, whatever their type."""
+        import pyarrow as pa
+
+        absent = pa.nulls(len(self))
+        arrays = [column if position in fields else absent for position, column in enumerate(self.batch.columns)]
+        batch = pa.RecordBatch.from_arrays(arrays, list(self.layout.names))
+        return Columns(self.layout, batch, self.timestamps, self.key_field)
 
     def with_key(self, key_field: int | None) -> Columns:
         return Columns(self.layout, self.batch, self.timestamps, key_field)

@@ -51,7 +51,7 @@ ENGINE = _option("execution.engine", one_of(*ENGINES), DEFAULT_ENGINE).described
 EPOCH_TARGET_DURATION = _option("execution.epoch.target-duration", in_range(DURATION, 1), _SECOND).described(
     "How long one micro-batch should take; sources read as many records as fit into this time."
 )
-EPOCH_MAX_RECORDS = _option("execution.epoch.max-records", in_range(INT, 1), 1_000_000).described(
+EPOCH_MAX_RECORDS = _option("execution.epoch.max-records", in_range(INT, 1), 5_000_000).described(
     "Maximum number of records that one source subtask reads in one micro-batch."
 )
 EPOCH_MAX_BYTES = _option("execution.epoch.max-bytes", in_range(MEMORY, 1), 64 << 20).described(

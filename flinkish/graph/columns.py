@@ -59,6 +59,17 @@ def unpacked_by(partitioner: Partitioner, record_type: TypeInformation, target: 
     return records_only(target)
 
 
+def fields_read(node: StreamNode) -> frozenset[int] | None:
+    """Return the positions of the fields that an operator reads of its records, besides the key; None if it may need all."""
+    match node.operator:
+        case configs.AggregateConfig(function=aggregates):
+            return aggregates.fields_read
+        case configs.WindowConfig(fold=FieldAggregates() as aggregates, late_data_tag=None):
+            return aggregates.fields_read
+        case _:
+            return None
+
+
 def working_on_columns(graph: StreamGraph) -> dict[NodeId, str | None]:
     """Return, for each operator, why it works on records; None for those that work on columns. Empty if none does."""
     found: dict[NodeId, str | None] = {}

@@ -205,6 +205,8 @@ class EdgeWriter:
     local = False
     #: Whether nothing else refers to the incoming records, so that they are not copied. Set before the first record.
     owns = False
+    #: Whether all fields are sent, also those that the next operator does not read: dead letters show whole records.
+    keeps_all = False
 
     def __init__(self, edge: JobEdge, plan: ExecutionPlan, sender: int) -> None:
         self.edge = edge

@@ -13,6 +13,7 @@ from flinkish.common.errors import InvalidProgramError, TypeMismatchError
 from flinkish.common.kinds import integer_bounds
 from flinkish.common.typeinfo import PickledBytesTypeInfo, RowTypeInfo, TypeInformation, Types
 from flinkish.common.types import RowColumns
+from flinkish.graph.columns import fields_read
 from flinkish.graph.execution_plan import ExecutionPlan
 from flinkish.graph.field_keys import field_read
 from flinkish.graph.job_graph import JobEdge
@@ -321,6 +322,9 @@ class _HashWriter(EdgeWriter):
             super().emit_columns(columns)
             return
         keyed = columns.with_key(field)
+        read = fields_read(self._target_vertex.head)
+        if field is not None and read is not None and not self.keeps_all:
+            keyed = keyed.only({*read, field})
         if len(self.channels) == 1:
             self._append_columns(0, keyed)
             return

@@ -115,6 +115,8 @@ class VertexTask:
         self._edges: list[EdgeWriter] = [edge_writer(edge, plan, subtask) for edge in graph.outputs(vertex.id)]
         self.operators = [make_operator(self._operator_context(program, node, attempt_number)) for node in vertex.operators]
         self.head = self.operators[0]
+        for writer in self._edges:
+            writer.keeps_all = self.head.context.dead_letters.on
         self._dead_letters.open(self.head.context, state.operator(f"{DEAD_LETTERS_UID}/{vertex.id}"), self._metrics.root)
         self._sinks = [operator for operator in self.operators if isinstance(operator, SinkOperator)]
         self._gate = self._make_gate(program)

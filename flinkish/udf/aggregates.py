@@ -209,6 +209,11 @@ class FieldAggregates(AggregateFunction):
         (slot,) = slots
         return self._slot_type(slot) if slot.by is None or slot.field is None else self.field_types[slot.field]
 
+    @property
+    def fields_read(self) -> frozenset[int]:
+        """The positions of the fields that the aggregates are computed of."""
+        return frozenset(field for slot in self.slots for field in (slot.field, slot.by) if field is not None)
+
     def create_accumulator(self) -> tuple[Any, ...]:
         return self._empty
 

@@ -28,6 +28,8 @@ class ToySettings:
     """What the toy does; takes the place of the program's configuration."""
 
     keys: int = 10
+    #: Bytes that are added to each frame.
+    padding: int = 0
     batch: int = 100
     #: Called as hook(slot, level, command) in the middle of a level.
     hook: Callable[[int, int, EpochCommand], None] | None = None
@@ -80,7 +82,7 @@ class ToySlotTask:
             for number in numbers:
                 by_slot[number % keys % slots].append(number % keys)
             if len(self._plan.levels) > 1:
-                out = [Frame(target, 1, 0, self._slot, 0, pickle.dumps(values)) for target, values in by_slot.items()]
+                out = [Frame(target, 1, 0, self._slot, 0, self._body(values)) for target, values in by_slot.items()]
             carry_over = b"%d" % numbers.stop
         else:
             counts = self._heap(level, state)
@@ -89,7 +91,7 @@ class ToySlotTask:
                 counts.update(values) if level == 1 else counts.update(Counter(values) - counts)
             self._reach_hook(level, command)
             if level + 1 < len(self._plan.levels):
-                body = pickle.dumps(dict(counts))
+                body = self._body(dict(counts))
                 out = [Frame(target, level + 1, level, self._slot, 0, body) for target in range(slots)]
             state = pickle.dumps((uuid.uuid4().hex, dict(counts)))
             self._heaps[level] = (state, counts)
@@ -102,6 +104,9 @@ class ToySlotTask:
             process={"pid": os.getpid(), "counts": counted, "thread": threading.current_thread().name},
         )
         return LevelResult(frames=tuple(out), state=state or b"", report=report)
+
+    def _body(self, values: object) -> bytes:
+        return pickle.dumps(values) + bytes(self._settings.padding)
 
     def close(self) -> None:
         if self._settings.on_close is not None:

@@ -74,6 +74,8 @@ class HostConfig:
     program_file: str
     #: Set if executors cannot access `program_file`: each writes its own, below the folder described here.
     own_folder: OwnFolder | None = None
+    #: Whether all executors are on the driver's machine.
+    one_machine: bool = False
     #: Class of the slot task, as "module:Class".
     task: str
     #: The int that represents each slot in packed frames; Spark sends it to the slot's partition.
@@ -229,6 +231,7 @@ class _SlotHost:
             "key": config.key,
             "program_file": self._program_file,
             "own_folder": config.own_folder is not None,
+            "one_machine": config.one_machine,
             "task": config.task,
             "slot": self._slot,
             "slot_values": config.slot_values,

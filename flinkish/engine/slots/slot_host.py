@@ -29,6 +29,7 @@ from flinkish.common.closing import Unwinding
 from flinkish.common.configuration import Configuration
 from flinkish.common.files import store_settings
 from flinkish.engine import dependencies
+from flinkish.engine.slots.frame_files import FrameFiles
 from flinkish.engine.slots.messages import Call, Reply, busy_file, pack, receive_call, send_reply
 
 if TYPE_CHECKING:
@@ -59,6 +60,8 @@ class Order:
     readiness: int
     #: Whether scratch files are beside the program file, instead of in the folder that the program names.
     own_folder: bool = False
+    #: Whether all slots are on this machine, so that large frames go through files.
+    one_machine: bool = False
 
 
 class _Host:
@@ -66,6 +69,7 @@ class _Host:
         self._order = order
         self._task: SlotTask | None = None
         self._last_command: tuple[bytes, EpochCommand] | None = None
+        self._files: FrameFiles | None = None
         self.calls = 0
         self.in_call = False
         self._closing = False
@@ -99,12 +103,16 @@ class _Host:
         order = self._order
         if self._task is None:
             self._task = _load_task(order)
+            if order.one_machine:
+                self._files = FrameFiles(Path(order.program_file).parent / "frames", order.slot)
         command = self._command(request)
         frames = [frame for packed in request.frames for frame in packed.frames(order.slot)]
+        if self._files is not None:
+            self._files.begin_epoch(command.epoch)
+            frames = self._files.get(frames)
         result = self._task.run_level(request.level, command, request.state, frames)
-        return Reply(
-            state=result.state, report=pickling.dumps(result.report), frames=list(pack(result.frames, order.slot_values))
-        )
+        sent = result.frames if self._files is None else self._files.put(result.frames)
+        return Reply(state=result.state, report=pickling.dumps(result.report), frames=list(pack(sent, order.slot_values)))
 
     def _command(self, request: Call) -> EpochCommand:
         """Decode the command once for all levels of an epoch."""

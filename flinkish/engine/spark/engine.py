@@ -316,6 +316,7 @@ class _Attempt:
             attempt_id=program.attempt_id,
             key=self.key,
             program_file=str(self._program_file),
+            one_machine=one_machine and self.own is None,
             task=self.task,
             slot_values=slot_values(program.plan.slots),
             path=tuple(sys.path) if one_machine else (),
