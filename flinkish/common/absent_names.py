@@ -99,9 +99,8 @@ NAMES_ON_STREAMS: Final[Mapping[str, Absence]] = MappingProxyType(
         ),
         **dict.fromkeys(
             ("mapInPandas", "map_in_pandas"),
-            _unsupported(_NO_FRAME, "call map() or process(), or mapInPandas() of the DataFrame before from_data_frame(df)"),
+            _unsupported(_NO_FRAME, 'call map_batches(function, output_type, batch_format="pandas")'),
         ),
-        "select": _FIELDS,
         "show": _unsupported(_NO_FRAME, "call print(), then execute() of the environment"),
         "start": _STARTS,
         "trigger": _unsupported(

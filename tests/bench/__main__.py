@@ -28,6 +28,7 @@ from flinkish.engine.spark.spark_settings import SparkSettings
 from tests.bench import (
     backends,
     checkpoints,
+    columns,
     data_frames,
     floor,
     guarantees,
@@ -319,6 +320,21 @@ def bench_windows(report: Report, spark: Any, scale: float) -> None:
             report.add(f"{way} on the local engine", f"{local:,.0f}/s")
 
 
+def bench_columns(report: Report, spark: Any, scale: float) -> None:
+    """Rows of (long, double, long) with 100,000 keys as columns and as records, beside Spark's own queries on as many rows."""
+    for name in columns.PROGRAMS:
+        fast = columns.rate(name, int(10 * _MILLION * scale), int(70 * _MILLION * scale), columns=True)
+        slow = columns.rate(name, int(_MILLION * scale), int(4 * _MILLION * scale), columns=False)
+        goal = columns.GOALS.get(name)
+        report.add(f"{name}, columns", f"{fast:,.0f}/s", f"{goal:,}/s" if goal else "", fast >= goal if goal else None)
+        report.add(f"{name}, records", f"{slow:,.0f}/s, columns {fast / slow:.1f} times")
+        if name in columns.SPARK:
+            own = columns.spark_rate(spark, name, int(4 * _MILLION * scale))
+            times = columns.SPARK_GOALS.get(name, 1)
+            text = f"{own:,.0f}/s, columns {fast / own:.1f} times"
+            report.add(f"{name}, Spark itself", text, f"{times} times", fast >= times * own)
+
+
 def bench_pyflink(report: Report, spark: Any, scale: float) -> None:
     """The same programs on PyFlink, from end to end, if PYFLINK_PYTHON names its Python; sliding windows go window by window."""
     if peer.python() is None:
@@ -427,6 +443,7 @@ _BENCHES: dict[str, Callable[[Report, Any, float], None]] = {
     "guarantees": bench_guarantees,
     "stores": bench_stores,
     "windows": bench_windows,
+    "columns": bench_columns,
     "pyflink": bench_pyflink,
     "kafka": bench_kafka,
     "server": bench_server,

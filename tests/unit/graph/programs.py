@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any, cast
 
 from flinkish.program.operators import KeyedCoProcessConfig, KeyedProcessConfig, MapConfig, OperatorConfig
@@ -50,7 +51,7 @@ class ProgramBuilder:
         self.transformations: dict[TransformationId, Transformation] = {}
 
     def source(self, name: str = "Numbers", **fields: Any) -> TransformationId:
-        return self._add(SourceTransformation, name=name, source=object(), watermarks=None, **fields)
+        return self._add(SourceTransformation, name=name, source=SimpleNamespace(makes_columns=False), watermarks=None, **fields)
 
     def map(self, read: TransformationId, name: str = "Map", **fields: Any) -> TransformationId:
         operator: OperatorConfig = fields.pop("operator", MapConfig(function=cast(Any, None)))
@@ -85,7 +86,7 @@ class ProgramBuilder:
         return self._add(SideOutputTransformation, name="Side Output", input=read, tag=Tag(tag_id), output_type=STRING)
 
     def sink(self, read: TransformationId, name: str = "Print", **fields: Any) -> TransformationId:
-        return self._add(SinkTransformation, name=name, input=read, sink=object(), **fields)
+        return self._add(SinkTransformation, name=name, input=read, sink=SimpleNamespace(takes_columns=False), **fields)
 
     def change(self, transformation: TransformationId, **fields: Any) -> None:
         """Do what a setter such as `uid` does."""

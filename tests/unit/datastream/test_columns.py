@@ -1,0 +1,127 @@
+"""What programs say about columns: which operators work on them, and what is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pyarrow.compute as pc
+import pytest
+
+from flinkish.common import Duration, Time, Types, WatermarkStrategy
+from flinkish.common.errors import InvalidArgumentError, InvalidProgramError
+from flinkish.datastream import DataStream, StreamExecutionEnvironment, aggregates
+from flinkish.datastream.connectors.discard import DiscardingSink
+from flinkish.datastream.connectors.number_seq import NumberSequenceSource
+from flinkish.datastream.window import EventTimeSessionWindows, TumblingEventTimeWindows
+from flinkish.graph.explain import explain_program
+
+ROW = Types.ROW_NAMED(["key", "value", "name"], [Types.LONG(), Types.DOUBLE(), Types.STRING()])
+PAIR = Types.TUPLE([Types.STRING(), Types.LONG()])
+
+
+@pytest.fixture
+def env() -> StreamExecutionEnvironment:
+    return StreamExecutionEnvironment.get_execution_environment()
+
+
+def numbers(env: StreamExecutionEnvironment) -> DataStream:
+    return env.from_source(NumberSequenceSource(0, 9), WatermarkStrategy.no_watermarks(), "numbers")
+
+
+def rows(env: StreamExecutionEnvironment) -> DataStream:
+    return numbers(env).map_batches(lambda batch: batch, ROW)
+
+
+def drawn(env: StreamExecutionEnvironment) -> str:
+    return explain_program(env._program(None)).split("\n\n")[0]
+
+
+def marks(env: StreamExecutionEnvironment) -> dict[str, str]:
+    """Return what explain says about columns, by the name of the operator."""
+    drawing = drawn(env).splitlines()[1:]
+    return {
+        line.split("  #")[0].split("] ")[-1]: line.split(", uid ")[1].partition(", ")[2].partition(" (Window(")[0]
+        for line in drawing
+    }
+
+
+def test_operators_on_columns_are_marked_and_the_others_have_a_reason(env: StreamExecutionEnvironment) -> None:
+    high = rows(env).filter(pc.field("value") > 1.0)
+    by_field = high.key_by("key").aggregate(key=aggregates.key(), total=aggregates.sum("value")).name("by field")
+    by_field.sink_to(DiscardingSink()).name("drop")
+    high.key_by(lambda row: row.key + 1).aggregate(total=aggregates.sum("value")).name("by function").print()
+    high.key_by("key").aggregate(last=aggregates.last("name")).name("last").sink_to(DiscardingSink())
+    high.shuffle().select("key").name("shuffled").sink_to(DiscardingSink())
+    high.map(len, Types.LONG()).name("mapped").sink_to(DiscardingSink())
+    found = marks(env)
+    assert {found[name] for name in ("Source: numbers", "Map Batches", "Filter", "by field", "Sink: drop")} == {"columns"}
+    assert found["by function"] == "records: the key is no integer or text in a field; key_by(field) keeps columns"
+    assert found["Sink: Print to Std. Out"] == "records: the sink writes records"
+    assert found["last"] == "records: last('name') looks at each record"
+    assert found["mapped"].startswith("records: calls ")
+    assert found["shuffled"] == "columns"
+
+
+def test_a_program_without_columns_is_drawn_as_before(env: StreamExecutionEnvironment) -> None:
+    numbers(env).map(str, Types.STRING()).print()
+    assert "records" not in drawn(env)
+
+
+def test_windows_say_why_they_take_records(env: StreamExecutionEnvironment) -> None:
+    by_time = WatermarkStrategy.for_bounded_out_of_orderness(Duration.of_seconds(1)).with_timestamp_assigner("key")
+    timed = rows(env).assign_timestamps_and_watermarks(by_time)
+    tumbling = timed.key_by("name").window(TumblingEventTimeWindows.of(Time.seconds(5)))
+    tumbling.aggregate(total=aggregates.sum("value")).name("tumbling").sink_to(DiscardingSink())
+    sessions = timed.key_by("name").window(EventTimeSessionWindows.with_gap(Time.seconds(5)))
+    sessions.aggregate(total=aggregates.sum("value")).name("sessions").sink_to(DiscardingSink())
+    sessions.reduce(lambda one, other: one).name("reduce").sink_to(DiscardingSink())
+    by_function = WatermarkStrategy.no_watermarks().with_timestamp_assigner(lambda row, _: row.key)
+    rows(env).assign_timestamps_and_watermarks(by_function).name("function").sink_to(DiscardingSink())
+    by_text = WatermarkStrategy.no_watermarks().with_timestamp_assigner("name")
+    rows(env).assign_timestamps_and_watermarks(by_text).name("text").sink_to(DiscardingSink())
+    found = marks(env)
+    assert found["tumbling"] == "columns"
+    assert found["sessions"] == "records: only tumbling and sliding windows with the default trigger work on columns"
+    assert found["reduce"].startswith("records: the windows call a function for each record")
+    assert found["function"] == "records: a function assigns event times; with_timestamp_assigner(field) would not"
+    assert found["text"] == "records: the field 'name' with the event time is no integer"
+
+
+@pytest.mark.parametrize(
+    ("build", "message"),
+    [
+        (lambda stream: stream.key_by("nothing"), r"key_by\('nothing'\): there is no such field"),
+        (lambda stream: stream.key_by(7), r"key_by\(7\): there is no such field"),
+        (lambda stream: stream.select(), r"select\(\) needs at least one field"),
+        (lambda stream: stream.select("nothing"), r"there are no fields \['nothing'\]; the records have \['key', "),
+        (lambda stream: stream.select(twice="key"), r"select\(\): twice must be a Expression|select\(\): twice"),
+        (lambda stream: stream.select(twice=pc.field("nothing")), "cannot be computed for the columns"),
+        (lambda stream: stream.filter(pc.field("value") + 1), "must be Boolean"),
+        (lambda stream: stream.filter(pc.field("name") > 1), "cannot be computed for the columns"),
+        (lambda stream: stream.key_by("key").aggregate(), "needs at least one aggregate"),
+        (lambda stream: stream.key_by("key").aggregate(key=aggregates.key()), "something to compute of the records"),
+        (lambda stream: stream.key_by("key").aggregate(total=sum), "total must be an aggregate; got <built-in function sum>"),
+        (lambda stream: stream.key_by("key").aggregate(total=aggregates.sum("name")), "needs a field of numbers"),
+        (lambda stream: stream.key_by("key").aggregate(total=aggregates.sum("nothing")), "there is no such field"),
+        (lambda stream: stream.key_by("key").aggregate(start=aggregates.window_start(), n=aggregates.count()), "are for windows"),
+        (lambda stream: stream.key_by("key").aggregate(per="batch", n=aggregates.count()), "per must be 'record' or 'epoch'"),
+        (lambda stream: stream.map_batches(len, batch_format="polars"), "batch_format must be 'pyarrow' or 'pandas'"),
+        (lambda stream: stream.map(len).map_batches(len), "needs records of a declared type that Arrow has, too"),
+        (lambda stream: stream.map(len).select("key"), "needs records of a declared type that Arrow has, too"),
+    ],
+)
+def test_what_cannot_be_is_refused(env: StreamExecutionEnvironment, build: Callable[[DataStream], Any], message: str) -> None:
+    with pytest.raises((InvalidProgramError, InvalidArgumentError), match=message):
+        build(rows(env))
+
+
+def test_a_window_takes_a_function_or_aggregates_but_not_both(env: StreamExecutionEnvironment) -> None:
+    windows = rows(env).key_by("key").window(TumblingEventTimeWindows.of(Time.seconds(5)))
+    with pytest.raises(InvalidArgumentError, match="either a function, with its types, or named aggregates"):
+        windows.aggregate(None, None, None, Types.LONG(), n=aggregates.count())  # type: ignore[call-overload]
+
+
+def test_a_key_that_is_a_field_has_its_type(env: StreamExecutionEnvironment) -> None:
+    assert rows(env).key_by("name").get_type().get_field_types()[0] == Types.STRING()  # type: ignore[attr-defined]
+    assert env.from_collection([("a", 1)], PAIR).key_by(1).get_type().get_field_types()[0] == Types.LONG()  # type: ignore[attr-defined]
