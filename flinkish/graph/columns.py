@@ -14,7 +14,7 @@ from flinkish.graph.field_keys import field_read
 from flinkish.graph.stream_graph import NodeId, StreamEdge, StreamGraph, StreamNode
 from flinkish.program import operators as configs
 from flinkish.program.transformations import Partitioner, Partitioning
-from flinkish.udf.aggregates import FieldAggregates, why_by_record
+from flinkish.udf.aggregates import FieldAggregates
 from flinkish.udf.function_wrappers import describe
 from flinkish.udf.window import (
     EventTimeTrigger,
@@ -38,7 +38,7 @@ def records_only(node: StreamNode) -> str | None:
         case configs.MapBatchesConfig() | configs.FilterColumnsConfig() | configs.SelectColumnsConfig():
             return None
         case configs.AggregateConfig(function=aggregates):
-            return why_by_record(aggregates)
+            return aggregates.why_by_record
         case configs.WindowConfig() as config:
             return _windows(config)
         case configs.TimestampsAndWatermarksConfig(strategy=strategy):
@@ -120,4 +120,4 @@ def _windows(config: configs.WindowConfig) -> str | None:
     trigger = EventTimeTrigger if config.assigner.is_event_time() else ProcessingTimeTrigger
     if type(config.assigner) not in _ALIGNED or type(config.trigger) is not trigger or config.evictor is not None:
         return "only tumbling and sliding windows with the default trigger work on columns"
-    return why_by_record(config.fold)
+    return config.fold.why_by_record

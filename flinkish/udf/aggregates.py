@@ -5,12 +5,14 @@ Null values are left out, as in SQL: the sum of none is None, their count 0.
 
 from __future__ import annotations
 
+import functools
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from flinkish.common.errors import InvalidArgumentError, InvalidProgramError
-from flinkish.common.kinds import INTEGER_BITS, Kind, kind_of, part_names, shape_of
+from flinkish.common.kinds import BOUNDS, INTEGER_BITS, Kind, kind_of, part_names, shape_of
 from flinkish.common.typeinfo import BasicType, RowTypeInfo, TypeInformation, Types
 from flinkish.common.types import Row, make_row
 from flinkish.udf.functions import AggregateFunction, ProcessAllWindowFunction, ProcessWindowFunction
@@ -138,8 +140,8 @@ _ORDERED = {
 class FieldAggregates(AggregateFunction):
     """Computes several aggregates together; the result is a row of them, with the names that they were given.
 
-    The accumulator is a tuple with a value for each slot, None if there was none yet; that of `min_by` is a pair of what it
-    compares and what it shows.
+    The accumulator has a value for each slot. If all slots are numbers it is a tuple, in which a count tells whether a sum, least
+    or greatest value has seen any; numpy can compute such accumulators. Otherwise it is a row, in which None means no value yet.
     """
 
     def __init__(self, aggregates: Mapping[str, Any], record_type: TypeInformation, key_type: TypeInformation) -> None:
@@ -162,16 +164,51 @@ class FieldAggregates(AggregateFunction):
             if not isinstance(aggregate, Aggregate):
                 raise InvalidArgumentError(f"aggregate(): {name} must be an aggregate; got {aggregate!r}.", hint=hint)
             slots = [self._slot(kind, aggregate) for kind in _PARTS.get(aggregate.kind, ())]
-            self.slots += [slot for slot in dict.fromkeys(slots) if slot not in self.slots]
-            self.parts.append(tuple(map(self.slots.index, slots)))
+            self.parts.append(tuple(map(self._place, slots)))
             output_types.append(key_type if aggregate.kind == "key" else self._result_type(aggregate, slots))
         if not self.slots:
             raise InvalidArgumentError("aggregate() needs something to compute of the records, such as count().", hint=hint)
-        self.accumulator_type = Types.TUPLE([self._slot_type(slot) for slot in self.slots])
         self.output_type: RowTypeInfo = Types.ROW_NAMED(list(self.names), output_types)
         self.uses_window = any(aggregate.kind.startswith("window") for aggregate in self.aggregates)
-        self._empty = tuple(0 if slot.kind == "count" else None for slot in self.slots)
+        self.why_by_record = self._why_by_record()
+        self._choose_accumulator()
+
+    def _place(self, slot: Slot) -> int:
+        """Return the position of a slot, which is added if it is new."""
+        if slot not in self.slots:
+            self.slots.append(slot)
+        return self.slots.index(slot)
+
+    def _why_by_record(self) -> str | None:
+        """Return why columns cannot be aggregated so; None if they can, because numpy computes the same."""
+        for aggregate, places in zip(self.aggregates, self.parts, strict=True):
+            for slot in (self.slots[place] for place in places):
+                number = slot.field is not None and kind_of(self.field_types[slot.field]) in (*INTEGER_BITS, BasicType.DOUBLE)
+                if slot.kind != "count" and not (number and slot.kind in ("sum", "min", "max")):
+                    return f"{aggregate.kind}({aggregate.field!r}) looks at each record"
+        return None
+
+    def _choose_accumulator(self) -> None:
+        by_numbers = self.why_by_record is None
+        if by_numbers:
+            for slot in list(self.slots):
+                self._place(Slot("count", slot.field))
+        #: For each slot, the position of the count that tells whether it has a value; None if it says so itself.
+        self.counts = [self._place(Slot("count", slot.field)) if by_numbers else None for slot in self.slots]
+        types = [self._slot_type(slot) for slot in self.slots]
+        names = [f"f{position}" for position in range(len(types))]
+        self.accumulator_type: TypeInformation = Types.TUPLE(types) if by_numbers else Types.ROW_NAMED(names, types)
+        self._make: Callable[[list[Any]], Any] = tuple if by_numbers else functools.partial(make_row, tuple(names))
+        self.starts = [self._start(slot) if by_numbers or slot.kind == "count" else None for slot in self.slots]
         self._adders = [_ADDERS[slot.kind](slot) for slot in self.slots]
+
+    def _start(self, slot: Slot) -> int | float:
+        """Return what a slot of numbers begins with: it changes no result, and is of the slot's type."""
+        if slot.kind == "count" or slot.field is None:
+            return 0
+        kind = kind_of(self.field_types[slot.field])
+        least, most = BOUNDS.get(kind, (-math.inf, math.inf))
+        return {"min": most, "max": least}.get(slot.kind, 0 if kind in BOUNDS else 0.0)
 
     def _slot(self, kind: str, aggregate: Aggregate) -> Slot:
         if aggregate.field is None:
@@ -199,7 +236,7 @@ class FieldAggregates(AggregateFunction):
             kind = kind_of(field_type)
             floating = kind in (BasicType.FLOAT, BasicType.DOUBLE)
             return Types.LONG() if kind in INTEGER_BITS else Types.DOUBLE() if floating else field_type
-        return field_type if slot.by is None else Types.TUPLE([self.field_types[slot.by], field_type])
+        return field_type if slot.by is None else Types.ROW_NAMED(["by", "value"], [self.field_types[slot.by], field_type])
 
     def _result_type(self, aggregate: Aggregate, slots: list[Slot]) -> TypeInformation:
         if aggregate.kind == "avg":
@@ -214,27 +251,27 @@ class FieldAggregates(AggregateFunction):
         """The positions of the fields that the aggregates are computed of."""
         return frozenset(field for slot in self.slots for field in (slot.field, slot.by) if field is not None)
 
-    def create_accumulator(self) -> tuple[Any, ...]:
-        return self._empty
+    def create_accumulator(self) -> Any:
+        return self._make(list(self.starts))
 
-    def add(self, value: Any, accumulator: tuple[Any, ...]) -> tuple[Any, ...]:
+    def add(self, value: Any, accumulator: Any) -> Any:
         fields = value if self.has_fields else (value,)
-        return tuple([add(before, fields) for add, before in zip(self._adders, accumulator, strict=True)])
+        return self._make([add(before, fields) for add, before in zip(self._adders, accumulator, strict=True)])
 
-    def get_result(self, accumulator: tuple[Any, ...]) -> tuple[Any, ...]:
+    def get_result(self, accumulator: Any) -> Any:
         """Return the accumulator: `row` makes the result of it, which also shows key and window."""
         return accumulator
 
-    def merge(self, acc_a: tuple[Any, ...], acc_b: tuple[Any, ...]) -> tuple[Any, ...]:
+    def merge(self, acc_a: Any, acc_b: Any) -> Any:
         merged = []
         for slot, one, other in zip(self.slots, acc_a, acc_b, strict=True):
             if one is None or other is None:
                 merged.append(other if one is None else one)
             else:
                 merged.append(_MERGES[slot.kind](one, other))
-        return tuple(merged)
+        return self._make(merged)
 
-    def row(self, accumulator: tuple[Any, ...], key: Any, window: Any = None) -> Row:
+    def row(self, accumulator: Any, key: Any, window: Any = None) -> Row:
         """Return the result: `window` has `start` and `end` in milliseconds."""
         values = []
         for aggregate, parts in zip(self.aggregates, self.parts, strict=True):
@@ -246,24 +283,16 @@ class FieldAggregates(AggregateFunction):
                 case "window_end":
                     values.append(window.end)
                 case "avg":
-                    total, number = accumulator[parts[0]], accumulator[parts[1]]
-                    values.append(float(total / number) if number else None)
+                    number = accumulator[parts[1]]
+                    values.append(float(accumulator[parts[0]] / number) if number else None)
                 case "min_by" | "max_by":
                     pair = accumulator[parts[0]]
                     values.append(None if pair is None else pair[1])
                 case _:
-                    values.append(accumulator[parts[0]])
+                    count = self.counts[parts[0]]
+                    known = aggregate.kind == "count" or count is None or accumulator[count]
+                    values.append(accumulator[parts[0]] if known else None)
         return make_row(self.names, values)
-
-
-def why_by_record(aggregates: FieldAggregates) -> str | None:
-    """Return why columns cannot be aggregated so; None if they can, because numpy computes the same."""
-    for aggregate, places in zip(aggregates.aggregates, aggregates.parts, strict=True):
-        for slot in (aggregates.slots[place] for place in places):
-            number = slot.field is not None and kind_of(aggregates.field_types[slot.field]) in (*INTEGER_BITS, BasicType.DOUBLE)
-            if slot.kind != "count" and not (number and slot.kind in ("sum", "min", "max")):
-                return f"{aggregate.kind}({aggregate.field!r}) looks at each record"
-    return None
 
 
 class AggregatedWindow(ProcessWindowFunction[Any, Row, Any, Any]):
@@ -321,7 +350,9 @@ def _comparing(beats: Callable[[Any, Any], bool]) -> Callable[[Slot], Adder]:
 
         def add(before: Any, fields: Any) -> Any:
             compared = fields[by]
-            return before if compared is None or not (before is None or beats(compared, before[0])) else (compared, fields[field])
+            if compared is None or not (before is None or beats(compared, before[0])):
+                return before
+            return make_row(("by", "value"), [compared, fields[field]])
 
         return add
 

@@ -19,7 +19,6 @@ from flinkish.runtime.operators.base import Operator, OperatorContext, Output
 from flinkish.runtime.operators.column_fold import ColumnFold
 from flinkish.runtime.operators.function import FunctionOperator, keyed
 from flinkish.runtime.state.keyed import KeyedStateBackend
-from flinkish.udf.aggregates import why_by_record
 from flinkish.udf.state import ValueStateDescriptor
 
 #: Maximum number of records that are put into a batch.
@@ -144,7 +143,7 @@ class AggregateOperator(FunctionOperator[AggregateConfig]):
         super().__init__(context)
         self._aggregates = self.config.function
         self._table, self._convert = self.backend.table_of(ValueStateDescriptor("_aggregates", self._aggregates.accumulator_type))
-        self._columns = ColumnFold(self._aggregates) if why_by_record(self._aggregates) is None else None
+        self._columns = ColumnFold(self._aggregates) if self._aggregates.why_by_record is None else None
         self._layout = needed_layout(context.node.output_type, context.node.name)
         #: Columns that wait to be aggregated together.
         self._runs: list[Columns] = []
@@ -225,12 +224,12 @@ class AggregateOperator(FunctionOperator[AggregateConfig]):
             self._show(list(touched), list(touched.values()))
 
     def _show(self, keys: list[Any], times: list[int | None]) -> None:
-        accumulators = self._table.get_all(keys)
+        accumulators = list(map(self._table.get, keys))
         schema = self._layout.schema
         if self._columns is not None and self.output.takes_columns and set(map(type, keys)) <= {int, str}:
             kinds = [aggregate.kind for aggregate in self._aggregates.aggregates]
             outer = {"key": pa.array(keys, schema.field(kinds.index("key")).type)} if "key" in kinds else {}
-            results = self._columns.results(self._columns.parts_of(accumulators), outer, schema)
+            results = self._columns.results(self._columns.arrays(accumulators), outer, schema)
             if results is not None:
                 stamps = pa.array(times, pa.int64())
                 self.output.columns(Columns(self._layout, results, None if stamps.null_count == len(stamps) else stamps))

@@ -45,6 +45,8 @@ if TYPE_CHECKING:
     from flinkish.runtime.operators.window.columns import WindowColumns
 
 _FIRED = "fired"
+#: Minimum number of records for each stretch of time in a run of columns; with fewer, records are folded one by one.
+_LEAST_IN_STRETCH = 32
 #: Processing time (ms) up to which windows that share panes have fired, the same for all subtasks.
 _PROGRESS = ListStateDescriptor("_windows_fired", Types.LONG())
 
@@ -241,6 +243,14 @@ class AlignedWindowOperator(BaseWindowOperator):
         self._table.clear(span)
 
 
+def distinct_of(starts: Any) -> list[int]:
+    """Return the different values of an array of numpy, in order."""
+    import numpy as np
+
+    least, most = int(starts.min()), int(starts.max())
+    return [least] if least == most else np.unique(starts).tolist()
+
+
 class FoldedWindowsOperator(AlignedWindowOperator):
     """Windows with reduce or aggregate: each one folds all its records in the order of arrival, as in Flink."""
 
@@ -277,29 +287,34 @@ class FoldedWindowsOperator(AlignedWindowOperator):
         self._table.fold([span], keys, values, self._fold, self.backend)
 
     def process_columns(self, columns: Columns, input_index: int = 0) -> None:
-        parts = None
-        if self._columns is not None and columns.key_field is not None:
-            times = self._column_times(columns)
-            parts = None if times is None else self._columns.stretches(columns, times, self._length, self._offset)
-        if parts is None:
+        starts = self._starts(columns) if self._columns is not None and columns.key_field is not None else None
+        distinct = [] if starts is None else distinct_of(starts)
+        stretches = {}
+        if len(distinct) * _LEAST_IN_STRETCH <= len(columns):
+            stretches = {start: self._stretch_at(start) for start in distinct}
+        if self._columns is None or not stretches or any(stretch.fired for stretch in stretches.values()):
             super().process_columns(columns, input_index)
             return
-        assert self._columns is not None
-        for start, part in parts:
-            stretch = self._stretch_at(start)
-            if stretch.spans and not stretch.fired:
-                self._columns.hold(stretch.spans, part)
-            else:
-                super().process_columns(part, input_index)
+        spans: dict[Span, list[int]] = {}
+        for start, stretch in stretches.items():
+            for span in stretch.spans:
+                spans.setdefault(span, []).append(start)
+        self._columns.hold(spans, starts, columns)
+        late = [start for start, stretch in stretches.items() if not stretch.spans]
+        if late:
+            super().process_columns(self._columns.of_stretches(late, starts, columns), input_index)
 
-    def _column_times(self, columns: Columns) -> Any:
-        """Return the times by which columns are assigned to windows as an array; None if some records have none."""
+    def _starts(self, columns: Columns) -> Any:
+        """Return when the stretches of time of columns begin, as an array; None if some records have no time."""
         import numpy as np
 
         if not self.event_time:
-            return np.full(len(columns), max(self.context.time.now(), self._fired + 1), np.int64)
-        times = columns.timestamps
-        return None if times is None or times.null_count else times.to_numpy()
+            times = np.full(len(columns), max(self.context.time.now(), self._fired + 1), np.int64)
+        elif columns.timestamps is None or columns.timestamps.null_count:
+            return None
+        else:
+            times = columns.timestamps.to_numpy()
+        return times - (times - self._offset) % self._length
 
     def flush(self) -> None:
         """Fold columns that wait."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -19,8 +19,6 @@ Span = tuple[int, int]
 
 #: Maximum number of records that wait to be folded together.
 _WAITING_RECORDS = 1 << 19
-#: Minimum number of records for each stretch of time in a run; with fewer, records are folded one by one.
-_LEAST_IN_STRETCH = 32
 
 
 class WindowColumns:
@@ -41,24 +39,23 @@ class WindowColumns:
         self._waiting: dict[Span, list[Columns]] = {}
         self._records = 0
 
-    def stretches(self, columns: Columns, times: Any, length: int, offset: int) -> list[tuple[int, Columns]] | None:
-        """Return the parts of a run by the stretches of time that they fall into, with the starts of these; None if many."""
-        first, last = (int(time) - (int(time) - offset) % length for time in (times.min(), times.max()))
-        if first == last:
-            return [(first, columns)]
-        starts = times - (times - offset) % length
-        distinct = np.unique(starts)
-        if len(distinct) * _LEAST_IN_STRETCH > len(columns):
-            return None
-        return [(int(start), columns.take(np.flatnonzero(starts == start))) for start in distinct]
+    def hold(self, spans: Mapping[Span, Sequence[int]], starts: Any, columns: Columns) -> None:
+        """Fold columns into windows, now or later, in the order of their arrival.
 
-    def hold(self, spans: Iterable[Span], columns: Columns) -> None:
-        """Fold columns into windows, now or later."""
-        for span in spans:
-            self._waiting.setdefault(span, []).append(columns)
-            self._records += len(columns)
+        `starts`: for each record, when its stretch of time begins; `spans`: for each window, the stretches that it has.
+        """
+        for span, its in spans.items():
+            mine = self.of_stretches(its, starts, columns)
+            self._waiting.setdefault(span, []).append(mine)
+            self._records += len(mine)
         if self._records >= _WAITING_RECORDS:
             self.flush()
+
+    @staticmethod
+    def of_stretches(chosen: Sequence[int], starts: Any, columns: Columns) -> Columns:
+        """Return the records of some stretches of time."""
+        mask = np.isin(starts, chosen)
+        return columns if mask.all() else columns.take(np.flatnonzero(mask))
 
     def flush(self) -> None:
         """Fold all columns that wait."""
@@ -85,7 +82,7 @@ class WindowColumns:
             if not set(map(type, keys)) <= {int, str}:
                 return None
             outer["key"] = pa.array(keys, self._layout.schema.field(shown["key"]).type)
-        batch = self._fold.results(self._fold.parts_of(accumulators), outer, self._layout.schema)
+        batch = self._fold.results(self._fold.arrays(accumulators), outer, self._layout.schema)
         if batch is None:
             return None
         return Columns(self._layout, batch, pa.array(np.full(len(keys), window[1] - 1, np.int64)))
