@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterable
+
 from flinkish.common.kinds import INTEGER_BITS, Kind, kind_of, part_names, shape_of
 from flinkish.common.typeinfo import TypeInformation
 from flinkish.common.watermark_strategy import (
@@ -11,7 +13,8 @@ from flinkish.common.watermark_strategy import (
     WatermarkStrategy,
 )
 from flinkish.graph.field_keys import field_read
-from flinkish.graph.stream_graph import NodeId, StreamEdge, StreamGraph, StreamNode
+from flinkish.graph.job_graph import JobGraph
+from flinkish.graph.stream_graph import NodeId, StreamEdge, StreamNode
 from flinkish.program import operators as configs
 from flinkish.program.transformations import Partitioner, Partitioning
 from flinkish.udf.aggregates import FieldAggregates
@@ -70,28 +73,41 @@ def fields_read(node: StreamNode) -> frozenset[int] | None:
             return None
 
 
-def working_on_columns(graph: StreamGraph) -> dict[NodeId, str | None]:
-    """Return, for each operator, why it works on records; None for those that work on columns. Empty if none does."""
+def working_on_columns(nodes: Iterable[StreamNode], edges: Collection[StreamEdge]) -> dict[NodeId, str | None]:
+    """Return, for each operator, why it works on records; None for those that work on columns. Empty if none does.
+
+    `nodes` are in topological order.
+    """
+    by_id = {node.id: node for node in nodes}
+    whys = {edge: unpacked_by(edge.partitioner, by_id[edge.source].output_type, by_id[edge.target]) for edge in edges}
     found: dict[NodeId, str | None] = {}
-    for node in graph.nodes.values():
+    for node in by_id.values():
         reason = records_only(node)
-        inputs = [edge for edge in graph.edges if edge.target == node.id]
+        inputs = [edge for edge in edges if edge.target == node.id]
         if reason is None and not isinstance(node.operator, _MAKES_COLUMNS):
-            taken = [edge for edge in graph.edges if edge.source == node.id]
             if inputs and all(found[edge.source] is not None for edge in inputs):
                 reason = "its input is records"
-            elif not inputs and all(_why(graph, edge) is not None for edge in taken):
+            elif not inputs and all(whys[edge] is not None for edge in edges if edge.source == node.id):
                 reason = "what reads it takes records"
             else:
-                reason = next((why for edge in inputs if (why := _why(graph, edge)) is not None), None)
+                reason = next((whys[edge] for edge in inputs if whys[edge] is not None), None)
         found[node.id] = reason
-    uses = [node for node, reason in found.items() if reason is None and graph.nodes[node].key_selectors != ()]
-    made = [node for node in graph.nodes.values() if isinstance(node.operator, _MAKES_COLUMNS)]
-    return found if uses or made else {}
+    uses = any(found[node.id] is None and node.key_selectors for node in by_id.values())
+    return found if uses or any(isinstance(node.operator, _MAKES_COLUMNS) for node in by_id.values()) else {}
 
 
-def _why(graph: StreamGraph, edge: StreamEdge) -> str | None:
-    return unpacked_by(edge.partitioner, graph.nodes[edge.source].output_type, graph.nodes[edge.target])
+def chained_on_columns(graph: JobGraph) -> dict[NodeId, str | None]:
+    """Return the same for the operators of a job graph."""
+    forward = Partitioner(partitioning=Partitioning.FORWARD)
+    edges = [
+        StreamEdge(source=edge.source, target=edge.target, input_index=0, partitioner=forward)
+        for vertex in graph.vertices.values()
+        for edge in vertex.chain_edges
+    ]
+    for edge in graph.edges:
+        head = graph.vertices[edge.target_vertex].head.id
+        edges.append(StreamEdge(source=edge.source, target=head, input_index=edge.input_index, partitioner=edge.partitioner))
+    return working_on_columns([node for vertex in graph.vertices.values() for node in vertex.operators], edges)
 
 
 #: Operators that put records into columns if they get records.

@@ -12,8 +12,10 @@ from flinkish.common import config_options, options
 from flinkish.common.configuration import Configuration
 from flinkish.common.job_status import JobStatus
 from flinkish.common.redaction import redact
+from flinkish.graph.columns import chained_on_columns
 from flinkish.graph.job_graph import JobGraph, JobVertex
 from flinkish.graph.runtime_mode import is_batch
+from flinkish.graph.stream_graph import NodeId, StreamNode
 from flinkish.jobmaster import user_messages
 from flinkish.jobmaster.exception_history import FailureRecord
 from flinkish.jobmaster.execution_graph import Execution, ExecutionState
@@ -122,7 +124,8 @@ def plan(view: JobView) -> answers.JobPlan:
 
 def plan_of(graph: JobGraph, configuration: Configuration, job_id: str) -> answers.JobPlan:
     """Return the plan of a job, which need not run; the configuration has the decided mode."""
-    nodes = tuple(_node(graph, vertex) for vertex in reversed(tuple(graph.vertices.values())))
+    reasons = chained_on_columns(graph)
+    nodes = tuple(_node(graph, vertex, reasons) for vertex in reversed(tuple(graph.vertices.values())))
     return answers.JobPlan(plan=answers.Plan(jid=job_id, name=graph.job_name, type=job_type(configuration), nodes=nodes))
 
 
@@ -268,7 +271,7 @@ def combined(view: JobView, vertex: JobVertex, executions: Sequence[Execution]) 
     }
 
 
-def _node(graph: JobGraph, vertex: JobVertex) -> answers.PlanNode:
+def _node(graph: JobGraph, vertex: JobVertex, reasons: Mapping[NodeId, str | None]) -> answers.PlanNode:
     inputs = tuple(
         answers.PlanInput(
             id=rest_id(graph.vertices[edge.source_vertex]),
@@ -283,15 +286,25 @@ def _node(graph: JobGraph, vertex: JobVertex) -> answers.PlanNode:
         operator="",
         parallelism=vertex.parallelism,
         operator_strategy="",
-        description=_chain_text(vertex),
+        description=_chain_text(vertex, reasons),
         optimizer_properties={},
         inputs=inputs,
     )
 
 
-def _chain_text(vertex: JobVertex) -> str:
-    """Draw the operators of a chain as a tree, in the form that Flink's page shows."""
-    names = {node.id: node.name for node in vertex.operators}
+def _chain_text(vertex: JobVertex, reasons: Mapping[NodeId, str | None]) -> str:
+    """Draw the operators of a chain as a tree, in the form that Flink's page shows.
+
+    In a job with operators on columns, each operator says whether it is one, or why it works on records.
+    """
+
+    def shown(node: StreamNode) -> str:
+        if not reasons:
+            return node.name
+        reason = reasons[node.id]
+        return f"{node.name} (columns)" if reason is None else f"{node.name} (records: {reason})"
+
+    names = {node.id: shown(node) for node in vertex.operators}
     lines = [names[vertex.head.id]]
 
     def draw(parent: Any, depth: int) -> None:

@@ -8,13 +8,16 @@ from typing import Any
 import pyarrow.compute as pc
 import pytest
 
-from flinkish.common import Duration, Time, Types, WatermarkStrategy
+from flinkish.common import Configuration, Duration, Time, Types, WatermarkStrategy
 from flinkish.common.errors import InvalidArgumentError, InvalidProgramError
 from flinkish.datastream import DataStream, StreamExecutionEnvironment, aggregates
 from flinkish.datastream.connectors.discard import DiscardingSink
 from flinkish.datastream.connectors.number_seq import NumberSequenceSource
 from flinkish.datastream.window import EventTimeSessionWindows, TumblingEventTimeWindows
+from flinkish.graph.chaining import build_job_graph
 from flinkish.graph.explain import explain_program
+from flinkish.graph.stream_graph_generator import generate
+from flinkish.server.views.jobs import plan_of
 
 ROW = Types.ROW_NAMED(["key", "value", "name"], [Types.LONG(), Types.DOUBLE(), Types.STRING()])
 PAIR = Types.TUPLE([Types.STRING(), Types.LONG()])
@@ -125,3 +128,11 @@ def test_a_window_takes_a_function_or_aggregates_but_not_both(env: StreamExecuti
 def test_a_key_that_is_a_field_has_its_type(env: StreamExecutionEnvironment) -> None:
     assert rows(env).key_by("name").get_type().get_field_types()[0] == Types.STRING()  # type: ignore[attr-defined]
     assert env.from_collection([("a", 1)], PAIR).key_by(1).get_type().get_field_types()[0] == Types.LONG()  # type: ignore[attr-defined]
+
+
+def test_the_page_shows_which_operators_are_columns(env: StreamExecutionEnvironment) -> None:
+    rows(env).key_by("key").aggregate(n=aggregates.count()).map(str, Types.STRING()).print()
+    graph = build_job_graph(generate(env._program(None)))
+    shown = [node.description for node in plan_of(graph, Configuration(), "job").plan.nodes]
+    assert "Source: numbers (columns)<br/>+- Map Batches (columns)<br/>" in shown
+    assert any(text.startswith("Aggregate (columns)<br/>+- Map (records: calls ") for text in shown)
