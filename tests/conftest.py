@@ -118,6 +118,15 @@ def spark_session(flinkish_spark: SparkSession) -> SparkSession:
     return flinkish_spark
 
 
+@pytest.fixture(params=[False, True], ids=["records", "columns"])
+def both_ways(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Run a test of a source or sink twice: with records, and with columns where it makes or takes them."""
+    from tests.unit.datastream.connectors.fakes import SinkRun, SourceRun
+
+    monkeypatch.setattr(SourceRun, "by_columns", request.param)
+    monkeypatch.setattr(SinkRun, "by_columns", request.param)
+
+
 @pytest.fixture(params=[pytest.param(name, marks=[pytest.mark.spark] if engine.jvm else []) for name, engine in ENGINES.items()])
 def engine(request: pytest.FixtureRequest, _flinkish_share: Callable[[str], None]) -> str:
     """The name of the engine: the test runs once on each."""

@@ -259,7 +259,9 @@ class RowsToArrow:
         `by_position`: names in the rows are ignored. `local`, with `zoned`: SQL_TIMESTAMP is a time in the machine's zone.
         """
         self.by_position = by_position
+        self.local = local
         self.names = tuple(names)
+        self.types = tuple(types)
         # Column by column, as zip(*rows) makes an iterator for each row and takes 10 times as long.
         self._getters = [operator.itemgetter(i) for i in (range(len(names)) if positions is None else positions)]
         self.schema = pa.schema(

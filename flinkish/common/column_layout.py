@@ -14,8 +14,8 @@ from flinkish.common import pickling
 from flinkish.common.arrow_types import RowsToArrow, arrow_type, read_converter, row_type_of_schema
 from flinkish.common.columns import Columns
 from flinkish.common.errors import InvalidProgramError, TypeMismatchError
-from flinkish.common.kinds import Kind, part_names, plain_type, shape_of
-from flinkish.common.typeinfo import RowTypeInfo, TypeInformation
+from flinkish.common.kinds import Kind, kind_of, part_names, plain_type, shape_of
+from flinkish.common.typeinfo import BasicType, RowTypeInfo, TypeInformation
 from flinkish.common.types import RowKind, rows_of
 
 
@@ -77,6 +77,23 @@ class Layout:
             return rows_of(self.names, lists)
         return list(zip(*lists, strict=True)) if self.has_fields else lists[0]
 
+    def batch_of(self, columns: Sequence[pa.Array]) -> pa.RecordBatch:
+        """Return columns of the schema's types, which come from outside, as a batch.
+
+        Raises ValueError or OverflowError, as `records_of` would, if Python has no value for one of theirs: a date after the year
+        9999, text that is not UTF-8, a null in an array of primitives.
+        """
+        for column, convert in zip(columns, self._converters, strict=True):
+            if pa.types.is_nested(column.type):
+                values = column.to_pylist()
+                if convert is not None:
+                    list(map(convert, values))
+            elif pa.types.is_temporal(column.type):
+                pc.min_max(column).as_py()
+            elif pa.types.is_string(column.type):
+                column.validate(full=True)
+        return pa.RecordBatch.from_arrays(list(columns), schema=self.schema)
+
     def columns_of(self, records: Sequence[Any], timestamps: Sequence[int | None] | None) -> Columns:
         """Return records that were checked against the type as columns.
 
@@ -118,6 +135,43 @@ class Layout:
                     f"{what}: column {field.name!r} must be {field.type}; got {column.type}: {error}"
                 ) from error
         return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
+
+
+class StoredColumns:
+    """Turns columns into batches with the schema of `rows`, which hold the same as those of their records."""
+
+    def __init__(self, rows: RowsToArrow) -> None:
+        self._rows = rows
+        self._positions: dict[Layout, list[int] | None] = {}
+
+    def batch(self, columns: Columns) -> pa.RecordBatch | None:
+        """Return the batch; None if the records must be looked at one by one, as their type differs from that of `rows`."""
+        layout = columns.layout
+        if layout not in self._positions:
+            self._positions[layout] = self._find(layout)
+        positions = self._positions[layout]
+        if positions is None:
+            return None
+        # A time without zone is stored as the point in time that it is in UTC.
+        arrays = [columns.column(place).cast(field.type) for place, field in zip(positions, self._rows.schema, strict=True)]
+        return pa.RecordBatch.from_arrays(arrays, schema=self._rows.schema)
+
+    def _find(self, layout: Layout) -> list[int] | None:
+        """Return the position of each stored column; None if values would be converted."""
+        rows = self._rows
+        if not layout.has_fields or len(layout.names) != len(rows.names):
+            return None
+        positions = list(range(len(rows.names)))
+        if layout.is_row and not rows.by_position:
+            if set(layout.names) != set(rows.names):
+                return None
+            positions = [layout.names.index(name) for name in rows.names]
+        for position, wanted, field in zip(positions, rows.types, rows.schema, strict=True):
+            same = plain_type(layout.types[position]) == plain_type(wanted) and kind_of(wanted) is not BasicType.CHAR
+            have = layout.schema.field(position).type
+            if not same or (have != field.type and (rows.local or not pa.types.is_timestamp(have))):
+                return None
+        return positions
 
 
 def layout_of(type_info: TypeInformation) -> Layout | None:

@@ -108,8 +108,11 @@ class SinkWriter(ABC, Generic[T, WriterCommitT]):
     def write(self, value: T, context: WriteContext) -> None:
         """Write or buffer one record."""
 
-    def write_columns(self, columns: Columns) -> None:
-        """Write or buffer a run of records that are columns; only called if the sink `takes_columns`."""
+    def write_columns(self, columns: Columns) -> bool:
+        """Write or buffer a run of records that are columns; only called if the sink `takes_columns`.
+
+        Return False, with nothing written, if the writer must look at these records one by one: `write` then gets them.
+        """
         raise NotImplementedError
 
     def end_epoch(self) -> None:

@@ -44,6 +44,8 @@ class RowBuffer(Generic[GroupT]):
         self._decoder: msgspec.msgpack.Decoder[tuple[GroupT, int, bytes]] = msgspec.msgpack.Decoder(tuple[group_type, int, bytes])
         self._encode = encode
         self._open: dict[GroupT, list[Any]] = {}
+        #: Chunks of this epoch that were encoded before its end: group, number of rows, chunk.
+        self._closed: list[tuple[GroupT, int, bytes]] = []
         self._count()
 
     def _count(self) -> None:
@@ -68,14 +70,23 @@ class RowBuffer(Generic[GroupT]):
             rows = self._open[group] = []
         return rows
 
+    def add_chunk(self, group: GroupT, rows: int, chunk: bytes) -> None:
+        """Append rows of a group that are encoded already; lists that `group` has returned are no longer valid."""
+        self._close()
+        self._closed.append((group, rows, chunk))
+
+    def _close(self) -> None:
+        self._closed += [(group, len(rows), self._encode(rows)) for group, rows in self._open.items()]
+        self._open.clear()
+
     def seal(self) -> None:
         """Encode the rows of this epoch into the state."""
-        for group, rows in self._open.items():
-            chunk = self._encode(rows)
-            self._state.add(msgspec.msgpack.encode((group, len(rows), chunk)))
-            self._rows += len(rows)
-            self._bytes += len(chunk)
-        self._open.clear()
+        self._close()
+        for closed in self._closed:
+            self._state.add(msgspec.msgpack.encode(closed))
+            self._rows += closed[1]
+            self._bytes += len(closed[2])
+        self._closed.clear()
 
     @property
     def is_full(self) -> bool:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
@@ -43,6 +43,7 @@ from flinkish.program.sources import (
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from flinkish.common.column_layout import Layout
     from flinkish.datastream.connectors.file_system.source import FileSource
 
 __all__ = ["BoundedDataFrameSource", "StreamingDataFrameSource", "data_frame_source"]
@@ -180,9 +181,9 @@ def decoder(rows: RowTypeInfo, *, as_tuples: bool, errors: RecordErrors | None =
 
 
 def batch_decoder(
-    rows: RowTypeInfo, *, as_tuples: bool, errors: RecordErrors | None
-) -> Callable[[pa.RecordBatch], Sequence[Any]]:
-    """Return the function that makes a record of each row of a batch.
+    rows: RowTypeInfo, *, as_tuples: bool, errors: RecordErrors | None, layout: Layout | None = None
+) -> Callable[[pa.RecordBatch], Any]:
+    """Return the function that makes a record of each row of a batch, or with a `layout` a batch with its schema.
 
     For a row with a value that Python cannot hold it raises SourceError, which names the column, or returns what `errors` emits
     instead.
@@ -220,7 +221,10 @@ def batch_decoder(
                 reason = str(error).partition("\nHint: ")[0]
                 yield errors.handle_row(names, texts_of(row.columns), path="from_data_frame", line=None, reason=reason)
 
-    def records_or_errors(batch: pa.RecordBatch) -> Sequence[Any]:
+    def records_or_errors(batch: pa.RecordBatch) -> Any:
+        if layout is not None:
+            with suppress(ValueError, OverflowError):  # of a value; records tell which
+                return layout.batch_of(batch.columns)
         try:
             return records(batch)
         except SourceError:
@@ -250,6 +254,7 @@ class BoundedDataFrameSource(_DataFrameSource, Source[Any, FileSourceSplit, Boun
 
     # Spark decides which rows are in which file, and a file is read by any subtask.
     unordered = True
+    makes_columns = True
 
     boundedness = Boundedness.BOUNDED
     split_type = FileSourceSplit
@@ -260,8 +265,12 @@ class BoundedDataFrameSource(_DataFrameSource, Source[Any, FileSourceSplit, Boun
         from flinkish.datastream.connectors.file_system.enumerator import FileEnumeratorProvider
         from flinkish.datastream.connectors.file_system.source import FileSource
 
-        def decode(errors: RecordErrors) -> Callable[[pa.RecordBatch], Sequence[Any]]:
-            return batch_decoder(self._rows, as_tuples=self._as_tuples, errors=errors if errors.keeps else None)
+        def decode(errors: RecordErrors, *, by_columns: bool) -> Callable[[pa.RecordBatch], Any]:
+            from flinkish.common.column_layout import Layout
+
+            layout = Layout(self.produced_type()) if by_columns else None
+            kept = errors if errors.keeps else None
+            return batch_decoder(self._rows, as_tuples=self._as_tuples, errors=kept, layout=layout)
 
         files = FileSource.for_bulk_file_format(ArrowFiles(self._rows, decode), folder)
         return files.set_file_enumerator(FileEnumeratorProvider(GROUP_BYTES)).build()

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from flinkish.common import options, safe_files
+from flinkish.common.columns import Columns
 from flinkish.common.configuration import Configuration
 from flinkish.common.disk import make_folders, sync
 from flinkish.common.errors import ForeignCheckpointError, InvalidArgumentError, InvalidProgramError, SinkError
@@ -84,6 +85,7 @@ class DataFrameSink(NeedsDataFrames, Sink[Any, RowFile]):
     """
 
     committable_type = RowFile
+    takes_columns = True
     instead = "use a sink of that engine, such as DeltaSink or FileSink"
 
     def __init__(self, write: Write, schema: Any = None) -> None:
@@ -156,7 +158,10 @@ class _Writer(BufferedWriter[RowFile, tuple[()], RowFile]):
     """Keeps rows in its state, and writes them into files at checkpoints or when there are many."""
 
     def __init__(self, context: SinkWriterContext, row_type: TypeInformation) -> None:
+        from flinkish.common.column_layout import StoredColumns
+
         self._rows = _columns(row_type)
+        self._stored = StoredColumns(self._rows)
         self._ddl = ddl_of(row_type, "DataFrameSink")
         self._values = self._rows.values
         self._subtask = context.subtask_index
@@ -169,6 +174,16 @@ class _Writer(BufferedWriter[RowFile, tuple[()], RowFile]):
         if self._open is None:
             self._open = self._buffer.group(())
         self._open.append(values)
+
+    def write_columns(self, columns: Columns) -> bool:
+        from flinkish.datastream.connectors.file_system.writer_factories import encode_batch
+
+        batch = self._stored.batch(columns)
+        if batch is None:
+            return False
+        self._buffer.add_chunk((), len(columns), encode_batch(batch))
+        self._open = None
+        return True
 
     def _encode(self, rows: Sequence[Sequence[Any]]) -> bytes:
         from flinkish.datastream.connectors.file_system.writer_factories import encode_batch

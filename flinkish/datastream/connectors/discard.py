@@ -23,5 +23,5 @@ class _DiscardingWriter(SinkWriter[Any, None]):
     def write(self, value: Any, context: WriteContext) -> None:
         pass
 
-    def write_columns(self, columns: Columns) -> None:
-        pass
+    def write_columns(self, columns: Columns) -> bool:
+        return True

@@ -186,11 +186,14 @@ class _ReaderOutput:
 
 def layout_for(operator: SourceOperator) -> Any:
     """Return the layout in which a source should emit columns; None if it should emit records."""
-    if not (operator.output.takes_columns and operator.makes_columns and operator.passes_through):
+    produced = operator.produced_type
+    if not (operator.output.takes_columns and operator.makes_columns and operator.passes_through) or produced is None:
         return None
     from flinkish.common.column_layout import layout_of
 
-    return layout_of(operator.node.output_type)
+    made, declared = layout_of(produced), layout_of(operator.node.output_type)
+    # Types are equal whatever the names of fields and the digits of decimals.
+    return declared if made is not None and declared is not None and made.schema.equals(declared.schema) else None
 
 
 def _counted(output: _ReaderOutput, self: SourceOperator, values: Iterable[Any]) -> Iterator[Any]:
@@ -244,7 +247,8 @@ class SourceOperator(Operator):
         if isinstance(config.source, NativeSource):
             self._decode = config.source.create_decoder_in(_ReaderContext(context))
         # A source that knows its type emits values of it; from others the declared type is checked.
-        self.passes_through = self._source.produced_type() == self.node.output_type
+        self.produced_type = self._source.produced_type()
+        self.passes_through = self.produced_type == self.node.output_type
 
     def makes_new(self) -> bool:
         new = isinstance(self._source, Source | NativeSource) and self._source.makes_new_records

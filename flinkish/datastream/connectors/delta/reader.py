@@ -13,10 +13,11 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from flinkish.common.arrow_types import Convert, read_converter, reading_type, texts_of, widened
+from flinkish.common.column_layout import Layout
 from flinkish.common.errors import SourceChangedError, SourceError
-from flinkish.common.typeinfo import TypeInformation
+from flinkish.common.typeinfo import TypeInformation, Types
 from flinkish.common.types import RowKind, make_row
-from flinkish.datastream.connectors._sequences import SequentialReader
+from flinkish.datastream.connectors._sequences import SequentialReader, emit_read
 from flinkish.datastream.connectors.delta.columns import (
     DeltaColumn,
     arrow_of,
@@ -30,6 +31,7 @@ from flinkish.datastream.connectors.delta.columns import (
 )
 from flinkish.datastream.connectors.delta.files import files_of
 from flinkish.datastream.connectors.delta.vectors import DeletionVector, Rows
+from flinkish.datastream.connectors.file_system.file_format import COLUMNS_BATCH
 from flinkish.datastream.connectors.record_errors import RecordErrorPolicy, RecordErrors
 from flinkish.program.sources import ReaderOutput, SourceReaderContext, SourceSplit
 
@@ -119,6 +121,10 @@ class ScanSettings:
     #: Returns for the partition values of a file whether to read it; None = read all files.
     wanted: Callable[[dict[str, str | None]], bool] | None = None
 
+    @property
+    def row_type(self) -> TypeInformation:
+        return Types.ROW_NAMED([column.name for column in self.columns], [column.type_info for column in self.columns])
+
 
 class DeltaReader(SequentialReader[Any, DeltaSplit]):
     """Reads files one after the other."""
@@ -138,11 +144,11 @@ class DeltaReader(SequentialReader[Any, DeltaSplit]):
         output.select_split(split.split_id)
         reader = self._current
         if reader is None:
-            reader = self._current = _FileReader(self._settings, split, self._errors)
+            reader = self._current = _FileReader(self._settings, split, self._errors, by_columns=output.wants_columns)
         left = max(1, output.credit)
-        while left > 0 and (records := reader.read(min(left, _BATCH))):
+        while left > 0 and (records := reader.read(left if output.wants_columns else min(left, _BATCH))):
             left -= len(records)
-            output.collect_all(records)
+            emit_read(output, records)
         if left > 0 or reader.finished:
             self.close()
             self._finish(split, output)
@@ -156,9 +162,9 @@ class DeltaReader(SequentialReader[Any, DeltaSplit]):
 
 
 class _FileReader:
-    """Reads the rows of one split."""
+    """Reads the rows of one split, `by_columns` if they are inserted and their values are those of columns."""
 
-    def __init__(self, settings: ScanSettings, split: DeltaSplit, errors: RecordErrors) -> None:
+    def __init__(self, settings: ScanSettings, split: DeltaSplit, errors: RecordErrors, *, by_columns: bool) -> None:
         self._settings = settings
         self._errors = errors
         self._split = split
@@ -169,13 +175,19 @@ class _FileReader:
         self._only = None if split.only is None else split.only.rows(self._files)
         self._kind = {INSERTED: RowKind.INSERT, DELETED: RowKind.DELETE}.get(split.kind)
         self._names = tuple(column.name for column in settings.columns)
+        self._targets = [reading_type(arrow_of(column.field["type"]), column.type_info) for column in settings.columns]
+        #: The layout of what `read` returns; None if that is records.
+        self._layout: Layout | None = None
+        if by_columns and self._kind is RowKind.INSERT:
+            layout = Layout(settings.row_type)
+            self._layout = layout if layout.schema.types == self._targets else None
         self._find_columns()
         self._groups = list(self._own_groups())
         #: Position in the split behind the last row of `_records`.
         self._read = split.position
         self._total = sum(rows for _, _, rows in self._groups)
         self._batches = self._records_by_batch()
-        self._records: list[Any] = []
+        self._records: Any = []
         #: Position of each record in the split; None = consecutive, up to `_read`.
         self._positions: Rows | None = None
         self._index = 0
@@ -212,19 +224,17 @@ class _FileReader:
         #: For each column: the function that returns its part of a batch, or None and a constant; how to convert its values.
         self._columns: list[tuple[Callable[[pa.RecordBatch], pa.Array] | None, Any, Convert | None]] = []
         self._wanted: list[str] = []
-        for column in self._settings.columns:
-            part = column.field["type"]
-            target, convert = reading_type(arrow_of(part), column.type_info), read_converter(column.type_info)
+        for column, target in zip(self._settings.columns, self._targets, strict=True):
+            part, convert = column.field["type"], read_converter(column.type_info)
             what = f"column {column.name!r} of {self._path}"
             partition = position_of(physical_name(column.field), partitioned_by)
             if partition is not None:
                 value = partition_value(self._split.partition[partitioned_by[partition]], part, what)
-                [value] = widened(pa.array([value], arrow_of(part)), target).to_pylist()
-                self._columns.append((None, value if convert is None else convert(value), None))
+                self._add_constant(widened(pa.array([value], arrow_of(part)), target)[0], convert)
                 continue
             found = find_field(have, column.field, by_id=self._settings.by_id)
             if found is None:
-                self._columns.append((None, None, None))
+                self._add_constant(pa.scalar(None, target), convert)
                 continue
             if not readable(have[found].type, part, by_id=self._settings.by_id):
                 raise SourceChangedError(
@@ -239,6 +249,13 @@ class _FileReader:
             if _CHANGE_TYPE not in schema.names:
                 raise SourceError(f"DeltaSource: {self._path} is no file of a change data feed: it has no column {_CHANGE_TYPE}")
             self._wanted.append(_CHANGE_TYPE)
+
+    def _add_constant(self, value: pa.Scalar, convert: Convert | None) -> None:
+        if self._layout is not None:
+            self._columns.append((lambda batch: pa.repeat(value, batch.num_rows), None, convert))
+        else:
+            plain = value.as_py()
+            self._columns.append((None, plain if convert is None else convert(plain), None))
 
     def _array(self, name: str, rebuilt: Any, target: pa.DataType, batch: pa.RecordBatch) -> pa.Array:
         array = batch.column(name)
@@ -270,8 +287,8 @@ class _FileReader:
     def finished(self) -> bool:
         return self.position >= self._total
 
-    def read(self, limit: int) -> list[Any]:
-        """Return at most `limit` rows; an empty list only at the end."""
+    def read(self, limit: int) -> Any:
+        """Return at most `limit` rows as records, or as a RecordBatch; an empty list only at the end."""
         try:
             while self._index >= len(self._records):
                 records = next(self._batches, None)
@@ -288,7 +305,7 @@ class _FileReader:
         self._index += len(found)
         return found
 
-    def _records_by_batch(self) -> Iterator[list[Any]]:
+    def _records_by_batch(self) -> Iterator[Any]:
         before = 0
         for group, first, rows in self._groups:
             if self._split.position >= before + rows:
@@ -300,7 +317,7 @@ class _FileReader:
                 if skip < batch.num_rows:
                     number = first + before - start
                     try:
-                        records = self._records_of(batch, skip, number, before)
+                        records = self._run_of(batch, skip, number, before)
                     except (ValueError, OverflowError):
                         if not self._errors.keeps:
                             raise
@@ -310,23 +327,41 @@ class _FileReader:
 
     def _batches_of(self, group: int, rows: int) -> Iterator[pa.RecordBatch]:
         if self._wanted:
-            yield from self._file.iter_batches(_BATCH, row_groups=[group], columns=self._wanted)
+            size = _BATCH if self._layout is None else COLUMNS_BATCH
+            yield from self._file.iter_batches(size, row_groups=[group], columns=self._wanted)
             return
         # Arrow cannot read batches without columns, but the number of rows is needed.
         for start in range(0, rows, _BATCH):
             yield pa.record_batch({"": pa.nulls(min(_BATCH, rows - start))})
 
-    def _records_of(self, batch: pa.RecordBatch, skip: int, first: int, before: int) -> list[Any]:
-        """Return the records of a batch, whose first row has the number `first` in the file and `before` in the split."""
+    def _run_of(self, batch: pa.RecordBatch, skip: int, first: int, before: int) -> Any:
+        """Return the rows of a batch, whose first row has the number `first` in the file and `before` in the split."""
+        if self._layout is None:
+            return self._records_of(batch, skip, first, before)
+        _, rows = self._chosen(batch, skip, first, before)
+        arrays = [rows(array_of(batch)) for array_of, _, _ in self._columns if array_of is not None]
+        try:
+            return self._layout.batch_of(arrays)
+        except (ValueError, OverflowError):  # of a value; records tell which
+            return self._records_of(batch, skip, first, before)
+
+    def _chosen(self, batch: pa.RecordBatch, skip: int, first: int, before: int) -> tuple[int, Callable[[pa.Array], pa.Array]]:
+        """Return how many rows of a batch are emitted, and a function that chooses theirs of a column's values."""
         kept = self._kept(batch, skip, first)
         self._read = before + batch.num_rows
         self._positions = None if kept is None else kept + before
-        count = batch.num_rows - skip if kept is None else len(kept)
-        indexes = None if kept is None else pa.array(kept)
+        if kept is None:
+            return batch.num_rows - skip, lambda array: array.slice(skip)
+        indexes = pa.array(kept)
+        # After a cast, as Arrow cannot take values of all types.
+        return len(kept), lambda array: array.take(indexes)
+
+    def _records_of(self, batch: pa.RecordBatch, skip: int, first: int, before: int) -> list[Any]:
+        """Return the records of a batch; the arguments are those of `_run_of`."""
+        count, rows = self._chosen(batch, skip, first, before)
 
         def values(array: pa.Array) -> list[Any]:
-            # After a cast, as Arrow cannot take values of all types.
-            found: list[Any] = (array.slice(skip) if indexes is None else array.take(indexes)).to_pylist()
+            found: list[Any] = rows(array).to_pylist()
             return found
 
         columns: list[list[Any]] = []

@@ -119,6 +119,11 @@ class DeltaSink(Sink[Any, DeltaCommittable]):
         """Return a builder of a sink for the table at a path."""
         return DeltaSinkBuilder(path)
 
+    @property
+    def takes_columns(self) -> bool:  # type: ignore[override]
+        """Whether rows need not be told apart by partition or key."""
+        return not self._writes.partition_by and not self._writes.keys
+
     def create_writer(self, context: SinkWriterContext) -> DeltaWriter:
         files = self.new_files(context.input_type, context.lineage, context.sink_uid, context.subtask_index)
         return StagingWriter(files, self._writes.keys, context) if isinstance(files, StagedFiles) else DeltaWriter(files, context)

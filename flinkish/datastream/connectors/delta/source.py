@@ -19,7 +19,7 @@ from flinkish.common.errors import (
 )
 from flinkish.common.kinds import plain_type
 from flinkish.common.time import AmountOfTime, Instant, datetime_of, instant_of, milliseconds_of
-from flinkish.common.typeinfo import RowTypeInfo, TypeInformation, Types
+from flinkish.common.typeinfo import RowTypeInfo, TypeInformation
 from flinkish.datastream.connectors.delta.columns import columns_of, partition_value, physical_name
 from flinkish.datastream.connectors.delta.enumerator import DeltaEnumerator, DeltaEnumeratorState, no_change_feed
 from flinkish.datastream.connectors.delta.files import files_of, is_plain, table_location
@@ -108,9 +108,13 @@ class DeltaSource(Source[Any, DeltaSplit, DeltaEnumeratorState]):
     def create_reader(self, context: SourceReaderContext) -> DeltaReader:
         return DeltaReader(self._settings, context)
 
+    @property
+    def makes_columns(self) -> bool:  # type: ignore[override]
+        """Whether rows are only inserted."""
+        return not self._settings.options.change_feed
+
     def produced_type(self) -> TypeInformation:
-        columns = self._settings.columns
-        return Types.ROW_NAMED([column.name for column in columns], [column.type_info for column in columns])
+        return self._settings.row_type
 
 
 class DeltaSourceBuilder:

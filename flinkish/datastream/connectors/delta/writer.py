@@ -8,6 +8,8 @@ from typing import Any
 
 import pyarrow as pa
 
+from flinkish.common.column_layout import StoredColumns
+from flinkish.common.columns import Columns
 from flinkish.common.errors import RecordRefusedError, SinkError
 from flinkish.common.ids import random_id
 from flinkish.common.types import Row, RowKind, make_row
@@ -117,6 +119,7 @@ class DeltaWriter(BufferedWriter[DeltaCommittable, Partition, DeltaFile]):
         self._new_files = files
         self._layout = files.layout
         self._values = files.layout.all_rows.values
+        self._stored = StoredColumns(files.layout.all_rows)
         self._partitions: dict[tuple[Any, ...], list[Any]] = {}
         self._everything: list[Any] | None = None
         # The first writer sends the schema once, so that the table is created even if there are no rows.
@@ -136,6 +139,14 @@ class DeltaWriter(BufferedWriter[DeltaCommittable, Partition, DeltaFile]):
             partition = tuple([convert(part) for convert, part in zip(self._layout.partition_converters, key, strict=True)])
             rows = self._partitions[key] = self._buffer.group(partition)
         rows.append(values)
+
+    def write_columns(self, columns: Columns) -> bool:
+        batch = self._stored.batch(columns)
+        if batch is None:
+            return False
+        self._buffer.add_chunk((), len(columns), encode_batch(batch))
+        self._everything = None
+        return True
 
     def _seal(self) -> None:
         super()._seal()
@@ -181,6 +192,9 @@ class StagingWriter(DeltaWriter):
         # A row that comes again goes to the end.
         self._latest.pop(key, None)
         self._latest[key] = values, deleted
+
+    def write_columns(self, columns: Columns) -> bool:
+        return False
 
     def _seal(self) -> None:
         if self._latest:

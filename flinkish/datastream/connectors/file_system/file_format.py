@@ -6,13 +6,16 @@ import os
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import IO, Any
+from typing import IO, Any, Final
 
 from flinkish.common.errors import SourceChangedError, SourceError
 from flinkish.common.typeinfo import TypeInformation
 from flinkish.datastream.connectors.file_system.paths import open_bytes, size_of
 from flinkish.datastream.connectors.file_system.splits import FileSourceSplit
 from flinkish.datastream.connectors.record_errors import RecordErrors
+
+#: Rows to read at once if they stay columns.
+COLUMNS_BATCH: Final = 1 << 14
 
 
 class SplitReader(ABC):
@@ -22,7 +25,8 @@ class SplitReader(ABC):
     def read(self, limit: int) -> Sequence[Any]:
         """Return the next records, at most about `limit`; an empty list only at the end of the split.
 
-        A record that cannot be read is handled by the error policy, so the list may contain SideOutputRecords.
+        A record that cannot be read is handled by the error policy, so the list may contain SideOutputRecords. A reader that
+        `open_columns` made may return a RecordBatch of Arrow instead.
         """
 
     @abstractmethod
@@ -48,6 +52,9 @@ class FileFormat(ABC):
     #: Whether files are cut into regions by default.
     split_by_default = False
 
+    #: See Source.makes_columns.
+    makes_columns = False
+
     @property
     def splittable(self) -> bool:
         """Whether several readers can read one file at the same time."""
@@ -68,6 +75,10 @@ class FileFormat(ABC):
     @abstractmethod
     def open(self, split: FileSourceSplit, errors: RecordErrors) -> SplitReader:
         """Open a split at its position."""
+
+    def open_columns(self, split: FileSourceSplit, errors: RecordErrors) -> SplitReader:
+        """Open a split at its position; what the reader returns has the layout of the produced type where it is columns."""
+        raise NotImplementedError
 
 
 def _region(path: str, size: int, start: int, length: int | None) -> FileSourceSplit:

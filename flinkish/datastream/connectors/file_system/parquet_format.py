@@ -13,11 +13,12 @@ import pyarrow.parquet as pq
 
 from flinkish.common.arguments import int_of, names_of
 from flinkish.common.arrow_types import arrow_type, read_converter, reading_type, row_type_of_schema, texts_of, widened
+from flinkish.common.column_layout import Layout
 from flinkish.common.errors import InvalidArgumentError, InvalidProgramError, SourceError
-from flinkish.common.kinds import fields_of, plain_type
+from flinkish.common.kinds import Kind, fields_of, plain_type, shape_of
 from flinkish.common.typeinfo import RowTypeInfo, TupleTypeInfo, TypeInformation
 from flinkish.common.types import RowColumns, make_row
-from flinkish.datastream.connectors.file_system.file_format import FileFormat, SplitReader, check_size, reading
+from flinkish.datastream.connectors.file_system.file_format import COLUMNS_BATCH, FileFormat, SplitReader, check_size, reading
 from flinkish.datastream.connectors.file_system.formats import BulkFormat
 from flinkish.datastream.connectors.file_system.paths import is_object, open_object
 from flinkish.datastream.connectors.file_system.splits import FileSourceSplit
@@ -86,17 +87,32 @@ class ParquetFormat(RowGroupFormat, BulkFormat):
         self.columns = None if columns is None else tuple(columns)
         self.batch_size = batch_size
 
+    @property
+    def makes_columns(self) -> bool:  # type: ignore[override]
+        """Whether the type is known and has fields; times in the machine's zone need Python's knowledge of it."""
+        if self.type_info is None or not _fields(self.type_info)[1]:
+            return False
+        return not (self.local_timestamps and _has_timestamps(self.type_info))
+
     def produced_type(self) -> TypeInformation | None:
         return self.type_info
 
     def open(self, split: FileSourceSplit, errors: RecordErrors) -> SplitReader:
         return _RowReader(self, split, errors)
 
+    def open_columns(self, split: FileSourceSplit, errors: RecordErrors) -> SplitReader:
+        return _ColumnsReader(self, split, errors)
+
 
 def _fields(type_info: TypeInformation) -> tuple[tuple[str, ...], tuple[TypeInformation, ...]]:
     fields = fields_of(type_info)
     assert fields is not None
     return fields
+
+
+def _has_timestamps(type_info: TypeInformation) -> bool:
+    kind, types = shape_of(type_info)
+    return kind is Kind.TIMESTAMP or any(map(_has_timestamps, types))
 
 
 def open_parquet(path: str) -> pq.ParquetFile:
@@ -135,7 +151,7 @@ class RowGroupReader(SplitReader):
         self._position = split.position or 0
         self._read_columns = self.columns(self._file.schema_arrow)
         self._batches = self._read_batches(self._read_columns)
-        self._records: Sequence[Any] = ()
+        self._records: Any = ()
         self._index = 0
         #: Whether there are bad rows in `_records`.
         self._some_bad = False
@@ -156,7 +172,11 @@ class RowGroupReader(SplitReader):
     def rows(self, columns: list[pa.Array], count: int) -> Sequence[Any]:
         """Return the records for columns with `count` values each."""
 
-    def _read_batches(self, names: list[str]) -> Iterator[Sequence[Any]]:
+    def run(self, columns: list[pa.Array], count: int) -> Any:
+        """Return what `read` returns for columns with `count` values each: records, or a RecordBatch."""
+        return self.rows(columns, count)
+
+    def _read_batches(self, names: list[str]) -> Iterator[Any]:
         skip = self._position
         for group in self._groups:
             if skip >= self._rows_of[group]:
@@ -169,11 +189,11 @@ class RowGroupReader(SplitReader):
                 yield self._records_of(batch.slice(skip), names)
                 skip = 0
 
-    def _records_of(self, batch: pa.RecordBatch, names: list[str]) -> Sequence[Any]:
+    def _records_of(self, batch: pa.RecordBatch, names: list[str]) -> Any:
         raw = [batch.column(batch.schema.get_field_index(name)) for name in names]
         self._some_bad = False
         try:
-            return self.rows([self.column(index, column) for index, column in enumerate(raw)], batch.num_rows)
+            return self.run([self.column(index, column) for index, column in enumerate(raw)], batch.num_rows)
         except (ValueError, OverflowError):  # ArrowInvalid is a ValueError; Python has no years after 9999
             # The batch begins at the reader's position.
             before = sum(self._rows_of[: self._split.offset]) + self._position
@@ -205,7 +225,7 @@ class RowGroupReader(SplitReader):
                     self._records, self._index = records, 0
             except (pa.ArrowException, OSError) as error:
                 raise SourceError(f"FileSource cannot read {self.path}; it is damaged or was cut short: {error}") from error
-            found = self._records[self._index : self._index + limit]
+            found: Sequence[Any] = self._records[self._index : self._index + limit]
             self._index += len(found)
             self._position += len(found)
             if not self._some_bad:
@@ -228,10 +248,10 @@ class RowGroupReader(SplitReader):
 
 
 class _RowReader(RowGroupReader):
-    def __init__(self, format_: ParquetFormat, split: FileSourceSplit, errors: RecordErrors) -> None:
+    def __init__(self, format_: ParquetFormat, split: FileSourceSplit, errors: RecordErrors, batch_size: int = 0) -> None:
         self._format = format_
         self._is_tuple = format_.type_info is not None and isinstance(plain_type(format_.type_info), TupleTypeInfo)
-        super().__init__(split, errors, format_.batch_size)
+        super().__init__(split, errors, batch_size or format_.batch_size)
 
     def columns(self, schema: pa.Schema) -> list[str]:
         names, columns, types = self._find_columns(schema)
@@ -295,3 +315,20 @@ class _RowReader(RowGroupReader):
         if self._is_tuple:
             return list(zip(*values, strict=True))
         return RowColumns(self._names, values)
+
+
+class _ColumnsReader(_RowReader):
+    """Reads columns; records, if a value does not fit, or a column of the file has other values than columns can hold."""
+
+    def __init__(self, format_: ParquetFormat, split: FileSourceSplit, errors: RecordErrors) -> None:
+        assert format_.type_info is not None
+        self._layout = Layout(format_.type_info)
+        super().__init__(format_, split, errors, max(format_.batch_size, COLUMNS_BATCH))
+
+    def columns(self, schema: pa.Schema) -> list[str]:
+        columns = super().columns(schema)
+        self._same = self._wanted == self._layout.schema.types
+        return columns
+
+    def run(self, columns: list[pa.Array], count: int) -> Any:
+        return self._layout.batch_of(columns) if self._same else self.rows(columns, count)

@@ -11,7 +11,7 @@ from flinkish.common.arguments import check, instance_of
 from flinkish.common.errors import ForeignCheckpointError
 from flinkish.common.time import Duration, milliseconds_of
 from flinkish.common.typeinfo import TypeInformation
-from flinkish.datastream.connectors._sequences import SequentialReader
+from flinkish.datastream.connectors._sequences import SequentialReader, emit_read
 from flinkish.datastream.connectors.file_system.enumerator import (
     DEFAULT_BLOCK_SIZE,
     FileEnumerator,
@@ -63,6 +63,7 @@ class FileSource(Source[Any, FileSourceSplit, FileEnumeratorState]):
     def __init__(self, settings: FileSourceSettings) -> None:
         self._settings = settings
         self.makes_new_records = settings.format.makes_new_records
+        self.makes_columns = settings.format.makes_columns
 
     @staticmethod
     def for_record_stream_format(stream_format: StreamFormat, *paths: str) -> FileSourceBuilder:
@@ -204,11 +205,12 @@ class _FileSourceReader(SequentialReader[Any, FileSourceSplit]):
         reader = self._current
         if reader is None:
             check_unchanged(split)
-            reader = self._current = self._format.open(split, self._errors)
+            opened = self._format.open_columns if output.wants_columns else self._format.open
+            reader = self._current = opened(split, self._errors)
         left = max(1, output.credit)
-        while left > 0 and (records := reader.read(min(left, _BATCH))):
+        while left > 0 and (records := reader.read(left if output.wants_columns else min(left, _BATCH))):
             left -= len(records)
-            output.collect_all(records)
+            emit_read(output, records)
         if left > 0 or reader.finished:
             reader.close()
             self._current = None

@@ -12,6 +12,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from flinkish.common.arrow_types import RowsToArrow
+from flinkish.common.column_layout import StoredColumns
+from flinkish.common.columns import Columns
 from flinkish.common.errors import InvalidArgumentError, InvalidProgramError, UnsupportedError
 from flinkish.common.kinds import fields_of
 from flinkish.common.serialization import BulkWriterFactory
@@ -30,6 +32,10 @@ class BulkPartWriter(ABC):
     def encode(self, values: Sequence[Any]) -> bytes:
         """Return the records of an epoch as bytes, which are stored in state."""
 
+    def encode_columns(self, columns: Columns) -> bytes | None:
+        """Return what `encode` returns for columns; None if their records must be looked at. Only if `takes_columns`."""
+        raise NotImplementedError
+
     @abstractmethod
     def write_file(self, chunks: Sequence[bytes], path: str) -> None:
         """Write a file of all records in chunks that `encode` returned."""
@@ -40,6 +46,8 @@ class BulkPartWriterFactory(BulkWriterFactory, ABC):
 
     #: Whether the concatenation of files is a valid file of the format.
     joinable: bool = False
+    #: Whether its writers encode columns.
+    takes_columns: bool = False
 
     @abstractmethod
     def create(self, input_type: TypeInformation) -> BulkPartWriter:
@@ -70,6 +78,7 @@ class ArrowWriterFactory(BulkPartWriterFactory):
     format_name: str
     #: Whether files may contain SQL_TIME.
     time_of_day: bool = True
+    takes_columns = True
 
     def __init__(self, row_type: TypeInformation | None, timestamps: Timestamps) -> None:
         if row_type is not None and (not isinstance(row_type, TypeInformation) or fields_of(row_type) is None):
@@ -142,10 +151,15 @@ class _ArrowPartWriter(BulkPartWriter):
     def __init__(self, rows: RowsToArrow, write_table: Callable[[pa.Table, str], None]) -> None:
         self._rows = rows
         self._write_table = write_table
+        self._stored = StoredColumns(rows)
         self.check = rows.values
 
     def encode(self, values: Sequence[Any]) -> bytes:
         return encode_batch(self._rows.batch(values))
+
+    def encode_columns(self, columns: Columns) -> bytes | None:
+        batch = self._stored.batch(columns)
+        return None if batch is None else encode_batch(batch)
 
     def write_file(self, chunks: Sequence[bytes], path: str) -> None:
         batches = [decode_batch(chunk, self._rows.schema) for chunk in chunks]

@@ -12,8 +12,10 @@ from typing import Any, Final, Generic, TypeVar
 
 import msgspec
 
+from flinkish.common.columns import Columns
 from flinkish.common.disk import sync_up_to
 from flinkish.common.ids import IdSource
+from flinkish.common.limits import LONG_MIN
 from flinkish.common.serialization import Encoder
 from flinkish.datastream.connectors._row_buffer import RowBuffer, bytes_state
 from flinkish.datastream.connectors.file_system.compaction import FileCompactor, FileCompactStrategy
@@ -34,6 +36,7 @@ from flinkish.datastream.connectors.file_system.policies import (
     BasePathBucketAssigner,
     BucketAssigner,
     BucketContext,
+    DateTimeBucketAssigner,
     OutputFileConfig,
     PartFileInfo,
     RollingPolicy,
@@ -60,6 +63,12 @@ class FileSinkSettings:
     writer_factory: BulkPartWriterFactory | None = None
     #: None = closed files are not merged.
     compaction: tuple[FileCompactStrategy, FileCompactor] | None = None
+
+    @property
+    def takes_columns(self) -> bool:
+        """Whether the format takes columns, and the bucket assigner looks at no record."""
+        factory, assigner = self.writer_factory, type(self.assigner)
+        return factory is not None and factory.takes_columns and assigner in (BasePathBucketAssigner, DateTimeBucketAssigner)
 
     def staging_for(self, context: SinkWriterContext) -> str | None:
         """Return the folder of parts in progress if the path is in an object store."""
@@ -284,6 +293,14 @@ class BulkFileWriter(FileWriter):
     def write(self, value: Any, context: WriteContext) -> None:
         bucket = self._bucket(value, context)
         self._buffer.group(bucket.state.bucket_id).append(self._check(value))
+
+    def write_columns(self, columns: Columns) -> bool:
+        chunk = self._writer.encode_columns(columns)
+        if chunk is None:
+            return False
+        bucket = self._bucket(None, WriteContext(timestamp=None, watermark=LONG_MIN))  # of no record: see takes_columns
+        self._buffer.add_chunk(bucket.state.bucket_id, len(columns), chunk)
+        return True
 
     def end_epoch(self) -> None:
         self._buffer.seal()

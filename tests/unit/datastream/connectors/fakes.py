@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 import msgspec
+import pyarrow as pa
 
 from flinkish.common import pickling
+from flinkish.common.column_layout import Layout, layout_of
 from flinkish.common.configuration import Configuration
 from flinkish.common.typeinfo import TypeInformation, Types
 from flinkish.datastream.connectors.base import (
@@ -67,9 +69,12 @@ class FakeReaderContext:
 class FakeOutput:
     """Collects (split, value) pairs; `credit` goes down as in the runtime."""
 
-    def __init__(self, credit: int) -> None:
+    def __init__(self, credit: int, layout: Layout | None = None) -> None:
         self.credit = credit
-        self.wants_columns = False
+        self.wants_columns = layout is not None
+        #: Number of records that came as columns.
+        self.from_columns = 0
+        self._layout = layout
         self.values: list[Any] = []
         self.by_split: dict[str, list[Any]] = {}
         self.finished: list[str] = []
@@ -83,6 +88,12 @@ class FakeOutput:
     def collect_all(self, values: Iterable[Any]) -> None:
         for value in values:
             self.collect(value)
+
+    def collect_columns(self, batch: pa.RecordBatch) -> None:
+        assert self._layout is not None
+        assert batch.schema.equals(self._layout.schema)
+        self.from_columns += batch.num_rows
+        self.collect_all(self._layout.records_of(batch))
 
     def select_split(self, split_id: str) -> None:
         self._split = split_id
@@ -149,8 +160,12 @@ class SourceRun:
     parallelism: int = 1
     credit: int = 10
     restart_readers: bool = False
+    #: Whether columns are wanted, if the source makes them; tests that hold for both kinds set the default.
+    by_columns: ClassVar[bool] = False
     metric_group: FakeMetricGroup = field(default_factory=FakeMetricGroup)
     epochs: int = 0
+    #: Number of records that came as columns.
+    from_columns: int = 0
     #: What all readers emitted in each epoch.
     emitted_by_epoch: list[list[Any]] = field(default_factory=list)
 
@@ -181,6 +196,8 @@ class SourceRun:
     ) -> dict[int, list[Any]]:
         # Each subtask has function objects of its own.
         sources = pickling.copies(self.source, self.parallelism)
+        produced = self.source.produced_type()
+        layout = Layout(produced) if self.by_columns and self.source.makes_columns and produced is not None else None
         told: set[int] = set()
         running = set(range(self.parallelism))
         for _ in range(most_epochs):
@@ -203,10 +220,11 @@ class SourceRun:
                 if subtask in context.no_more and subtask not in told:
                     told.add(subtask)
                     reader.notify_no_more_splits()
-                output = FakeOutput(self.credit)
+                output = FakeOutput(self.credit, layout)
                 status = InputStatus.MORE_AVAILABLE
                 while output.credit > 0 and status is InputStatus.MORE_AVAILABLE:
                     status = reader.poll_next(output)
+                self.from_columns += output.from_columns
                 emitted[subtask].extend(output.values)
                 self.emitted_by_epoch[-1].extend(output.values)
                 owned[subtask] = list(reader.snapshot_state())
@@ -294,6 +312,11 @@ class Checkpoint:
 class SinkRun:
     """Runs a sink's writers and committer as the runtime would; writers can be lost, epochs run twice, checkpoints restored."""
 
+    #: Whether records are written as columns, if the sink takes them; tests that hold for both kinds set it.
+    by_columns: ClassVar[bool] = False
+    #: Number of records that were written as columns.
+    from_columns = 0
+
     def __init__(
         self,
         sink: Sink[Any, Any],
@@ -332,8 +355,28 @@ class SinkRun:
         self._open()
 
     def write(self, values: Sequence[Any], timestamp: int | None = None) -> None:
-        for index, value in enumerate(values):
-            self.writers[index % self.parallelism].write(value, WriteContext(timestamp=timestamp, watermark=-(2**63)))
+        for subtask, writer in enumerate(self.writers):
+            own = values[subtask :: self.parallelism]
+            if not self._write_columns(writer, own, timestamp):
+                for value in own:
+                    writer.write(value, WriteContext(timestamp=timestamp, watermark=-(2**63)))
+
+    def _write_columns(self, writer: SinkWriter[Any, Any], values: Sequence[Any], timestamp: int | None) -> bool:
+        """Write records as two runs of columns; return False if they must be records."""
+        layout = layout_of(self.input_type) if self.by_columns and self.sink.takes_columns else None
+        if layout is None or not values:
+            return False
+        try:
+            columns = layout.columns_of(values, [timestamp] * len(values))
+        except Exception:  # no records of the type
+            return False
+        half = len(values) // 2
+        runs = [run for run in (columns.slice(0, half), columns.slice(half, len(values) - half)) if len(run)]
+        for run in runs:
+            if not writer.write_columns(run):
+                return False
+        self.from_columns += len(values)
+        return True
 
     def end_epoch(self) -> None:
         for writer in self.writers:

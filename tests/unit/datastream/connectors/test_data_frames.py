@@ -222,6 +222,7 @@ class TestRefusals:
             DataFrameSink(print, "a long")
 
 
+@pytest.mark.usefixtures("both_ways")
 class TestFilesOfABoundedFrame:
     """The files that Spark writes for a DataFrame that is not streaming, without Spark."""
 
@@ -288,6 +289,7 @@ class FakeFrames:
         return [row["n"] for url in urls for row in pq.read_table(url.removeprefix("file://").removeprefix("file:")).to_pylist()]
 
 
+@pytest.mark.usefixtures("both_ways")
 class TestFilesOfASink:
     """The files of a DataFrameSink are there as long as a checkpoint or a savepoint needs them, and no longer."""
 

@@ -47,6 +47,7 @@ def parquet_files(path: Path) -> int:
     return len(list(path.rglob("*.parquet")))
 
 
+@pytest.mark.usefixtures("both_ways")
 def test_a_checkpoint_is_one_commit_of_all_writers(tmp_path: Path) -> None:
     path = tmp_path / "table"
     run = SinkRun(loads(dumps(DeltaSink(str(path)))), PAIR, parallelism=2)
@@ -61,6 +62,7 @@ def test_a_checkpoint_is_one_commit_of_all_writers(tmp_path: Path) -> None:
     assert table.history(1)[0]["flinkish.checkpoint-id"] == "1"
 
 
+@pytest.mark.usefixtures("both_ways")
 def test_the_table_is_made_even_if_there_are_no_rows(tmp_path: Path) -> None:
     run = SinkRun(
         DeltaSink(str(tmp_path), partition_by=["k"], table_properties={"delta.appendOnly": "true"}), PAIR, parallelism=2
@@ -74,6 +76,7 @@ def test_the_table_is_made_even_if_there_are_no_rows(tmp_path: Path) -> None:
     assert DeltaTable(tmp_path).version() == 0
 
 
+@pytest.mark.usefixtures("both_ways")
 def test_a_checkpoint_without_rows_makes_no_version(tmp_path: Path) -> None:
     run = SinkRun(DeltaSink(str(tmp_path)), PAIR)
     run.checkpoint([Row(k="a", v=1)])
@@ -83,6 +86,7 @@ def test_a_checkpoint_without_rows_makes_no_version(tmp_path: Path) -> None:
     assert DeltaTable(tmp_path).transaction_version("flinkish/lineage/sink") == 3
 
 
+@pytest.mark.usefixtures("both_ways")
 @pytest.mark.parametrize("parallelism", [1, 2, 3])
 @pytest.mark.parametrize("committed", [False, True])
 @pytest.mark.parametrize("partition_by", [(), ("k",)])
@@ -106,6 +110,7 @@ def test_rows_survive_lost_writers_repeated_epochs_and_restarts_once_each(
     assert pairs(tmp_path) == [("a", 1), ("a", 5), ("b", 2), ("b", 6), ("c", 3), ("d", 7), (None, 4)]
 
 
+@pytest.mark.usefixtures("both_ways")
 def test_two_tries_of_an_epoch_that_both_wrote_files_count_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_row_buffer, "BUFFER_ROWS", 2)
     run = SinkRun(DeltaSink(str(tmp_path)), PAIR)
@@ -119,6 +124,7 @@ def test_two_tries_of_an_epoch_that_both_wrote_files_count_once(tmp_path: Path, 
     assert len(DeltaTable(tmp_path).file_uris()) == 2
 
 
+@pytest.mark.usefixtures("both_ways")
 def test_a_commit_whose_answer_was_lost_is_recognized(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run = SinkRun(DeltaSink(str(tmp_path)), PAIR)
     run.checkpoint([Row(k="a", v=1)])
@@ -136,6 +142,7 @@ def test_a_commit_whose_answer_was_lost_is_recognized(tmp_path: Path, monkeypatc
     assert pairs(tmp_path) == [("a", 1), ("b", 2)]
 
 
+@pytest.mark.usefixtures("both_ways")
 def test_a_driver_that_should_be_dead_is_refused_after_it_has_looked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run = SinkRun(DeltaSink(str(tmp_path)), PAIR)
     first = run.checkpoint([Row(k="a", v=1)])
@@ -156,6 +163,7 @@ def test_a_driver_that_should_be_dead_is_refused_after_it_has_looked(tmp_path: P
     assert pairs(tmp_path) == [("a", 1), ("b", 2)]
 
 
+@pytest.mark.usefixtures("both_ways")
 def test_commits_of_other_writers_in_between_do_no_harm(tmp_path: Path) -> None:
     run = SinkRun(DeltaSink(str(tmp_path)), PAIR)
     run.checkpoint([Row(k="a", v=1)])
@@ -164,6 +172,7 @@ def test_commits_of_other_writers_in_between_do_no_harm(tmp_path: Path) -> None:
     assert pairs(tmp_path) == [("a", 1), ("b", 2), ("other", 9)]
 
 
+@pytest.mark.usefixtures("both_ways")
 def test_commits_that_always_meet_others_end_with_a_named_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run = SinkRun(DeltaSink(str(tmp_path)), PAIR)
 
@@ -175,6 +184,7 @@ def test_commits_that_always_meet_others_end_with_a_named_error(tmp_path: Path, 
         run.checkpoint([Row(k="a", v=1)])
 
 
+@pytest.mark.usefixtures("both_ways")
 def test_an_older_checkpoint_than_the_last_one_committed_is_refused(tmp_path: Path) -> None:
     run = SinkRun(DeltaSink(str(tmp_path)), PAIR)
     first = run.checkpoint([Row(k="a", v=1)])
@@ -184,6 +194,7 @@ def test_an_older_checkpoint_than_the_last_one_committed_is_refused(tmp_path: Pa
     assert pairs(tmp_path) == [("a", 1), ("b", 2)]
 
 
+@pytest.mark.usefixtures("both_ways")
 def test_a_job_that_begins_again_under_the_same_job_id_commits_all_its_rows(tmp_path: Path) -> None:
     run = SinkRun(DeltaSink(str(tmp_path)), PAIR)
     for value in range(3):
@@ -194,6 +205,7 @@ def test_a_job_that_begins_again_under_the_same_job_id_commits_all_its_rows(tmp_
     assert pairs(tmp_path) == [("first", 0), ("first", 1), ("first", 2), ("second", 0)]
 
 
+@pytest.mark.usefixtures("both_ways")
 @pytest.mark.parametrize("lineage", ["lineage", "that of the next job"])
 @pytest.mark.parametrize("rows", [(), (Row(k="b", v=2),)])
 def test_a_sink_that_is_ahead_of_the_checkpoint_restored_is_refused(tmp_path: Path, rows: tuple[Row, ...], lineage: str) -> None:
@@ -206,6 +218,7 @@ def test_a_sink_that_is_ahead_of_the_checkpoint_restored_is_refused(tmp_path: Pa
     assert len(pairs(tmp_path)) == 2 + len(rows)
 
 
+@pytest.mark.usefixtures("both_ways")
 def test_a_job_on_a_copy_of_the_checkpoint_folder_does_not_pass_for_the_other_one(tmp_path: Path) -> None:
     run = SinkRun(DeltaSink(str(tmp_path)), PAIR)
     first = run.checkpoint([Row(k="a", v=1)])
@@ -219,6 +232,7 @@ def test_a_job_on_a_copy_of_the_checkpoint_folder_does_not_pass_for_the_other_on
     assert pairs(tmp_path) == [("a", 1), ("b", 2)]
 
 
+@pytest.mark.usefixtures("both_ways")
 def test_what_a_savepoint_holds_is_committed_once_in_the_lineage_that_prepared_it(tmp_path: Path) -> None:
     run = SinkRun(DeltaSink(str(tmp_path)), PAIR)
     run.checkpoint([Row(k="a", v=1)])
@@ -228,6 +242,7 @@ def test_what_a_savepoint_holds_is_committed_once_in_the_lineage_that_prepared_i
     assert pairs(tmp_path) == [("a", 1), ("b", 2), ("c", 3)]
 
 
+@pytest.mark.usefixtures("both_ways")
 @pytest.mark.parametrize("generations", [1, 2])
 def test_a_second_start_from_a_savepoint_is_refused_once_the_first_one_has_committed(tmp_path: Path, generations: int) -> None:
     run = SinkRun(DeltaSink(str(tmp_path)), PAIR)
@@ -246,6 +261,7 @@ def test_a_second_start_from_a_savepoint_is_refused_once_the_first_one_has_commi
     assert pairs(tmp_path) == [("a", 1), ("b", 2)]
 
 
+@pytest.mark.usefixtures("both_ways")
 def test_an_attempt_that_starts_again_from_the_savepoint_is_not_behind_its_own_commit(tmp_path: Path) -> None:
     """In a job without checkpoints, when something else fails after the sink's commit at the end of the input."""
     run = SinkRun(DeltaSink(str(tmp_path)), PAIR)
@@ -257,6 +273,7 @@ def test_an_attempt_that_starts_again_from_the_savepoint_is_not_behind_its_own_c
     assert pairs(tmp_path) == [("a", 1), ("b", 2)]
 
 
+@pytest.mark.usefixtures("both_ways")
 @pytest.mark.parametrize("gone", ["its newest commit", "the table"])
 @pytest.mark.parametrize("lineage", ["lineage", "next"])
 def test_commits_that_are_lost_at_a_restore_are_an_error(tmp_path: Path, gone: str, lineage: str) -> None:
@@ -279,6 +296,7 @@ SINKS = pytest.mark.parametrize("sink", [{}, {"upsert_keys": ["k"]}, {"overwrite
 
 
 @SINKS
+@pytest.mark.usefixtures("both_ways")
 @pytest.mark.parametrize("gone", ["its newest commit", "the table"])
 def test_commits_that_are_lost_while_the_job_runs_are_an_error(tmp_path: Path, sink: dict[str, Any], gone: str) -> None:
     path = tmp_path / "table"
@@ -298,6 +316,7 @@ def test_commits_that_are_lost_while_the_job_runs_are_an_error(tmp_path: Path, s
 
 
 @SINKS
+@pytest.mark.usefixtures("both_ways")
 @pytest.mark.parametrize("restart", [False, True])
 def test_a_restore_of_the_table_takes_back_no_commit_unnoticed(tmp_path: Path, sink: dict[str, Any], restart: bool) -> None:
     path = tmp_path / "table"
@@ -321,6 +340,7 @@ def test_a_restore_of_the_table_takes_back_no_commit_unnoticed(tmp_path: Path, s
     assert {("a", 1), ("b", 2), ("d", 4)} <= set(pairs(path))
 
 
+@pytest.mark.usefixtures("both_ways")
 def test_a_restore_that_takes_back_only_what_others_wrote_is_no_error(tmp_path: Path) -> None:
     run = SinkRun(DeltaSink(str(tmp_path)), PAIR)
     run.checkpoint([Row(k="a", v=1)])
@@ -335,6 +355,7 @@ def test_a_restore_that_takes_back_only_what_others_wrote_is_no_error(tmp_path: 
     assert pairs(tmp_path) == [("a", 1), ("b", 2)]
 
 
+@pytest.mark.usefixtures("both_ways")
 def test_commits_that_are_lost_between_a_savepoint_s_restore_and_the_next_commit_are_an_error(tmp_path: Path) -> None:
     run = SinkRun(DeltaSink(str(tmp_path)), PAIR)
     savepoint = run.checkpoint([Row(k="a", v=1)], commit=False)
@@ -345,6 +366,7 @@ def test_commits_that_are_lost_between_a_savepoint_s_restore_and_the_next_commit
         run.checkpoint([Row(k="b", v=2)])
 
 
+@pytest.mark.usefixtures("both_ways")
 def test_two_jobs_that_started_from_one_savepoint_do_not_both_write(tmp_path: Path) -> None:
     run = SinkRun(DeltaSink(str(tmp_path)), PAIR)
     savepoint = run.checkpoint([Row(k="a", v=1)])
@@ -360,6 +382,7 @@ def test_two_jobs_that_started_from_one_savepoint_do_not_both_write(tmp_path: Pa
     assert pairs(tmp_path) == [("a", 1), ("b", 2)]
 
 
+@pytest.mark.usefixtures("both_ways")
 def test_a_job_that_writes_elsewhere_does_not_ask_for_what_was_committed(tmp_path: Path) -> None:
     run = SinkRun(DeltaSink(str(tmp_path / "a")), PAIR)
     run.checkpoint([Row(k="a", v=1)])
@@ -371,6 +394,7 @@ def test_a_job_that_writes_elsewhere_does_not_ask_for_what_was_committed(tmp_pat
     assert (pairs(tmp_path / "a"), pairs(tmp_path / "b")) == ([("a", 1)], [("b", 2)])
 
 
+@pytest.mark.usefixtures("both_ways")
 def test_what_another_table_s_savepoint_holds_uncommitted_is_named(tmp_path: Path) -> None:
     run = SinkRun(DeltaSink(str(tmp_path / "a")), PAIR)
     savepoint = run.checkpoint([Row(k="a", v=1)], commit=False)
@@ -390,6 +414,7 @@ def test_a_table_that_forgets_transactions_is_refused(tmp_path: Path) -> None:
         DeltaSink(str(tmp_path)).validate(PAIR)
 
 
+@pytest.mark.usefixtures("both_ways")
 def test_the_commit_at_the_end_of_a_job_without_checkpoints_counts_once(tmp_path: Path) -> None:
     run = SinkRun(DeltaSink(str(tmp_path)), PAIR)
     run.next_checkpoint = END_OF_INPUT_CHECKPOINT
@@ -398,6 +423,7 @@ def test_the_commit_at_the_end_of_a_job_without_checkpoints_counts_once(tmp_path
     assert pairs(tmp_path) == [("a", 1)]
 
 
+@pytest.mark.usefixtures("both_ways")
 def test_all_types_arrive_as_they_were(tmp_path: Path) -> None:
     inner = Types.ROW_NAMED(["x", "when"], [Types.FLOAT(), Types.INSTANT()])
     row_type = Types.ROW_NAMED(
@@ -435,6 +461,7 @@ def test_all_types_arrive_as_they_were(tmp_path: Path) -> None:
     }  # fmt: skip
 
 
+@pytest.mark.usefixtures("both_ways")
 def test_tuples_go_to_columns_by_position(tmp_path: Path) -> None:
     tuples = Types.TUPLE([Types.STRING(), Types.LONG()])
     run = SinkRun(DeltaSink(str(tmp_path / "a")), tuples)
@@ -448,6 +475,7 @@ def test_tuples_go_to_columns_by_position(tmp_path: Path) -> None:
         run.write([Row.of_kind(RowKind.DELETE, "a", 1)])
 
 
+@pytest.mark.usefixtures("both_ways")
 def test_an_undeclared_stream_needs_a_row_type_and_may_hold_rows_tuples_and_dicts(tmp_path: Path) -> None:
     with pytest.raises(InvalidProgramError, match=r"rows or tuples.*PickledByteArrayTypeInfo"):
         DeltaSink(str(tmp_path)).validate(Types.PICKLED_BYTE_ARRAY())
@@ -467,6 +495,7 @@ PARTITIONS: list[tuple[Any, list[Any]]] = [
 ]
 
 
+@pytest.mark.usefixtures("both_ways")
 @pytest.mark.parametrize(("type_info", "values"), PARTITIONS)
 def test_partition_values_come_back_as_they_were(tmp_path: Path, type_info: Any, values: list[Any]) -> None:
     run = SinkRun(DeltaSink(str(tmp_path), partition_by=["p"]), Types.ROW_NAMED(["v", "p"], [Types.INT(), type_info]))
@@ -490,6 +519,7 @@ class Printed(str):
         return "Color.RED"
 
 
+@pytest.mark.usefixtures("both_ways")
 @pytest.mark.parametrize(
     ("type_info", "value", "expected"),
     [
@@ -507,6 +537,7 @@ def test_a_partition_has_the_value_that_a_column_in_a_file_has(tmp_path: Path, t
     assert row["p"] == row["q"] == expected
 
 
+@pytest.mark.usefixtures("both_ways")
 @pytest.mark.parametrize(
     ("type_info", "value"),
     [
@@ -527,6 +558,7 @@ def test_a_value_that_a_partition_column_cannot_hold_is_refused(tmp_path: Path, 
         run.write([Row(v=1, p=value)])
 
 
+@pytest.mark.usefixtures("both_ways")
 @pytest.mark.parametrize("type_info", [Types.INSTANT(), Types.SQL_TIMESTAMP()])
 def test_a_point_in_time_is_a_partition_in_any_time_zone_of_a_reader(tmp_path: Path, type_info: Any) -> None:
     run = SinkRun(DeltaSink(str(tmp_path), partition_by=["p"]), Types.ROW_NAMED(["v", "p"], [Types.INT(), type_info]))
@@ -536,6 +568,7 @@ def test_a_point_in_time_is_a_partition_in_any_time_zone_of_a_reader(tmp_path: P
     assert add["partitionValues"] == {"p": "1969-12-31T23:59:59.000000Z"}
 
 
+@pytest.mark.usefixtures("both_ways")
 def test_files_stand_in_folders_named_by_partition(tmp_path: Path) -> None:
     run = SinkRun(DeltaSink(str(tmp_path), partition_by=["k"]), PAIR)
     run.checkpoint([Row(k="a b", v=1), Row(k=None, v=2)])
@@ -544,6 +577,7 @@ def test_files_stand_in_folders_named_by_partition(tmp_path: Path) -> None:
     assert len(DeltaTable(tmp_path).to_pyarrow_table(filters=[("k", "=", "a b")])) == 1
 
 
+@pytest.mark.usefixtures("both_ways")
 def test_the_log_holds_statistics_of_whole_numbers_and_dates(tmp_path: Path) -> None:
     run = SinkRun(DeltaSink(str(tmp_path)), PAIR)
     run.checkpoint([Row(k="a", v=5), Row(k=None, v=-7), Row(k="b", v=None)])
@@ -554,6 +588,7 @@ def test_the_log_holds_statistics_of_whole_numbers_and_dates(tmp_path: Path) -> 
     }  # fmt: skip
 
 
+@pytest.mark.usefixtures("both_ways")
 def test_a_table_of_another_schema_is_refused_with_both_schemas(tmp_path: Path) -> None:
     write_deltalake(tmp_path, pa.table({"k": pa.array(["a"]), "v": pa.array([1], pa.int32()), "w": pa.array([[1]])}))
     sink = DeltaSink(str(tmp_path))
@@ -569,6 +604,7 @@ def test_a_table_of_another_schema_is_refused_with_both_schemas(tmp_path: Path) 
     assert DeltaTable(tmp_path).version() == 0
 
 
+@pytest.mark.usefixtures("both_ways")
 @pytest.mark.parametrize(
     ("change", "problem"),
     [
@@ -589,6 +625,7 @@ def test_a_table_that_is_changed_so_that_it_takes_no_rows_ends_the_job(
         run.checkpoint([Row(k="b", v=2)])
 
 
+@pytest.mark.usefixtures("both_ways")
 def test_a_table_of_the_same_columns_in_another_order_fits(tmp_path: Path) -> None:
     write_deltalake(tmp_path, pa.table({"v": pa.array([1]), "k": pa.array(["a"])}))
     sink = DeltaSink(str(tmp_path))
@@ -619,6 +656,7 @@ def test_other_partition_columns_than_the_table_s_are_refused(tmp_path: Path) ->
     DeltaSink(str(tmp_path), partition_by=["k"]).validate(PAIR)
 
 
+@pytest.mark.usefixtures("both_ways")
 def test_a_value_of_another_type_names_column_and_value(tmp_path: Path) -> None:
     run = SinkRun(DeltaSink(str(tmp_path), partition_by=["k"]), PAIR)
     run.write([Row(k="a", v=1), Row(k="a", v="two")])
@@ -632,6 +670,7 @@ def test_a_value_of_another_type_names_column_and_value(tmp_path: Path) -> None:
         run.write(["text"])
 
 
+@pytest.mark.usefixtures("both_ways")
 def test_a_file_that_is_gone_or_changed_before_its_commit_is_named(tmp_path: Path) -> None:
     run = SinkRun(DeltaSink(str(tmp_path)), PAIR)
     checkpoint = run.checkpoint([Row(k="a", v=1)], commit=False)
@@ -677,6 +716,7 @@ def test_wrong_arguments_are_refused(tmp_path: Path) -> None:
         DeltaSink(str(tmp_path / "file")).validate(PAIR)
 
 
+@pytest.mark.usefixtures("both_ways")
 def test_a_newer_transaction_of_the_same_application_is_an_error(tmp_path: Path) -> None:
     run = SinkRun(DeltaSink(str(tmp_path)), PAIR)
     run.checkpoint([Row(k="a", v=1)])
@@ -741,6 +781,7 @@ def test_a_first_commit_that_is_made_again_after_a_crash_replaces_once(tmp_path:
     assert pairs(tmp_path) == [("new", 1)]
 
 
+@pytest.mark.usefixtures("both_ways")
 def test_a_job_that_starts_from_another_job_s_checkpoint_keeps_the_rows(tmp_path: Path) -> None:
     next_job(tmp_path, "first").checkpoint([Row(k="old", v=1)])
     savepoint = SinkRun(DeltaSink(str(tmp_path)), PAIR).checkpoint(commit=False)
@@ -757,6 +798,7 @@ def test_a_job_that_starts_from_another_job_s_checkpoint_keeps_the_rows(tmp_path
     assert pairs(tmp_path) == [("new", 1), ("new", 2), ("old", 1)]
 
 
+@pytest.mark.usefixtures("both_ways")
 def test_overwrite_of_a_table_that_only_takes_appends_is_refused_when_the_job_is_built(tmp_path: Path) -> None:
     SinkRun(DeltaSink(str(tmp_path), table_properties={"delta.appendOnly": "true"}), PAIR).checkpoint([Row(k="a", v=1)])
     with pytest.raises(SinkError, match="append-only"):

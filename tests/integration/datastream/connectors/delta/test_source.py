@@ -69,6 +69,7 @@ def ids(rows: Sequence[Row]) -> list[int]:
 # -- tables of Spark -----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.usefixtures("both_ways")
 @pytest.mark.parametrize("table", [name for name in EXPECTED if name != "types"])
 def test_every_version_of_a_table_is_read_as_spark_reads_it(table: str) -> None:
     for version, rows in EXPECTED[table]["rows"].items():
@@ -78,6 +79,7 @@ def test_every_version_of_a_table_is_read_as_spark_reads_it(table: str) -> None:
         assert sorted(found) == sorted(wanted), version
 
 
+@pytest.mark.usefixtures("both_ways")
 def test_all_types_are_mapped() -> None:
     source = bounded(TABLES / "types").build()
     first, second = SourceRun(source).values()
@@ -94,6 +96,7 @@ def test_all_types_are_mapped() -> None:
     assert produced.field_types[10:13] == (Types.SQL_DATE(), Types.INSTANT(), Types.SQL_TIMESTAMP())
 
 
+@pytest.mark.usefixtures("both_ways")
 def test_columns_are_chosen_and_read_as_a_wider_type() -> None:
     table = TABLES / "types"
     chosen = bounded(table).column_names("str", "i").build()
@@ -108,6 +111,7 @@ def test_columns_are_chosen_and_read_as_a_wider_type() -> None:
         bounded(table).column_names("nope").build()
 
 
+@pytest.mark.usefixtures("both_ways")
 @pytest.mark.parametrize("table", [name for name in EXPECTED if "changes" in EXPECTED[name]])
 @pytest.mark.parametrize("parallelism", [1, 3])
 def test_the_change_feed_of_each_version_is_that_of_spark(table: str, parallelism: int) -> None:
@@ -126,6 +130,7 @@ def test_the_change_feed_of_each_version_is_that_of_spark(table: str, parallelis
         assert found == sorted(wanted), version
 
 
+@pytest.mark.usefixtures("both_ways")
 def test_changes_add_up_to_the_table_and_take_back_before_they_add() -> None:
     for table, newest in (("change_feed", 4), ("change_feed_partitioned", 3)):
         source = bounded(TABLES / table).read_change_feed().starting_version(0).ending_version(newest).build()
@@ -141,6 +146,7 @@ def test_changes_add_up_to_the_table_and_take_back_before_they_add() -> None:
         )
 
 
+@pytest.mark.usefixtures("both_ways")
 def test_what_cannot_be_read_is_refused_by_name(tmp_path: Path) -> None:
     with pytest.raises(SourceError, match="the table has features variantType"):
         bounded(TABLES / "variant").build()
@@ -152,6 +158,7 @@ def test_what_cannot_be_read_is_refused_by_name(tmp_path: Path) -> None:
         SourceRun(bounded(TABLES / "deletion_vectors").read_change_feed().starting_version(0).build()).values()
 
 
+@pytest.mark.usefixtures("both_ways")
 def test_a_damaged_deletion_vector_is_an_error(tmp_path: Path) -> None:
     table = tmp_path / "table"
     shutil.copytree(TABLES / "deletion_vectors", table)
@@ -168,6 +175,7 @@ def test_a_damaged_deletion_vector_is_an_error(tmp_path: Path) -> None:
         SourceRun(bounded(table).version_as_of(2).build()).values()
 
 
+@pytest.mark.usefixtures("both_ways")
 def test_versions_are_found_by_time(tmp_path: Path) -> None:
     table = TABLES / "commit_timestamps"
     infos = [json.loads(path.read_text().splitlines()[0]) for path in sorted((table / "_delta_log").glob("*.json"))]
@@ -181,6 +189,7 @@ def test_versions_are_found_by_time(tmp_path: Path) -> None:
         bounded(table).timestamp_as_of(times[0] - 1).build()
 
 
+@pytest.mark.usefixtures("both_ways")
 def test_partitions_are_left_out_by_their_values(tmp_path: Path) -> None:
     def read(*conditions: Any) -> list[int]:
         source = bounded(TABLES / "change_feed_partitioned").version_as_of(1).filter_partitions(*conditions).build()
@@ -205,6 +214,7 @@ def test_partitions_are_left_out_by_their_values(tmp_path: Path) -> None:
             read(condition)
 
 
+@pytest.mark.usefixtures("both_ways")
 def test_a_version_with_other_partition_columns_is_not_read_without_the_filter(tmp_path: Path) -> None:
     rows = pa.table({"day": ["x", "y"], "v": [1, 2]})
     write_deltalake(tmp_path, rows)
@@ -217,6 +227,7 @@ def test_a_version_with_other_partition_columns_is_not_read_without_the_filter(t
     assert SourceRun(bounded(tmp_path).filter_partitions(("day", "=", "x")).build()).values() == [Row(day="x", v=1)]
 
 
+@pytest.mark.usefixtures("both_ways")
 def test_a_timestamp_partition_is_selected_by_the_type_that_records_have(tmp_path: Path) -> None:
     at = datetime.datetime(2024, 1, 1, 12, 0, 0, 250_000, tzinfo=datetime.UTC)
     write_deltalake(tmp_path, pa.table({"at": [at, at + datetime.timedelta(days=1)], "v": [1, 2]}), partition_by=["at"])
@@ -225,6 +236,7 @@ def test_a_timestamp_partition_is_selected_by_the_type_that_records_have(tmp_pat
         assert found == [Row(at=Instant(1704110400, 250_000_000), v=1)]
 
 
+@pytest.mark.usefixtures("both_ways")
 def test_large_files_are_cut_and_each_row_comes_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(enumerator_module, "_SPLIT_SIZE", 3_000)
     table = tmp_path / "table"
@@ -253,6 +265,7 @@ def rewrite(table: Path, change: Callable[[dict[str, Any]], None]) -> None:
         log.write_text("\n".join(map(json.dumps, lines)))
 
 
+@pytest.mark.usefixtures("both_ways")
 def test_deletion_vectors_count_rows_of_the_file_and_not_of_a_row_group(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     table = tmp_path / "table"
     shutil.copytree(TABLES / "deletion_vectors", table)
@@ -277,6 +290,7 @@ def test_deletion_vectors_count_rows_of_the_file_and_not_of_a_row_group(tmp_path
                 assert sorted(map(as_spark_shows, found)) == EXPECTED["deletion_vectors"]["rows"][str(version)]
 
 
+@pytest.mark.usefixtures("both_ways")
 def test_fields_that_were_added_deep_inside_are_null_in_older_files(tmp_path: Path) -> None:
     table = tmp_path / "table"
     inner = pa.struct([("a", pa.int32())])
@@ -310,6 +324,7 @@ def test_fields_that_were_added_deep_inside_are_null_in_older_files(tmp_path: Pa
     assert [line.as_dict(True) for line in found] == [row(n, ("z", None)) for n in range(9_000)]
 
 
+@pytest.mark.usefixtures("both_ways")
 def test_partition_values_of_all_types_are_read(tmp_path: Path) -> None:
     table = tmp_path / "table"
     names = ["s", "i", "d", "b", "day", "at", "m"]
@@ -724,6 +739,7 @@ def test_options_that_contradict_each_other_are_refused(tmp_path: Path) -> None:
             wrong()
 
 
+@pytest.mark.usefixtures("both_ways")
 def test_layouts_that_other_writers_choose_for_their_columns_are_read(tmp_path: Path) -> None:
     table = tmp_path / "table"
     plain = pa.schema([("s", pa.string()), ("b", pa.binary()), ("l", pa.list_(pa.string()))])
@@ -745,6 +761,7 @@ def test_layouts_that_other_writers_choose_for_their_columns_are_read(tmp_path: 
         assert SourceRun(bounded(table).build()).values() == [Row(s="x", b=b"\x01", l=["y", None])]
 
 
+@pytest.mark.usefixtures("both_ways")
 @pytest.mark.parametrize("partitioned", [False, True])
 def test_columns_that_a_file_spells_with_other_letters_are_read(tmp_path: Path, partitioned: bool) -> None:
     # As in a table that was made of Parquet files: Delta and Spark ignore case.
@@ -761,6 +778,7 @@ def test_columns_that_a_file_spells_with_other_letters_are_read(tmp_path: Path, 
     assert SourceRun(bounded(tmp_path).build()).values() == [Row(id=3, part="a")]
 
 
+@pytest.mark.usefixtures("both_ways")
 def test_a_log_that_only_has_a_checkpoint_is_read(tmp_path: Path) -> None:
     write(tmp_path, 1)
     write(tmp_path, 2)
@@ -770,6 +788,7 @@ def test_a_log_that_only_has_a_checkpoint_is_read(tmp_path: Path) -> None:
     assert sorted(ids(SourceRun(bounded(tmp_path).build()).values())) == [1, 2]
 
 
+@pytest.mark.usefixtures("both_ways")
 def test_changes_from_before_there_was_a_change_feed_are_refused(tmp_path: Path) -> None:
     write(tmp_path, 1, 2)
     DeltaTable(tmp_path).delete("id = 1")

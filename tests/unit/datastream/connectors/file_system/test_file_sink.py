@@ -82,6 +82,7 @@ class ByFirstLetter(BucketAssigner):
         return f"letter={element[0]}"
 
 
+@pytest.mark.usefixtures("both_ways")
 def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(path: str) -> None:
         raise OSError(errno.EROFS, os.strerror(errno.EROFS), path)
@@ -91,6 +92,7 @@ def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path, monkeypatch: pyte
         SinkRun(text_sink(tmp_path / "new"), Types.STRING()).epoch(["a"])
 
 
+@pytest.mark.usefixtures("both_ways")
 def test_nothing_is_visible_before_a_checkpoint_and_the_file_is_finished_after_it(tmp_path: Path) -> None:
     run = SinkRun(text_sink(tmp_path, RollingPolicy.on_checkpoint_rolling_policy()), Types.STRING())
     run.epoch(["a", "b"])
@@ -107,6 +109,7 @@ def test_nothing_is_visible_before_a_checkpoint_and_the_file_is_finished_after_i
     assert (lines(tmp_path), hidden(tmp_path)) == (["a", "b", "c"], [])
 
 
+@pytest.mark.usefixtures("both_ways")
 def test_names_are_those_of_flink(tmp_path: Path) -> None:
     """As PyFlink 2.3.0 writes them: `.part-040eac50-b0fe-4e05-954e-205c0d111bfc-0.inprogress.1876108d-fb20-4ca4-...`."""
     uuid = "[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
@@ -122,6 +125,7 @@ def test_names_are_those_of_flink(tmp_path: Path) -> None:
         assert any(re.fullmatch(rf"{name}-{uuid}-0{suffix}", file.name) for file in visible(tmp_path))
 
 
+@pytest.mark.usefixtures("both_ways")
 @pytest.mark.parametrize("policy", ["open", "closed"])
 def test_files_that_an_older_version_named_without_dashes_are_committed_and_gone_on_with(
     tmp_path: Path, policy: str, monkeypatch: pytest.MonkeyPatch
@@ -142,6 +146,7 @@ def test_files_that_an_older_version_named_without_dashes_are_committed_and_gone
     assert hidden(tmp_path) == []
 
 
+@pytest.mark.usefixtures("both_ways")
 def test_the_default_policy_keeps_a_file_open_over_checkpoints_until_it_is_too_old(tmp_path: Path) -> None:
     run = SinkRun(text_sink(tmp_path), Types.STRING())
     run.checkpoint(["a"])
@@ -152,6 +157,7 @@ def test_the_default_policy_keeps_a_file_open_over_checkpoints_until_it_is_too_o
     assert lines(tmp_path) == ["a"]
 
 
+@pytest.mark.usefixtures("both_ways")
 def test_a_file_without_new_records_is_rolled_by_inactivity(tmp_path: Path) -> None:
     policy = RollingPolicy.default_rolling_policy(rollover_interval=10_000_000, inactivity_interval=5_000)
     run = SinkRun(text_sink(tmp_path, policy), Types.STRING())
@@ -167,6 +173,7 @@ def test_a_file_without_new_records_is_rolled_by_inactivity(tmp_path: Path) -> N
     assert lines(tmp_path) == ["a", "b"]
 
 
+@pytest.mark.usefixtures("both_ways")
 def test_files_roll_by_size_and_are_numbered(tmp_path: Path) -> None:
     run = SinkRun(text_sink(tmp_path, RollingPolicy.default_rolling_policy(part_size=10)), Types.STRING())
     run.checkpoint([f"line {i}" for i in range(6)], end_of_input=True)
@@ -175,6 +182,7 @@ def test_files_roll_by_size_and_are_numbered(tmp_path: Path) -> None:
     assert [file.read_text() for file in files] == ["line 0\nline 1\n", "line 2\nline 3\n", "line 4\nline 5\n"]
 
 
+@pytest.mark.usefixtures("both_ways")
 def test_the_end_of_the_input_finishes_all_files(tmp_path: Path) -> None:
     run = SinkRun(text_sink(tmp_path), Types.STRING(), parallelism=2)
     run.epoch(["a", "b", "c"])
@@ -183,6 +191,7 @@ def test_the_end_of_the_input_finishes_all_files(tmp_path: Path) -> None:
     assert len(visible(tmp_path)) == 2
 
 
+@pytest.mark.usefixtures("both_ways")
 def test_more_than_a_megabyte_in_an_epoch_is_whole(tmp_path: Path) -> None:
     run = SinkRun(text_sink(tmp_path), Types.STRING())
     values = [str(i) * 50_000 for i in range(10)] * 4
@@ -191,6 +200,7 @@ def test_more_than_a_megabyte_in_an_epoch_is_whole(tmp_path: Path) -> None:
     assert lines(tmp_path) == values * 2
 
 
+@pytest.mark.usefixtures("both_ways")
 def test_an_epoch_run_again_after_its_writer_was_lost_writes_nothing_twice(tmp_path: Path) -> None:
     for name, policy in (("default", None), ("checkpoint", RollingPolicy.on_checkpoint_rolling_policy())):
         path = tmp_path / name
@@ -205,6 +215,7 @@ def test_an_epoch_run_again_after_its_writer_was_lost_writes_nothing_twice(tmp_p
         assert sorted(lines(path)) == ["a", "b", "c", "d", "e"]
 
 
+@pytest.mark.usefixtures("both_ways")
 def test_an_epoch_lost_in_its_middle_leaves_no_trace(tmp_path: Path) -> None:
     run = SinkRun(text_sink(tmp_path), Types.STRING())
     run.epoch(["a"])
@@ -219,6 +230,7 @@ def test_an_epoch_lost_in_its_middle_leaves_no_trace(tmp_path: Path) -> None:
     assert lines(tmp_path) == ["a", "b", "c"]
 
 
+@pytest.mark.usefixtures("both_ways")
 def test_a_commit_made_again_changes_nothing(tmp_path: Path) -> None:
     run = SinkRun(text_sink(tmp_path, RollingPolicy.on_checkpoint_rolling_policy()), Types.STRING())
     checkpoint = run.checkpoint(["a"])
@@ -228,6 +240,7 @@ def test_a_commit_made_again_changes_nothing(tmp_path: Path) -> None:
     assert [(file, file.stat().st_mtime_ns) for file in visible(tmp_path)] == before
 
 
+@pytest.mark.usefixtures("both_ways")
 def test_output_that_was_taken_away_is_not_missed_when_its_commit_is_repeated(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -238,6 +251,7 @@ def test_output_that_was_taken_away_is_not_missed_when_its_commit_is_repeated(
     assert "neither" in caplog.text
 
 
+@pytest.mark.usefixtures("both_ways")
 def test_a_file_that_is_gone_at_its_first_commit_is_an_error(tmp_path: Path) -> None:
     run = SinkRun(text_sink(tmp_path, RollingPolicy.on_checkpoint_rolling_policy()), Types.STRING())
     restored = run.checkpoint(["a"])
@@ -248,6 +262,7 @@ def test_a_file_that_is_gone_at_its_first_commit_is_an_error(tmp_path: Path) -> 
         run.commit(checkpoint)
 
 
+@pytest.mark.usefixtures("both_ways")
 @pytest.mark.parametrize("parallelism", [1, 2, 3])
 @pytest.mark.parametrize("committed", [False, True])
 def test_a_restart_goes_back_to_what_its_checkpoint_covered(tmp_path: Path, parallelism: int, committed: bool) -> None:
@@ -261,6 +276,7 @@ def test_a_restart_goes_back_to_what_its_checkpoint_covered(tmp_path: Path, para
     assert sorted(lines(tmp_path)) == ["a", "b", "c", "d", "e", "f"]
 
 
+@pytest.mark.usefixtures("both_ways")
 def test_a_file_copied_at_a_restart_is_removed_once_the_next_checkpoint_is_complete(tmp_path: Path) -> None:
     run = SinkRun(text_sink(tmp_path), Types.STRING())
     checkpoint = run.checkpoint(["a"])
@@ -274,6 +290,7 @@ def test_a_file_copied_at_a_restart_is_removed_once_the_next_checkpoint_is_compl
     assert lines(tmp_path) == ["a", "b", "c"]
 
 
+@pytest.mark.usefixtures("both_ways")
 @pytest.mark.parametrize("policy", ["open", "closed"])
 @pytest.mark.parametrize("first", ["old", "new"])
 def test_a_job_started_from_the_savepoint_of_another_leaves_the_files_of_that_one_alone(
@@ -301,6 +318,7 @@ def test_a_job_started_from_the_savepoint_of_another_leaves_the_files_of_that_on
     assert sorted(lines(tmp_path)) == sorted([*shared, "new 1", "new 2", "old 1", "old 2"])
 
 
+@pytest.mark.usefixtures("both_ways")
 @pytest.mark.parametrize("policy", ["open", "closed"])
 def test_a_job_can_go_back_to_before_a_savepoint_that_another_job_was_started_from(tmp_path: Path, policy: str) -> None:
     rolling = RollingPolicy.default_rolling_policy() if policy == "open" else RollingPolicy.on_checkpoint_rolling_policy()
@@ -318,6 +336,7 @@ def test_a_job_can_go_back_to_before_a_savepoint_that_another_job_was_started_fr
     assert sorted(lines(tmp_path)) == sorted([*shared, "new", "old"])
 
 
+@pytest.mark.usefixtures("both_ways")
 def test_a_job_started_from_the_savepoint_of_another_goes_on_under_names_of_its_own(tmp_path: Path) -> None:
     old = SinkRun(text_sink(tmp_path), Types.STRING())
     savepoint = old.checkpoint(["a"])
@@ -330,6 +349,7 @@ def test_a_job_started_from_the_savepoint_of_another_goes_on_under_names_of_its_
     assert hidden(tmp_path) == []
 
 
+@pytest.mark.usefixtures("both_ways")
 def test_a_restart_from_an_older_checkpoint_never_writes_a_name_that_is_taken(tmp_path: Path) -> None:
     run = SinkRun(text_sink(tmp_path, RollingPolicy.on_checkpoint_rolling_policy()), Types.STRING())
     first = run.checkpoint(["a"])
@@ -339,6 +359,7 @@ def test_a_restart_from_an_older_checkpoint_never_writes_a_name_that_is_taken(tm
     assert sorted(lines(tmp_path)) == ["a", "b", "b again"]
 
 
+@pytest.mark.usefixtures("both_ways")
 def test_a_process_that_should_be_dead_cannot_write_into_what_a_new_attempt_finishes(tmp_path: Path) -> None:
     run = SinkRun(text_sink(tmp_path), Types.STRING())
     checkpoint = run.checkpoint(["a"])
@@ -350,6 +371,7 @@ def test_a_process_that_should_be_dead_cannot_write_into_what_a_new_attempt_fini
     assert lines(tmp_path) == ["a", "b"]
 
 
+@pytest.mark.usefixtures("both_ways")
 def test_a_part_that_became_shorter_is_refused_by_name(tmp_path: Path) -> None:
     run = SinkRun(text_sink(tmp_path), Types.STRING())
     checkpoint = run.checkpoint(["abc"])
@@ -370,6 +392,7 @@ def test_a_part_that_became_shorter_is_refused_by_name(tmp_path: Path) -> None:
         pending.commit(checkpoint)
 
 
+@pytest.mark.usefixtures("both_ways")
 def test_records_go_to_the_folder_of_their_bucket(tmp_path: Path) -> None:
     run = SinkRun(text_sink(tmp_path, assigner=ByFirstLetter()), Types.STRING())
     run.epoch(["ax", "by"])
@@ -379,6 +402,7 @@ def test_records_go_to_the_folder_of_their_bucket(tmp_path: Path) -> None:
     assert run.states[0]["flinkish.file-sink.buckets"] == [], "finished buckets are forgotten"
 
 
+@pytest.mark.usefixtures("both_ways")
 def test_the_default_buckets_are_hours_of_processing_time(tmp_path: Path) -> None:
     sink = (
         FileSink.for_row_format(str(tmp_path), Encoder.simple_string_encoder())
@@ -415,6 +439,7 @@ def test_patterns_that_are_not_supported_are_refused_when_the_sink_is_built(patt
         BucketAssigner.date_time_bucket_assigner(timezone_id="No/Where")
 
 
+@pytest.mark.usefixtures("both_ways")
 @pytest.mark.parametrize("bucket", ["../x", "/etc", "a/../../b", 5, None])
 def test_a_bucket_outside_the_sink_s_path_is_refused(tmp_path: Path, bucket: Any) -> None:
     class Elsewhere(BucketAssigner):
@@ -426,12 +451,14 @@ def test_a_bucket_outside_the_sink_s_path_is_refused(tmp_path: Path, bucket: Any
         run.write(["a"])
 
 
+@pytest.mark.usefixtures("both_ways")
 def test_typed_rows_are_printed_as_flink_does(tmp_path: Path) -> None:
     run = SinkRun(text_sink(tmp_path), Types.ROW_NAMED(["a", "b"], [Types.INT(), Types.STRING()]))
     run.checkpoint([Row(a=1, b=None)], end_of_input=True)
     assert lines(tmp_path) == ["+I[1, null]"]
 
 
+@pytest.mark.usefixtures("both_ways")
 @pytest.mark.parametrize("in_list", [False, True])
 @pytest.mark.parametrize("text", ["ab", ""])
 def test_a_char_of_a_parquet_file_is_one_character_when_it_is_written(tmp_path: Path, text: str, in_list: bool) -> None:
@@ -442,6 +469,7 @@ def test_a_char_of_a_parquet_file_is_one_character_when_it_is_written(tmp_path: 
         run.epoch([Row(c=[text] if in_list else text)])
 
 
+@pytest.mark.usefixtures("both_ways")
 @pytest.mark.parametrize("committed", [False, True])
 @pytest.mark.parametrize("parallelism", [1, 3])
 def test_parquet_rows_survive_lost_writers_and_restarts_once_each(tmp_path: Path, parallelism: int, committed: bool) -> None:
@@ -459,6 +487,7 @@ def test_parquet_rows_survive_lost_writers_and_restarts_once_each(tmp_path: Path
     assert hidden(tmp_path) == []
 
 
+@pytest.mark.usefixtures("both_ways")
 def test_bulk_files_have_their_bucket_s_rows(tmp_path: Path) -> None:
     class ByKey(BucketAssigner):
         def get_bucket_id(self, element: Any, context: BucketContext) -> str:
@@ -471,6 +500,7 @@ def test_bulk_files_have_their_bucket_s_rows(tmp_path: Path) -> None:
     assert sorted((p.parent.name, pq.read_table(p).num_rows) for p in visible(tmp_path)) == [("a", 2), ("b", 1)]
 
 
+@pytest.mark.usefixtures("both_ways")
 def test_many_rows_go_to_a_file_before_the_checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_row_buffer, "BUFFER_ROWS", 10)
     run = SinkRun(parquet_sink(tmp_path), PAIR)
@@ -482,6 +512,7 @@ def test_many_rows_go_to_a_file_before_the_checkpoint(tmp_path: Path, monkeypatc
     assert len(rows(tmp_path)) == 13
 
 
+@pytest.mark.usefixtures("both_ways")
 def test_records_that_no_parquet_file_takes_are_named(tmp_path: Path) -> None:
     with pytest.raises(InvalidProgramError, match="rows or tuples"):
         parquet_sink(tmp_path).validate(Types.STRING())

@@ -149,6 +149,7 @@ def many(path: Path, rows: int = 100, group: int = 10) -> None:
     pq.write_table(pa.table({"id": list(range(rows)), "name": [f"n{i}" for i in range(rows)]}), path, row_group_size=group)
 
 
+@pytest.mark.usefixtures("both_ways")
 @pytest.mark.parametrize("restart_readers", [False, True])
 @pytest.mark.parametrize("credit", [1, 3, 1000])
 def test_parquet_rows_come_in_order_after_any_restart(tmp_path: Path, credit: int, restart_readers: bool) -> None:
@@ -158,6 +159,7 @@ def test_parquet_rows_come_in_order_after_any_restart(tmp_path: Path, credit: in
     assert rows == [Row(name=f"n{i}", id=i) for i in range(100)]
 
 
+@pytest.mark.usefixtures("both_ways")
 def test_parquet_files_are_cut_at_row_groups(tmp_path: Path) -> None:
     many(tmp_path / "a.parquet")
     source = (
@@ -170,6 +172,7 @@ def test_parquet_files_are_cut_at_row_groups(tmp_path: Path) -> None:
     assert sorted(row.id for rows in result.values() for row in rows) == list(range(100))
 
 
+@pytest.mark.usefixtures("both_ways")
 def test_parquet_without_a_type_takes_that_of_the_file(tmp_path: Path) -> None:
     when = datetime.datetime(2021, 1, 9, 10, tzinfo=datetime.UTC)
     table = pa.table(
@@ -195,6 +198,7 @@ def test_parquet_without_a_type_takes_that_of_the_file(tmp_path: Path) -> None:
     )  # fmt: skip
 
 
+@pytest.mark.usefixtures("both_ways")
 def test_texts_and_bytes_in_the_layout_of_deltalake_are_read(tmp_path: Path) -> None:
     table = pa.table({"s": ["a", None], "b": [b"x", None]}).cast(pa.schema([("s", pa.string_view()), ("b", pa.binary_view())]))
     pq.write_table(table, tmp_path / "a.parquet")
@@ -204,6 +208,7 @@ def test_texts_and_bytes_in_the_layout_of_deltalake_are_read(tmp_path: Path) -> 
         assert SourceRun(source).values() == [Row(s="a", b=b"x"), Row(s=None, b=None)]
 
 
+@pytest.mark.usefixtures("both_ways")
 def test_parquet_columns_are_widened_but_not_narrowed_with_loss(tmp_path: Path) -> None:
     pq.write_table(pa.table({"v": pa.array([1, 2**40], pa.int64())}), tmp_path / "a.parquet")
     assert parquet(BulkFormat.parquet_format(Types.TUPLE([Types.DOUBLE()])), tmp_path) == [(1.0,), (float(2**40),)]
@@ -211,6 +216,7 @@ def test_parquet_columns_are_widened_but_not_narrowed_with_loss(tmp_path: Path) 
         parquet(BulkFormat.parquet_format(Types.ROW_NAMED(["v"], [Types.INT()])), tmp_path)
 
 
+@pytest.mark.usefixtures("both_ways")
 def test_rows_with_values_that_do_not_fit_are_bad_records(tmp_path: Path) -> None:
     values = [1, 2**40, 3, -(2**40), 5]
     pq.write_table(pa.table({"v": pa.array(values, pa.int64()), "k": list("abcde")}), tmp_path / "a.parquet", row_group_size=3)
@@ -228,6 +234,7 @@ def test_rows_with_values_that_do_not_fit_are_bad_records(tmp_path: Path) -> Non
     assert [(row.line, row.record) for row in bad] == [(2, f"{2**40}, b"), (4, f"{-(2**40)}, d")]
 
 
+@pytest.mark.usefixtures("both_ways")
 def test_a_column_of_a_type_that_never_fits_fails_whatever_the_policy(tmp_path: Path) -> None:
     pq.write_table(pa.table({"v": [{"x": 1}]}), tmp_path / "a.parquet")
     format_ = BulkFormat.parquet_format(Types.ROW_NAMED(["v"], [Types.INT()]))
@@ -238,6 +245,7 @@ def test_a_column_of_a_type_that_never_fits_fails_whatever_the_policy(tmp_path: 
         SourceRun(source).values()
 
 
+@pytest.mark.usefixtures("both_ways")
 @pytest.mark.parametrize(
     ("values", "type_info"),
     [
@@ -261,6 +269,7 @@ def test_columns_are_not_read_as_types_of_another_meaning(tmp_path: Path, values
         parquet(BulkFormat.parquet_format(Types.ROW_NAMED(["v"], [type_info])), tmp_path)
 
 
+@pytest.mark.usefixtures("both_ways")
 @pytest.mark.parametrize(
     ("values", "type_info", "reason"),
     [
@@ -277,6 +286,7 @@ def test_values_that_would_lose_something_are_bad_records(
         parquet(BulkFormat.parquet_format(Types.ROW_NAMED(["v"], [type_info])), tmp_path)
 
 
+@pytest.mark.usefixtures("both_ways")
 def test_nested_tuples_go_by_position_and_nested_rows_by_name(tmp_path: Path) -> None:
     pq.write_table(pa.table({"v": [[{"x": 1, "y": "a"}]], "w": [{"x": 2, "y": "b"}]}), tmp_path / "a.parquet")
     tuples, rows = Types.TUPLE([Types.LONG(), Types.STRING()]), Types.ROW_NAMED(["y", "x"], [Types.STRING(), Types.LONG()])
@@ -284,6 +294,7 @@ def test_nested_tuples_go_by_position_and_nested_rows_by_name(tmp_path: Path) ->
     assert row == Row(v=[(1, "a")], w=Row(y="b", x=2))
 
 
+@pytest.mark.usefixtures("both_ways")
 @pytest.mark.parametrize("type_info", [None, Types.ROW_NAMED(["a", "b"], [Types.LONG()] * 2), Types.TUPLE([Types.LONG()] * 3)])
 def test_a_parquet_column_that_stands_twice_is_refused(tmp_path: Path, type_info: TypeInformation | None) -> None:
     table = pa.Table.from_arrays([pa.array([1]), pa.array([2]), pa.array([3])], names=["a", "a", "b"])
@@ -292,6 +303,7 @@ def test_a_parquet_column_that_stands_twice_is_refused(tmp_path: Path, type_info
         parquet(BulkFormat.parquet_format(type_info), tmp_path)
 
 
+@pytest.mark.usefixtures("both_ways")
 def test_times_in_int96_are_right_in_all_years(tmp_path: Path) -> None:
     times = [datetime.datetime(1600, 1, 1), datetime.datetime(2300, 7, 1, 12), datetime.datetime(9999, 12, 31, 23, 59, 59)]
     table = pa.table({"t": pa.array(times, pa.timestamp("us"))})
@@ -300,6 +312,7 @@ def test_times_in_int96_are_right_in_all_years(tmp_path: Path) -> None:
         assert [row.t for row in parquet(BulkFormat.parquet_format(type_info), tmp_path)] == times
 
 
+@pytest.mark.usefixtures("both_ways")
 def test_a_datetime_has_no_nanoseconds_but_a_point_in_time_keeps_them_also_before_1970(tmp_path: Path) -> None:
     nanos = [-1, -1001, 1999]
     table = pa.table({"t": pa.array(nanos, pa.timestamp("ns")), "i": pa.array(nanos, pa.timestamp("ns", "Europe/Berlin"))})
@@ -309,6 +322,7 @@ def test_a_datetime_has_no_nanoseconds_but_a_point_in_time_keeps_them_also_befor
     assert [row.i for row in rows] == [Instant(-1, 999_999_999), Instant(-1, 999_998_999), Instant(0, 1999)]
 
 
+@pytest.mark.usefixtures("both_ways")
 def test_a_point_in_time_is_read_as_utc_where_the_type_has_no_zone(tmp_path: Path) -> None:
     when = datetime.datetime(2021, 1, 9, 10, tzinfo=datetime.UTC)
     pq.write_table(pa.table({"t": pa.array([when], pa.timestamp("us", "Europe/Berlin"))}), tmp_path / "a.parquet")
@@ -316,18 +330,21 @@ def test_a_point_in_time_is_read_as_utc_where_the_type_has_no_zone(tmp_path: Pat
     assert row.t == datetime.datetime(2021, 1, 9, 10)
 
 
+@pytest.mark.usefixtures("both_ways")
 def test_missing_parquet_columns_are_named(tmp_path: Path) -> None:
     many(tmp_path / "a.parquet")
     with pytest.raises(SourceError, match=r"a\.parquet: columns \['x'\] are missing; the file has \['id', 'name'\]"):
         parquet(BulkFormat.parquet_format(columns=["x"]), tmp_path)
 
 
+@pytest.mark.usefixtures("both_ways")
 def test_what_is_no_parquet_file_is_named(tmp_path: Path) -> None:
     (tmp_path / "a.parquet").write_text("text")
     with pytest.raises(SourceError, match=r"a\.parquet is not a Parquet file"):
         parquet(BulkFormat.parquet_format(), tmp_path)
 
 
+@pytest.mark.usefixtures("both_ways")
 def test_an_empty_parquet_file_has_no_rows(tmp_path: Path) -> None:
     many(tmp_path / "a.parquet", rows=0)
     assert parquet(BulkFormat.parquet_format(), tmp_path) == []

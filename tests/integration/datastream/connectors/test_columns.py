@@ -1,0 +1,312 @@
+"""Sources and sinks that have columns: by columns they read and write what they do by records, value for value."""
+
+from __future__ import annotations
+
+import datetime
+import decimal
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from deltalake import DeltaTable, write_deltalake
+
+from flinkish.common import Instant, Row, Types
+from flinkish.common.arrow_types import RowsToArrow
+from flinkish.common.column_layout import Layout
+from flinkish.common.configuration import Configuration
+from flinkish.common.typeinfo import DecimalTypeInfo, RowTypeInfo, TypeInformation
+from flinkish.datastream.connectors import DataFrameSink, DeltaSink, DeltaSource
+from flinkish.datastream.connectors.file_system import (
+    BucketAssigner,
+    BulkFormat,
+    FileEnumeratorProvider,
+    FileSink,
+    FileSource,
+    ParquetWriterFactory,
+)
+from flinkish.datastream.connectors.file_system.writer_factories import Timestamps
+from flinkish.datastream.connectors.record_errors import RecordErrorPolicy
+from tests.unit.datastream.connectors.fakes import SinkRun, SourceRun
+
+#: Each type with values that are easily changed on the way.
+VALUES: dict[str, tuple[TypeInformation, list[Any]]] = {
+    "flag": (Types.BOOLEAN(), [True, False]),
+    "byte": (Types.BYTE(), [-128, 127]),
+    "short": (Types.SHORT(), [-(2**15), 2**15 - 1]),
+    "int": (Types.INT(), [-(2**31), 0]),
+    "long": (Types.LONG(), [-(2**63), 2**63 - 1, 2**53 + 1]),
+    "float": (Types.FLOAT(), [-0.0, math.nan, math.inf, 1.5]),
+    "double": (Types.DOUBLE(), [-0.0, math.nan, -math.inf, 5e-324, 0.1]),
+    "text": (Types.STRING(), ["", "a\0b", "ä€😀"]),
+    "bytes": (Types.PRIMITIVE_ARRAY(Types.BYTE()), [b"", b"\x00\xff"]),
+    "decimal": (DecimalTypeInfo(10, 2), [decimal.Decimal("-0.01"), decimal.Decimal("99999999.99")]),
+    "big_dec": (Types.BIG_DEC(), [decimal.Decimal("1.500000000000000000")]),
+    "big_int": (Types.BIG_INT(), [10**37, -(10**37)]),
+    "date": (Types.SQL_DATE(), [datetime.date(1, 1, 1), datetime.date(1969, 12, 31), datetime.date(9999, 12, 31)]),
+    "timestamp": (
+        Types.SQL_TIMESTAMP(),
+        [datetime.datetime(1, 1, 1), datetime.datetime(1969, 12, 31, 23, 59, 59, 999_999), datetime.datetime.max],
+    ),
+    "instant": (Types.INSTANT(), [Instant(-1, 999_999_000), Instant(0, 0), Instant(253402300799, 999_999_000)]),
+    "list": (Types.LIST(Types.SQL_TIMESTAMP()), [[], [None, datetime.datetime(1969, 1, 1)]]),
+    "array": (Types.PRIMITIVE_ARRAY(Types.LONG()), [[1, -1]]),
+    "map": (Types.MAP(Types.STRING(), Types.DOUBLE()), [{"a": -0.0, "b": None}]),
+    "row": (Types.ROW_NAMED(["x", "y"], [Types.LONG(), Types.INSTANT()]), [Row(x=1, y=Instant(-1, 0)), Row(x=None, y=None)]),
+}
+TYPES = Types.ROW_NAMED(list(VALUES), [type_info for type_info, _ in VALUES.values()])
+#: Each value in some rows, in the others null.
+ROWS = [
+    Row(
+        **{
+            name: None if (n + place) % 5 == 0 else values[n % len(values)]
+            for place, (name, (_, values)) in enumerate(VALUES.items())
+        }
+    )
+    for n in range(60)
+]
+
+
+def table(rows: list[Row] = ROWS) -> pa.Table:
+    arrow = RowsToArrow(TYPES.field_names, TYPES.field_types, zoned=False)
+    return pa.Table.from_batches([arrow.batch([arrow.values(row) for row in rows])], arrow.schema)
+
+
+def both(monkeypatch: pytest.MonkeyPatch, make: Callable[[], Any], **run: Any) -> tuple[SourceRun, list[str]]:
+    """Read a source by records and by columns, which must give the same; return the second run, and the values' reprs."""
+    shown = []
+    for by_columns in (False, True):
+        monkeypatch.setattr(SourceRun, "by_columns", by_columns)
+        reading = SourceRun(make(), **run)
+        shown.append(list(map(repr, reading.values())))
+    assert shown[0] == shown[1]
+    return reading, shown[0]
+
+
+def parquet_source(path: Path, type_info: TypeInformation, **options: Any) -> Callable[[], FileSource]:
+    def make() -> FileSource:
+        builder = FileSource.for_bulk_file_format(BulkFormat.parquet_format(type_info, **options), str(path))
+        return builder.set_file_enumerator(FileEnumeratorProvider(500)).on_record_error(RecordErrorPolicy.skip()).build()
+
+    return make
+
+
+@pytest.mark.parametrize("restart_readers", [False, True])
+@pytest.mark.parametrize("credit", [1, 7, 1000])
+def test_parquet_files_are_read_alike(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, credit: int, restart_readers: bool
+) -> None:
+    pq.write_table(table(), tmp_path / "b.parquet", row_group_size=11)
+    pq.write_table(table().slice(0, 0), tmp_path / "a.parquet")
+    pq.write_table(table(), tmp_path / "c.parquet")
+    run, values = both(
+        monkeypatch, parquet_source(tmp_path, TYPES), credit=credit, restart_readers=restart_readers, parallelism=2
+    )
+    assert run.from_columns == len(values) == 120
+    assert sorted(values) == sorted(map(repr, ROWS * 2))
+
+
+def test_columns_of_a_file_are_renamed_chosen_and_widened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pq.write_table(table(), tmp_path / "a.parquet")
+    chosen = Types.ROW_NAMED(
+        ["timestamp", "int", "float", "date"], [Types.SQL_TIMESTAMP(), Types.LONG(), Types.DOUBLE(), Types.SQL_TIMESTAMP()]
+    )
+    run, _ = both(monkeypatch, parquet_source(tmp_path, chosen))
+    assert run.from_columns == 60
+    as_tuples = Types.TUPLE(list(TYPES.field_types))
+    run, values = both(monkeypatch, parquet_source(tmp_path, as_tuples))
+    assert run.from_columns == 60
+    assert values == [repr(tuple(row)) for row in ROWS]
+
+
+@pytest.mark.parametrize(
+    ("column", "type_info"),
+    [
+        (pa.array([1, -1, None], pa.timestamp("ns", "UTC")), Types.INSTANT()),
+        (pa.array(["1.50", "1.5"]).cast(pa.decimal128(10, 2)), Types.BIG_DEC()),
+        (pa.array([[-1001]], pa.list_(pa.timestamp("ns", "UTC"))), Types.LIST(Types.INSTANT())),
+    ],
+)
+def test_a_column_with_other_values_than_columns_hold_is_records(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, column: pa.Array, type_info: TypeInformation
+) -> None:
+    pq.write_table(pa.table({"v": column}), tmp_path / "a.parquet")
+    run, _ = both(monkeypatch, parquet_source(tmp_path, Types.ROW_NAMED(["v"], [type_info])))
+    assert run.from_columns == 0
+
+
+@pytest.mark.parametrize(
+    ("bad", "type_info"),
+    [
+        (pa.array([2**40], pa.int64()), Types.INT()),
+        (pa.array([2_932_897], pa.int32()).view(pa.date32()), Types.SQL_DATE()),  # 10000-01-01
+        (pa.array([-(2**62)], pa.int64()).view(pa.timestamp("us")), Types.SQL_TIMESTAMP()),
+        (pa.array([2**62], pa.int64()).view(pa.timestamp("us", "UTC")), Types.INSTANT()),
+        (pa.array([[1, None]]), Types.PRIMITIVE_ARRAY(Types.LONG())),
+        (pa.array([[2_932_897]], pa.list_(pa.int32())).view(pa.list_(pa.date32())), Types.LIST(Types.SQL_DATE())),
+        (pa.array([b"\xff"]).view(pa.string()), Types.STRING()),
+    ],
+)
+def test_only_a_batch_with_a_bad_value_is_records(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, bad: pa.Array, type_info: TypeInformation
+) -> None:
+    column = pa.concat_arrays([pa.nulls(20, bad.type), bad, pa.nulls(9, bad.type)])
+    pq.write_table(pa.table({"v": column, "n": range(30)}), tmp_path / "a.parquet", row_group_size=10)
+    typed = Types.ROW_NAMED(["v", "n"], [type_info, Types.LONG()])
+    for credit in (1, 7, 100):
+        run, values = both(monkeypatch, parquet_source(tmp_path, typed), credit=credit)
+        assert (run.from_columns, len(values)) == (20, 29)
+
+
+def test_times_in_the_zone_of_the_machine_are_records(tmp_path: Path) -> None:
+    format_ = BulkFormat.parquet_format(Types.ROW_NAMED(["t"], [Types.LIST(Types.SQL_TIMESTAMP())]))
+    assert format_.makes_columns
+    format_.local_timestamps = True
+    assert not format_.makes_columns
+
+
+@pytest.mark.parametrize("credit", [1, 7, 1000])
+def test_delta_tables_are_read_alike(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, credit: int) -> None:
+    names = [name for name in VALUES if name not in ("big_int", "big_dec")]  # Delta's decimals are DECIMAL
+    part = pa.array(["x", "y", None] * 20)
+    write_deltalake(str(tmp_path), table().select(names).append_column("part", part), partition_by=["part"])
+    write_deltalake(
+        str(tmp_path), pa.table({"new": [1], "part": ["x"]}), mode="append", schema_mode="merge", partition_by=["part"]
+    )
+    DeltaTable(str(tmp_path)).delete("int = 0")
+
+    def make() -> DeltaSource:
+        return DeltaSource.for_bounded_row_data(str(tmp_path)).build()
+
+    run, values = both(monkeypatch, make, credit=credit, restart_readers=True)
+    assert run.from_columns == len(values) == 61 - sum(row.int == 0 for row in ROWS)
+
+
+def test_rows_that_are_taken_back_are_records(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_deltalake(str(tmp_path), pa.table({"n": [1, 2]}))
+    DeltaTable(str(tmp_path)).alter.set_table_properties({"delta.enableChangeDataFeed": "true"})
+    DeltaTable(str(tmp_path)).delete("n = 1")
+
+    def make() -> DeltaSource:
+        return DeltaSource.for_bounded_row_data(str(tmp_path)).starting_version(1).read_change_feed().build()
+
+    run, values = both(monkeypatch, make)
+    assert (run.from_columns, values) == (0, ["Row(n=1)"])
+
+
+def parquet_sink(path: Path, assigner: BucketAssigner | None = None, **options: Any) -> FileSink:
+    assigner = assigner or BucketAssigner.base_path_bucket_assigner()
+    return FileSink.for_bulk_format(str(path), ParquetWriterFactory(**options)).with_bucket_assigner(assigner).build()
+
+
+def data_frames(path: Path) -> DataFrameSink:
+    return DataFrameSink(lambda df, checkpoint_id: None)
+
+
+def files_of(path: Path) -> pa.Table:
+    """Return the rows of all Parquet files in a folder, the hidden ones, too."""
+    found = sorted(file for file in path.rglob("*") if file.is_file() and file.read_bytes()[:4] == b"PAR1")
+    return pa.concat_tables([pq.ParquetFile(file).read() for file in found])
+
+
+def written(
+    monkeypatch: pytest.MonkeyPatch, path: Path, sink: Callable[[Path], Any], type_info: TypeInformation, rows: list[Any]
+) -> int:
+    """Write rows by records and by columns, which must be the same; return how many were written as columns."""
+    tables, run = [], None
+    for by_columns in (False, True):
+        monkeypatch.setattr(SinkRun, "by_columns", by_columns)
+        folder = path / str(by_columns)
+        configuration = Configuration.from_dict({"execution.checkpointing.dir": str(folder)})
+        run = SinkRun(sink(folder / "sink"), type_info, configuration=configuration)
+        run.epoch(rows[:7])
+        run.lost_epoch(rows[7:9])
+        run.epoch(rows[7:20])
+        run.lose_writers()
+        run.checkpoint(rows[20:], commit=False)
+        tables.append(files_of(folder))
+    assert tables[0].schema == tables[1].schema
+    assert tables[0].num_rows == len(rows)
+    assert repr(tables[0].to_pylist()) == repr(tables[1].to_pylist())
+    assert run is not None
+    return run.from_columns
+
+
+FLAT = [name for name in VALUES if name != "list"]  # a list of times is stored as a list of points in time
+
+
+@pytest.mark.parametrize("as_tuples", [False, True])
+@pytest.mark.parametrize(
+    ("sink", "names"),
+    [
+        (lambda path: DeltaSink(str(path)), FLAT),
+        (lambda path: DeltaSink(str(path), field_names=[f"c{n}" for n in range(len(FLAT))]), FLAT),
+        (parquet_sink, list(VALUES)),
+        (lambda path: parquet_sink(path, BucketAssigner.date_time_bucket_assigner()), FLAT),
+        (lambda path: parquet_sink(path, timestamps=Timestamps.UTC), FLAT),
+        (data_frames, list(VALUES)),
+    ],
+)
+def test_sinks_write_alike(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sink: Callable[[Path], Any], names: list[str], as_tuples: bool
+) -> None:
+    types = [VALUES[name][0] for name in names]
+    rows: list[Any] = [Row(**{name: row[name] for name in names}) for row in ROWS]
+    if as_tuples:
+        taken = written(monkeypatch, tmp_path, sink, Types.TUPLE(types), [tuple(row) for row in rows])
+    else:
+        taken = written(monkeypatch, tmp_path, sink, Types.ROW_NAMED(names, types), rows)
+    assert taken == 62  # two of them in a lost epoch
+
+
+@pytest.mark.parametrize(
+    ("sink", "given"),
+    [
+        (lambda path: parquet_sink(path, timestamps=Timestamps.LOCAL), Types.ROW_NAMED(["t"], [Types.SQL_TIMESTAMP()])),
+        (lambda path: DeltaSink(str(path)), Types.ROW_NAMED(["t"], [Types.LIST(Types.SQL_TIMESTAMP())])),
+        (
+            lambda path: DeltaSink(str(path), row_type=Types.ROW_NAMED(["t"], [Types.BIG_DEC()])),
+            Types.ROW_NAMED(["t"], [DecimalTypeInfo(10, 2)]),
+        ),
+    ],
+)
+def test_values_that_are_stored_otherwise_are_written_as_records(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sink: Callable[[Path], Any], given: RowTypeInfo
+) -> None:
+    at = datetime.datetime(2024, 1, 1, 12)
+    value: Any = decimal.Decimal("1.5") if isinstance(given.field_types[0], DecimalTypeInfo) else at
+    value = [value] if given.field_types[0] == Types.LIST(Types.SQL_TIMESTAMP()) else value
+    assert written(monkeypatch, tmp_path, sink, given, [Row(t=value), Row(t=None)] * 15) == 0
+
+
+def test_fields_are_found_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    stored = Types.ROW_NAMED(["b", "a"], [Types.STRING(), Types.LONG()])
+    given = Types.ROW_NAMED(["a", "b"], [Types.LONG(), Types.STRING()])
+    rows = [Row(a=n, b=str(n)) for n in range(30)]
+    assert written(monkeypatch, tmp_path, lambda path: DeltaSink(str(path), row_type=stored), given, rows) == 32
+    assert files_of(tmp_path / "True").column_names == ["b", "a"]
+
+
+def test_records_and_columns_of_one_epoch_keep_their_order(tmp_path: Path) -> None:
+    type_info = Types.ROW_NAMED(["n"], [Types.LONG()])
+    layout = Layout(type_info)
+    run = SinkRun(DeltaSink(str(tmp_path)), type_info)
+    for n in range(0, 40, 2):
+        run.write([Row(n=n)])
+        assert run.writers[0].write_columns(layout.columns_of([Row(n=n + 1)], None))
+    run.checkpoint()
+    assert files_of(tmp_path)["n"].to_pylist() == list(range(40))
+
+
+def test_rows_that_must_be_told_apart_are_records(tmp_path: Path) -> None:
+    class ByValue(BucketAssigner):
+        def get_bucket_id(self, element: Any, context: Any) -> str:
+            return str(element.n)
+
+    assert not DeltaSink(str(tmp_path), partition_by=["n"]).takes_columns
+    assert not DeltaSink(str(tmp_path), upsert_keys=["n"]).takes_columns
+    assert not parquet_sink(tmp_path, ByValue()).takes_columns
+    assert parquet_sink(tmp_path).takes_columns
