@@ -120,6 +120,14 @@ class ReaderOutput(Protocol[InT]):
         """Declare that the selected split is active, so it holds back the watermark again; see `emit_watermark`."""
 
 
+def emit_read(output: ReaderOutput[Any], records: Any) -> None:
+    """Emit what was read in one piece: a sequence of records, or a RecordBatch of Arrow."""
+    if isinstance(records, Sequence):
+        output.collect_all(records)
+    else:
+        output.collect_columns(records)
+
+
 class SourceReaderContext(Protocol):
     """Information for a reader on its subtask."""
 
@@ -354,7 +362,8 @@ class NativeSource(NeedsDataFrames, ABC, Generic[T]):
     boundedness = Boundedness.CONTINUOUS_UNBOUNDED
     #: Whether the decoder returns new records that nothing else refers to, so that an edge or a sink need not copy them.
     makes_new_records: bool = False
-    makes_columns = False
+    #: Whether there is a `create_columns_decoder`.
+    makes_columns: bool = False
 
     @property
     @abstractmethod
@@ -373,6 +382,10 @@ class NativeSource(NeedsDataFrames, ABC, Generic[T]):
     def create_decoder_in(self, context: SourceReaderContext) -> Callable[[bytes], Iterable[T]]:
         """Make the function for a task that keeps records which cannot be decoded; it may return a SideOutputRecord for one."""
         return self.create_decoder()
+
+    def create_columns_decoder(self, context: SourceReaderContext) -> Callable[[bytes], Iterable[Any]]:
+        """Make the function, in the task, that returns the runs of records of a piece, for `emit_read`."""
+        raise NotImplementedError
 
     def produced_type(self) -> TypeInformation | None:
         """Type of the records if the source knows it."""

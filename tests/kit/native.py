@@ -9,12 +9,12 @@ from typing import Any
 import pyarrow as pa
 
 from flinkish.common.typeinfo import RowTypeInfo, TypeInformation, Types
-from flinkish.datastream.connectors.data_frame import decoder
+from flinkish.datastream.connectors.data_frame import columns_decoder, decoder
 from flinkish.engine.local.engine import LocalEngine
 from flinkish.engine.slots.in_process import run_levels
 from flinkish.jobmaster.epochs import EpochLoop, NativePosition
 from flinkish.program.operators import SourceConfig
-from flinkish.program.sources import NativeSource
+from flinkish.program.sources import NativeSource, SourceReaderContext
 from flinkish.runtime.protocol import Frame, TaskProgram, native_edge
 from flinkish.runtime.slot import SlotTask
 
@@ -23,6 +23,8 @@ ROWS = Types.ROW_NAMED(["key", "time"], [Types.STRING(), Types.LONG()])
 
 class Batches(NativeSource[Any]):
     """Batches of partitions of rows; the position is the number of batches that were read."""
+
+    makes_columns = True
 
     def __init__(self, *batches: Sequence[Sequence[tuple[str, int]]], schema: str = "key, time") -> None:
         self.batches = batches
@@ -38,6 +40,9 @@ class Batches(NativeSource[Any]):
 
     def create_decoder(self) -> Callable[[bytes], Iterable[Any]]:
         return decoder(ROWS, as_tuples=False)
+
+    def create_columns_decoder(self, context: SourceReaderContext) -> Callable[[bytes], Iterable[Any]]:
+        return columns_decoder(ROWS, as_tuples=False)
 
     def produced_type(self) -> TypeInformation:
         return ROWS

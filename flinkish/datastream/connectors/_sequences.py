@@ -87,14 +87,6 @@ class FixedSplitsSource(Source[T, SplitT, tuple[SplitT, ...]]):
         return self.enumerator(context, checkpoint)
 
 
-def emit_read(output: ReaderOutput[Any], records: Any) -> None:
-    """Emit what was read from a file: a sequence of records, or a RecordBatch of Arrow."""
-    if isinstance(records, Sequence):
-        output.collect_all(records)
-    else:
-        output.collect_columns(records)
-
-
 class SequentialReader(SourceReader[T, SplitT]):
     """A reader that reads its splits one after the other; a subclass implements `_read`."""
 

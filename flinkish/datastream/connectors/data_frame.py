@@ -43,7 +43,6 @@ from flinkish.program.sources import (
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from flinkish.common.column_layout import Layout
     from flinkish.datastream.connectors.file_system.source import FileSource
 
 __all__ = ["BoundedDataFrameSource", "StreamingDataFrameSource", "data_frame_source"]
@@ -124,6 +123,7 @@ class _DataFrameSource(NeedsDataFrames):
 
     instead = "use a source of that engine, such as FileSource or from_collection()"
     makes_new_records = True
+    makes_columns = True
 
     def __init__(self, df: Any, *, as_tuples: bool) -> None:
         schema = df.schema.jsonValue()
@@ -143,14 +143,16 @@ class _DataFrameSource(NeedsDataFrames):
         return self._schema
 
     def produced_type(self) -> TypeInformation:
-        if self._as_tuples:
-            return Types.TUPLE(list(self._rows.field_types))
-        return self._rows
+        return _record_type(self._rows, as_tuples=self._as_tuples)
 
     def validate(self) -> None:
         """Raise InvalidProgramError for rows without columns, which neither files nor Arrow data from Spark can hold."""
         if not self._rows.field_names:
             raise InvalidProgramError("from_data_frame(): the DataFrame has no columns.")
+
+
+def _record_type(rows: RowTypeInfo, *, as_tuples: bool) -> TypeInformation:
+    return Types.TUPLE(list(rows.field_types)) if as_tuples else rows
 
 
 class StreamingDataFrameSource(_DataFrameSource, NativeSource[Any]):
@@ -162,6 +164,10 @@ class StreamingDataFrameSource(_DataFrameSource, NativeSource[Any]):
     def create_decoder_in(self, context: SourceReaderContext) -> Callable[[bytes], Iterable[Any]]:
         errors = RecordErrors(RecordErrorPolicy.fail(), context)
         return decoder(self._rows, as_tuples=self._as_tuples, errors=errors if errors.keeps else None)
+
+    def create_columns_decoder(self, context: SourceReaderContext) -> Callable[[bytes], Iterable[Any]]:
+        errors = RecordErrors(RecordErrorPolicy.fail(), context)
+        return columns_decoder(self._rows, as_tuples=self._as_tuples, errors=errors if errors.keeps else None)
 
 
 def decoder(rows: RowTypeInfo, *, as_tuples: bool, errors: RecordErrors | None = None) -> Callable[[bytes], Iterable[Any]]:
@@ -180,18 +186,35 @@ def decoder(rows: RowTypeInfo, *, as_tuples: bool, errors: RecordErrors | None =
     return decode
 
 
+def columns_decoder(
+    rows: RowTypeInfo, *, as_tuples: bool, errors: RecordErrors | None = None
+) -> Callable[[bytes], Iterable[Any]]:
+    """Return the function that decodes batches of columns from Arrow's stream format, of a batch with a bad value the records."""
+    import pyarrow as pa
+
+    runs = batch_decoder(rows, as_tuples=as_tuples, errors=errors, by_columns=True)
+
+    def decode(body: bytes) -> Iterable[Any]:
+        with pa.ipc.open_stream(body) as reader:
+            return list(map(runs, reader))
+
+    return decode
+
+
 def batch_decoder(
-    rows: RowTypeInfo, *, as_tuples: bool, errors: RecordErrors | None, layout: Layout | None = None
+    rows: RowTypeInfo, *, as_tuples: bool, errors: RecordErrors | None, by_columns: bool = False
 ) -> Callable[[pa.RecordBatch], Any]:
-    """Return the function that makes a record of each row of a batch, or with a `layout` a batch with its schema.
+    """Return the function that makes a record of each row of a batch, or with `by_columns` a batch with their layout.
 
     For a row with a value that Python cannot hold it raises SourceError, which names the column, or returns what `errors` emits
     instead.
     """
     from flinkish.common.arrow_types import plain_column, read_converter, reading_type, texts_of, widened
+    from flinkish.common.column_layout import Layout
 
     names, types = rows.field_names, rows.field_types
     converters = [read_converter(part) for part in types]
+    layout = Layout(_record_type(rows, as_tuples=as_tuples)) if by_columns else None
 
     def column(name: str, part: TypeInformation, convert: Callable[[Any], Any] | None, found: pa.Array) -> Any:
         wanted = reading_type(found.type, part)
@@ -223,8 +246,11 @@ def batch_decoder(
 
     def records_or_errors(batch: pa.RecordBatch) -> Any:
         if layout is not None:
+            targets = map(reading_type, batch.schema.types, types)
             with suppress(ValueError, OverflowError):  # of a value; records tell which
-                return layout.batch_of(batch.columns)
+                columns = [widened(found, wanted or found.type) for found, wanted in zip(batch.columns, targets, strict=True)]
+                if [column.type for column in columns] == layout.schema.types:
+                    return layout.batch_of(columns)
         try:
             return records(batch)
         except SourceError:
@@ -254,7 +280,6 @@ class BoundedDataFrameSource(_DataFrameSource, Source[Any, FileSourceSplit, Boun
 
     # Spark decides which rows are in which file, and a file is read by any subtask.
     unordered = True
-    makes_columns = True
 
     boundedness = Boundedness.BOUNDED
     split_type = FileSourceSplit
@@ -266,11 +291,8 @@ class BoundedDataFrameSource(_DataFrameSource, Source[Any, FileSourceSplit, Boun
         from flinkish.datastream.connectors.file_system.source import FileSource
 
         def decode(errors: RecordErrors, *, by_columns: bool) -> Callable[[pa.RecordBatch], Any]:
-            from flinkish.common.column_layout import Layout
-
-            layout = Layout(self.produced_type()) if by_columns else None
             kept = errors if errors.keeps else None
-            return batch_decoder(self._rows, as_tuples=self._as_tuples, errors=kept, layout=layout)
+            return batch_decoder(self._rows, as_tuples=self._as_tuples, errors=kept, by_columns=by_columns)
 
         files = FileSource.for_bulk_file_format(ArrowFiles(self._rows, decode), folder)
         return files.set_file_enumerator(FileEnumeratorProvider(GROUP_BYTES)).build()

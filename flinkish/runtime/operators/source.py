@@ -27,6 +27,7 @@ from flinkish.program.sources import (
     Source,
     SourceReader,
     SourceReaderContext,
+    emit_read,
 )
 from flinkish.runtime.operators.base import Operator, OperatorContext, Output
 from flinkish.runtime.operators.timestamps import extracting, field_times, highest, whole_milliseconds
@@ -244,6 +245,8 @@ class SourceOperator(Operator):
         self.makes_columns = records_only(context.node) is None
         self._native = isinstance(config.source, NativeSource)
         self._decode: Callable[[bytes], Iterable[Any]] | None = None
+        #: Decodes runs of columns, if these are wanted.
+        self._decode_runs: Callable[[bytes], Iterable[Any]] | None = None
         if isinstance(config.source, NativeSource):
             self._decode = config.source.create_decoder_in(_ReaderContext(context))
         # A source that knows its type emits values of it; from others the declared type is checked.
@@ -257,6 +260,8 @@ class SourceOperator(Operator):
     def connect(self, output: Output) -> None:
         super().connect(output)
         self._output = _ReaderOutput(self)
+        if isinstance(self._source, NativeSource) and self._output.wants_columns:
+            self._decode_runs = self._source.create_columns_decoder(_ReaderContext(self.context))
 
     def read(self, command: ReaderCommand, native: Sequence[bytes] = ()) -> ReaderReport:
         """Read for one epoch; emits records and watermarks, and at the end of all input the final watermark and the end.
@@ -320,7 +325,11 @@ class SourceOperator(Operator):
             if idle:
                 self._say_idle(True)
         for body in bodies:
-            output.collect_all(decode(body))
+            if self._decode_runs is None:
+                output.collect_all(decode(body))
+            else:
+                for run in self._decode_runs(body):
+                    emit_read(output, run)
         records = command.credit - output.credit
         if combined is None:
             return ReaderReport(records=records)

@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
@@ -20,7 +21,7 @@ from flinkish.datastream.window import TumblingEventTimeWindows
 from flinkish.engine import launcher, support
 from flinkish.engine.job_client import EmbeddedJobClient
 from flinkish.program.sources import SourceReaderContext
-from tests.kit.native import Batches, NativeEngine
+from tests.kit.native import ROWS, Batches, NativeEngine
 from tests.kit.programs import program_of
 
 SEEN: list[Any] = []
@@ -94,6 +95,22 @@ def test_each_row_arrives_once_and_in_the_order_of_its_partition() -> None:
     run(lambda env: rows(env, source).map(note))
     assert sorted((row.key, row.time) for row in SEEN) == [("a", 1), ("a", 2), ("b", 3), ("c", 4), ("c", 5), ("d", 6)]
     assert [row.time for row in SEEN if row.key == "a"] == [1, 2]
+
+
+def seen_batch(batch: pa.RecordBatch) -> pa.RecordBatch:
+    SEEN.append(batch.num_rows)
+    return batch
+
+
+def test_rows_stay_columns_with_their_times_and_watermarks() -> None:
+    source = Batches([[("a", 10), ("b", 20)], [("c", 500)]], [[("late", 30), ("d", 1000)], []])
+    by_field = WatermarkStrategy.for_bounded_out_of_orderness(Duration.of_millis(100)).with_timestamp_assigner("time")
+    run(lambda env: rows(env, source, by_field).map_batches(seen_batch, ROWS).process(Note()))
+    assert sorted(count for count in SEEN if isinstance(count, int)) == [1, 2, 2]
+    notes = {each[0]: each[1:] for each in SEEN if not isinstance(each, int)}
+    assert {key: time for key, (time, _) in notes.items()} == {"a": 10, "b": 20, "c": 500, "late": 30, "d": 1000}
+    assert notes["a"][1] < 0
+    assert notes["late"][1] == notes["d"][1] == 500 - 100 - 1
 
 
 class Picky(Batches):

@@ -17,7 +17,7 @@ from flinkish.common.column_layout import Layout
 from flinkish.common.errors import SourceChangedError, SourceError
 from flinkish.common.typeinfo import TypeInformation, Types
 from flinkish.common.types import RowKind, make_row
-from flinkish.datastream.connectors._sequences import SequentialReader, emit_read
+from flinkish.datastream.connectors._sequences import SequentialReader
 from flinkish.datastream.connectors.delta.columns import (
     DeltaColumn,
     arrow_of,
@@ -33,7 +33,7 @@ from flinkish.datastream.connectors.delta.files import files_of
 from flinkish.datastream.connectors.delta.vectors import DeletionVector, Rows
 from flinkish.datastream.connectors.file_system.file_format import COLUMNS_BATCH
 from flinkish.datastream.connectors.record_errors import RecordErrorPolicy, RecordErrors
-from flinkish.program.sources import ReaderOutput, SourceReaderContext, SourceSplit
+from flinkish.program.sources import ReaderOutput, SourceReaderContext, SourceSplit, emit_read
 
 #: Rows to read from a file at once.
 _BATCH: Final = 4096

@@ -11,7 +11,7 @@ from flinkish.common.arguments import check, instance_of
 from flinkish.common.errors import ForeignCheckpointError
 from flinkish.common.time import Duration, milliseconds_of
 from flinkish.common.typeinfo import TypeInformation
-from flinkish.datastream.connectors._sequences import SequentialReader, emit_read
+from flinkish.datastream.connectors._sequences import SequentialReader
 from flinkish.datastream.connectors.file_system.enumerator import (
     DEFAULT_BLOCK_SIZE,
     FileEnumerator,
@@ -35,6 +35,7 @@ from flinkish.program.sources import (
     SourceReaderContext,
     SplitEnumerator,
     SplitEnumeratorContext,
+    emit_read,
 )
 
 #: Number of records to read from a file at a time.
