@@ -77,8 +77,12 @@ class Layout:
             return rows_of(self.names, lists)
         return list(zip(*lists, strict=True)) if self.has_fields else lists[0]
 
+    def holds(self, types: Sequence[pa.DataType | None]) -> bool:
+        """Return whether columns of these Arrow types are as good as their records, which keep one entry of each key of a map."""
+        return self.schema.types == list(types) and not any(map(_has_map, self.schema.types))
+
     def batch_of(self, columns: Sequence[pa.Array]) -> pa.RecordBatch:
-        """Return columns of the schema's types, which come from outside, as a batch.
+        """Return columns of the schema's types, which come from outside and which it `holds`, as a batch.
 
         Raises ValueError or OverflowError, as `records_of` would, if Python has no value for one of theirs: a date after the year
         9999, text that is not UTF-8, a null in an array of primitives.
@@ -169,9 +173,14 @@ class StoredColumns:
         for position, wanted, field in zip(positions, rows.types, rows.schema, strict=True):
             same = plain_type(layout.types[position]) == plain_type(wanted) and kind_of(wanted) is not BasicType.CHAR
             have = layout.schema.field(position).type
-            if not same or (have != field.type and (rows.local or not pa.types.is_timestamp(have))):
+            if not same or _has_map(have) or (have != field.type and (rows.local or not pa.types.is_timestamp(have))):
                 return None
         return positions
+
+
+def _has_map(arrow: pa.DataType) -> bool:
+    parts = [arrow.field(index).type for index in range(arrow.num_fields)]
+    return pa.types.is_map(arrow) or any(map(_has_map, parts))
 
 
 def layout_of(type_info: TypeInformation) -> Layout | None:

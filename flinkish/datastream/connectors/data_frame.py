@@ -249,7 +249,7 @@ def batch_decoder(
             targets = map(reading_type, batch.schema.types, types)
             with suppress(ValueError, OverflowError):  # of a value; records tell which
                 columns = [widened(found, wanted or found.type) for found, wanted in zip(batch.columns, targets, strict=True)]
-                if [column.type for column in columns] == layout.schema.types:
+                if layout.holds([column.type for column in columns]):
                     return layout.batch_of(columns)
         try:
             return records(batch)

@@ -180,7 +180,7 @@ class _FileReader:
         self._layout: Layout | None = None
         if by_columns and self._kind is RowKind.INSERT:
             layout = Layout(settings.row_type)
-            self._layout = layout if layout.schema.types == self._targets else None
+            self._layout = layout if layout.holds(self._targets) else None
         self._find_columns()
         self._groups = list(self._own_groups())
         #: Position in the split behind the last row of `_records`.

@@ -327,7 +327,7 @@ class _ColumnsReader(_RowReader):
 
     def columns(self, schema: pa.Schema) -> list[str]:
         columns = super().columns(schema)
-        self._same = self._wanted == self._layout.schema.types
+        self._same = self._layout.holds(self._wanted)
         return columns
 
     def run(self, columns: list[pa.Array], count: int) -> Any:

@@ -18,7 +18,7 @@ from flinkish.common import Instant, Row, Types
 from flinkish.common.arrow_types import RowsToArrow
 from flinkish.common.column_layout import Layout
 from flinkish.common.configuration import Configuration
-from flinkish.common.typeinfo import DecimalTypeInfo, RowTypeInfo, TypeInformation
+from flinkish.common.typeinfo import DecimalTypeInfo, ListTypeInfo, MapTypeInfo, RowTypeInfo, TypeInformation
 from flinkish.datastream.connectors import DataFrameSink, DeltaSink, DeltaSource
 from flinkish.datastream.connectors.file_system import (
     BucketAssigner,
@@ -54,7 +54,6 @@ VALUES: dict[str, tuple[TypeInformation, list[Any]]] = {
     "instant": (Types.INSTANT(), [Instant(-1, 999_999_000), Instant(0, 0), Instant(253402300799, 999_999_000)]),
     "list": (Types.LIST(Types.SQL_TIMESTAMP()), [[], [None, datetime.datetime(1969, 1, 1)]]),
     "array": (Types.PRIMITIVE_ARRAY(Types.LONG()), [[1, -1]]),
-    "map": (Types.MAP(Types.STRING(), Types.DOUBLE()), [{"a": -0.0, "b": None}]),
     "row": (Types.ROW_NAMED(["x", "y"], [Types.LONG(), Types.INSTANT()]), [Row(x=1, y=Instant(-1, 0)), Row(x=None, y=None)]),
 }
 TYPES = Types.ROW_NAMED(list(VALUES), [type_info for type_info, _ in VALUES.values()])
@@ -127,6 +126,7 @@ def test_columns_of_a_file_are_renamed_chosen_and_widened(tmp_path: Path, monkey
     [
         (pa.array([1, -1, None], pa.timestamp("ns", "UTC")), Types.INSTANT()),
         (pa.array(["1.50", "1.5"]).cast(pa.decimal128(10, 2)), Types.BIG_DEC()),
+        (pa.array([[("a", 1), ("a", 2)], None], pa.map_(pa.string(), pa.int64())), Types.MAP(Types.STRING(), Types.LONG())),
         (pa.array([[-1001]], pa.list_(pa.timestamp("ns", "UTC"))), Types.LIST(Types.INSTANT())),
     ],
 )
@@ -267,6 +267,7 @@ def test_sinks_write_alike(
     [
         (lambda path: parquet_sink(path, timestamps=Timestamps.LOCAL), Types.ROW_NAMED(["t"], [Types.SQL_TIMESTAMP()])),
         (lambda path: DeltaSink(str(path)), Types.ROW_NAMED(["t"], [Types.LIST(Types.SQL_TIMESTAMP())])),
+        (parquet_sink, Types.ROW_NAMED(["t"], [Types.MAP(Types.STRING(), Types.SQL_TIMESTAMP())])),
         (
             lambda path: DeltaSink(str(path), row_type=Types.ROW_NAMED(["t"], [Types.BIG_DEC()])),
             Types.ROW_NAMED(["t"], [DecimalTypeInfo(10, 2)]),
@@ -277,8 +278,10 @@ def test_values_that_are_stored_otherwise_are_written_as_records(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sink: Callable[[Path], Any], given: RowTypeInfo
 ) -> None:
     at = datetime.datetime(2024, 1, 1, 12)
-    value: Any = decimal.Decimal("1.5") if isinstance(given.field_types[0], DecimalTypeInfo) else at
-    value = [value] if given.field_types[0] == Types.LIST(Types.SQL_TIMESTAMP()) else value
+    values: dict[type[TypeInformation], Any] = {
+        DecimalTypeInfo: decimal.Decimal("1.5"), ListTypeInfo: [at], MapTypeInfo: {"k": at}
+    }  # fmt: skip
+    value = values.get(type(given.field_types[0]), at)
     assert written(monkeypatch, tmp_path, sink, given, [Row(t=value), Row(t=None)] * 15) == 0
 
 
