@@ -35,9 +35,11 @@ def records_only(node: StreamNode) -> str | None:
     """Return why an operator takes, or as a source makes, records one by one; None if it works on columns."""
     match node.operator:
         case configs.SourceConfig(source=source, watermarks=watermarks):
-            return _times(watermarks, node.output_type) if source.makes_columns else "the source makes records"
+            if source.makes_columns:
+                return _times(watermarks, node.output_type)
+            return getattr(source, "why_records", "the source makes records")
         case configs.SinkConfig(sink=sink) | configs.SinkWriterConfig(sink=sink):
-            return None if sink.takes_columns else "the sink writes records"
+            return None if sink.takes_columns else getattr(sink, "why_records", "the sink writes records")
         case configs.MapBatchesConfig() | configs.FilterColumnsConfig() | configs.SelectColumnsConfig():
             return None
         case configs.AggregateConfig(function=aggregates):

@@ -265,7 +265,8 @@ class Source(ABC, Generic[T, SplitT, CheckpointT]):
     is_in_program: bool = False
     #: Whether readers emit new records that nothing else refers to, so that an edge or a sink need not copy them.
     makes_new_records: bool = False
-    #: Whether readers can emit columns, by `collect_columns`.
+    #: Whether readers can emit columns, by `collect_columns`. If they cannot because of the source's options, it may have an
+    #: attribute `why_records` with the reason in a line.
     makes_columns: bool = False
     #: Whether the order in which records are read says nothing about their event times, because another system has chosen it.
     #: Only a bounded source may say so: its watermark is held back until it has been read.

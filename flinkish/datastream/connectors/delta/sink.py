@@ -119,6 +119,8 @@ class DeltaSink(Sink[Any, DeltaCommittable]):
         """Return a builder of a sink for the table at a path."""
         return DeltaSinkBuilder(path)
 
+    why_records = "rows go to partitions, or are merged, one by one"
+
     @property
     def takes_columns(self) -> bool:  # type: ignore[override]
         """Whether rows need not be told apart by partition or key."""

@@ -108,6 +108,8 @@ class DeltaSource(Source[Any, DeltaSplit, DeltaEnumeratorState]):
     def create_reader(self, context: SourceReaderContext) -> DeltaReader:
         return DeltaReader(self._settings, context)
 
+    why_records = "rows of the change feed have kinds"
+
     @property
     def makes_columns(self) -> bool:  # type: ignore[override]
         """Whether rows are only inserted."""

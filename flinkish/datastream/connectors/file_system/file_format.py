@@ -54,6 +54,7 @@ class FileFormat(ABC):
 
     #: See Source.makes_columns.
     makes_columns = False
+    why_records = "the format makes records"
 
     @property
     def splittable(self) -> bool:

@@ -94,6 +94,11 @@ class ParquetFormat(RowGroupFormat, BulkFormat):
             return False
         return not (self.local_timestamps and _has_timestamps(self.type_info))
 
+    @property
+    def why_records(self) -> str:  # type: ignore[override]
+        known = self.type_info is not None
+        return "times are read in the zone of the machine" if known else "the Parquet format has no type_info with the columns"
+
     def produced_type(self) -> TypeInformation | None:
         return self.type_info
 

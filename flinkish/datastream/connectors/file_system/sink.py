@@ -70,6 +70,8 @@ class FileSink(Sink[Any, FileCommittable]):
         settings = _settings(base_path, RollingPolicy.on_checkpoint_rolling_policy())
         return FileSink.BulkFormatBuilder(replace(settings, writer_factory=factory))
 
+    why_records = "the format, or the bucket assigner, looks at each record"
+
     @property
     def takes_columns(self) -> bool:  # type: ignore[override]
         """Whether the format is one of Arrow, and no bucket assigner looks at records; files to merge are no records."""

@@ -65,6 +65,7 @@ class FileSource(Source[Any, FileSourceSplit, FileEnumeratorState]):
         self._settings = settings
         self.makes_new_records = settings.format.makes_new_records
         self.makes_columns = settings.format.makes_columns
+        self.why_records = settings.format.why_records
 
     @staticmethod
     def for_record_stream_format(stream_format: StreamFormat, *paths: str) -> FileSourceBuilder:

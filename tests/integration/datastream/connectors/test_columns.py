@@ -10,15 +10,17 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from flinkish.common import Instant, Row, Types
+from flinkish.common import Instant, Row, Types, WatermarkStrategy
 from flinkish.common.arrow_types import RowsToArrow
 from flinkish.common.column_layout import Layout
 from flinkish.common.configuration import Configuration
 from flinkish.common.typeinfo import DecimalTypeInfo, ListTypeInfo, MapTypeInfo, RowTypeInfo, TypeInformation
+from flinkish.datastream import StreamExecutionEnvironment
 from flinkish.datastream.connectors import DataFrameSink, DeltaSink, DeltaSource
 from flinkish.datastream.connectors.file_system import (
     BucketAssigner,
@@ -313,3 +315,22 @@ def test_rows_that_must_be_told_apart_are_records(tmp_path: Path) -> None:
     assert not DeltaSink(str(tmp_path), upsert_keys=["n"]).takes_columns
     assert not parquet_sink(tmp_path, ByValue()).takes_columns
     assert parquet_sink(tmp_path).takes_columns
+
+
+def test_explain_says_why_a_source_or_sink_has_records(tmp_path: Path) -> None:
+    row_type = Types.ROW_NAMED(["n"], [Types.LONG()])
+    pq.write_table(pa.table({"n": [1]}), tmp_path / "a.parquet")
+
+    def drawn(source: Any, sink: Any) -> str:
+        env = StreamExecutionEnvironment.get_execution_environment(Configuration.from_dict({"execution.engine": "local"}))
+        rows = env.from_source(source, WatermarkStrategy.no_watermarks(), "files", row_type).filter(pc.field("n") > 0)
+        rows.sink_to(sink)
+        return env.explain()
+
+    columns = drawn(parquet_source(tmp_path, row_type)(), DeltaSink(str(tmp_path / "table")))
+    assert columns.count(", columns") >= 3
+    assert "records" not in columns
+    untyped = FileSource.for_bulk_file_format(BulkFormat.parquet_format(), str(tmp_path)).build()
+    records = drawn(untyped, DeltaSink(str(tmp_path / "table"), upsert_keys=["n"]))
+    assert "records: the Parquet format has no type_info with the columns" in records
+    assert "records: rows go to partitions, or are merged, one by one" in records
