@@ -69,7 +69,7 @@ def fields_read(node: StreamNode) -> frozenset[int] | None:
     match node.operator:
         case configs.AggregateConfig(function=aggregates):
             return aggregates.fields_read
-        case configs.WindowConfig(fold=FieldAggregates() as aggregates, late_data_tag=None):
+        case configs.WindowConfig(fold=FieldAggregates() as aggregates, late_data_tag=None) as config if _by_time(config):
             return aggregates.fields_read
         case _:
             return None
@@ -135,7 +135,12 @@ def _times(strategy: WatermarkStrategy | None, record_type: TypeInformation) -> 
 def _windows(config: configs.WindowConfig) -> str | None:
     if not isinstance(config.fold, FieldAggregates):
         return "the windows call a function for each record; aggregate(total=sum(...)) would not"
-    trigger = EventTimeTrigger if config.assigner.is_event_time() else ProcessingTimeTrigger
-    if type(config.assigner) not in _ALIGNED or type(config.trigger) is not trigger or config.evictor is not None:
+    if not _by_time(config):
         return "only tumbling and sliding windows with the default trigger work on columns"
     return config.fold.why_by_record
+
+
+def _by_time(config: configs.WindowConfig) -> bool:
+    """Tell whether windows depend on times only: no assigner, trigger or evictor of the user looks at records."""
+    trigger = EventTimeTrigger if config.assigner.is_event_time() else ProcessingTimeTrigger
+    return type(config.assigner) in _ALIGNED and type(config.trigger) is trigger and config.evictor is None

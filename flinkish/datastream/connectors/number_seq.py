@@ -62,7 +62,9 @@ class _NumberSequenceReader(SequentialReader[int, NumberSequenceSplit]):
             import numpy as np
             import pyarrow as pa
 
-            output.collect_columns(pa.record_batch([pa.array(np.arange(split.next_number, stop))], ["value"]))
+            # Not arange(first, stop): the stop after the last of all numbers would make floats of them.
+            numbers = split.next_number + np.arange(stop - split.next_number)
+            output.collect_columns(pa.record_batch([pa.array(numbers)], ["value"]))
         else:
             output.collect_all(range(split.next_number, stop))
         if stop > split.end:

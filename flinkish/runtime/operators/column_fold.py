@@ -32,7 +32,7 @@ class ColumnFold:
         self._slots = aggregates.slots
         self._dtypes = [np.float64 if isinstance(start, float) else np.int64 for start in aggregates.starts]
 
-    @np.errstate(invalid="ignore")  # NaN is a value like others
+    @np.errstate(over="ignore", invalid="ignore")  # infinity and NaN are results, as of Python
     def fold(self, codes: Any, before: Sequence[tuple[Any, ...] | None], columns: Columns) -> Accumulators | None:
         """Return the accumulators of groups with a run added.
 
@@ -51,7 +51,7 @@ class ColumnFold:
             after.append(values.tolist())
         return list(zip(*after, strict=True))
 
-    @np.errstate(invalid="ignore")
+    @np.errstate(over="ignore", invalid="ignore")
     def running(
         self, codes: Any, before: Sequence[tuple[Any, ...] | None], columns: Columns
     ) -> tuple[list[Any], Accumulators] | None:

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from flinkish.common.column_layout import evaluated, needed_layout
+from flinkish.common.column_layout import evaluated, layout_of, needed_layout
 from flinkish.common.columns import Columns, concat
 from flinkish.common.errors import TypeMismatchError
 from flinkish.program.operators import AggregateConfig, FilterColumnsConfig, MapBatchesConfig, SelectColumnsConfig
@@ -143,8 +143,10 @@ class AggregateOperator(FunctionOperator[AggregateConfig]):
         super().__init__(context)
         self._aggregates = self.config.function
         self._table, self._convert = self.backend.table_of(ValueStateDescriptor("_aggregates", self._aggregates.accumulator_type))
-        self._columns = ColumnFold(self._aggregates) if self._aggregates.why_by_record is None else None
-        self._layout = needed_layout(context.node.output_type, context.node.name)
+        # Keys of any type are aggregated, too, record by record.
+        self._layout: Any = layout_of(context.node.output_type)
+        by_columns = self._layout is not None and self._aggregates.why_by_record is None
+        self._columns = ColumnFold(self._aggregates) if by_columns else None
         #: Columns that wait to be aggregated together.
         self._runs: list[Columns] = []
         self._waiting = 0
@@ -225,8 +227,8 @@ class AggregateOperator(FunctionOperator[AggregateConfig]):
 
     def _show(self, keys: list[Any], times: list[int | None]) -> None:
         accumulators = list(map(self._table.get, keys))
-        schema = self._layout.schema
         if self._columns is not None and self.output.takes_columns and set(map(type, keys)) <= {int, str}:
+            schema = self._layout.schema
             kinds = [aggregate.kind for aggregate in self._aggregates.aggregates]
             outer = {"key": pa.array(keys, schema.field(kinds.index("key")).type)} if "key" in kinds else {}
             results = self._columns.results(self._columns.arrays(accumulators), outer, schema)
@@ -240,6 +242,10 @@ class AggregateOperator(FunctionOperator[AggregateConfig]):
     def watermark(self, timestamp: int) -> None:
         self._flush()
         super().watermark(timestamp)
+
+    def status(self, idle: bool) -> None:
+        self._flush()
+        super().status(idle)
 
     def finish(self) -> None:
         self.before_barrier()

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from flinkish.common import options
 from flinkish.common.columns import Columns
 from flinkish.common.errors import InvalidArgumentError
-from flinkish.common.limits import LONG_MAX
+from flinkish.common.limits import LONG_MAX, LONG_MIN
 from flinkish.common.typeinfo import Types
 from flinkish.graph.columns import records_only
 from flinkish.runtime.elements import Records, unpacked
@@ -305,7 +305,7 @@ class FoldedWindowsOperator(AlignedWindowOperator):
             super().process_columns(self._columns.of_stretches(late, starts, columns), input_index)
 
     def _starts(self, columns: Columns) -> Any:
-        """Return when the stretches of time of columns begin, as an array; None if some records have no time."""
+        """Return when the stretches of time of columns begin, as an array; None if one has no time, or one near the last."""
         import numpy as np
 
         if not self.event_time:
@@ -314,6 +314,8 @@ class FoldedWindowsOperator(AlignedWindowOperator):
             return None
         else:
             times = columns.timestamps.to_numpy()
+        if int(times.min()) - abs(self._offset) - self._length < LONG_MIN or int(times.max()) + abs(self._offset) > LONG_MAX:
+            return None
         return times - (times - self._offset) % self._length
 
     def flush(self) -> None:

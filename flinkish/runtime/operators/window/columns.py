@@ -74,10 +74,9 @@ class WindowColumns:
     def results(self, window: Span, keys: Sequence[Any], accumulators: Sequence[tuple[Any, ...]]) -> Columns | None:
         """Return the results of a window for its keys; None if they cannot be columns."""
         shown = {aggregate.kind: name for name, aggregate in zip(self._layout.names, self._aggregates.aggregates, strict=True)}
-        outer = {
-            "window_start": pa.array(np.full(len(keys), window[0], np.int64)),
-            "window_end": pa.array(np.full(len(keys), window[1], np.int64)),
-        }
+        times = {"window_start": window[0], "window_end": window[1]}
+        # A window that is not shown may begin before all 64 bits.
+        outer = {kind: pa.array(np.full(len(keys), time, np.int64)) for kind, time in times.items() if kind in shown}
         if "key" in shown:
             if not set(map(type, keys)) <= {int, str}:
                 return None

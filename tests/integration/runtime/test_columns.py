@@ -1,0 +1,213 @@
+"""What only columns could get wrong, in programs on the local engine; tests/models/runtime/test_columns.py looks further."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import pyarrow.compute as pc
+import pytest
+
+from flinkish.common import Configuration, Row, Time, Types, WatermarkStrategy
+from flinkish.common.limits import LONG_MAX, LONG_MIN
+from flinkish.datastream import DataStream, OutputTag, StreamExecutionEnvironment, aggregates
+from flinkish.datastream.connectors.number_seq import NumberSequenceSource
+from flinkish.datastream.evictors import Evictor
+from flinkish.datastream.window import (
+    EventTimeSessionWindows,
+    GlobalWindows,
+    SessionWindowTimeGapExtractor,
+    SlidingEventTimeWindows,
+    Trigger,
+    TriggerResult,
+    TumblingEventTimeWindows,
+)
+from flinkish.runtime.operators.column_fold import ColumnFold
+from flinkish.testing import OneInputHarness, StreamRecord, WatermarkStatus
+from tests.kit.column_source import RunsSource
+from tests.kit.results import collect
+
+ROW = Types.ROW_NAMED(["key", "value", "time"], [Types.LONG(), Types.DOUBLE(), Types.LONG()])
+BY_TIME = WatermarkStrategy.no_watermarks().with_timestamp_assigner("time")
+FIGURES: dict[str, Any] = {"key": aggregates.key(), "total": aggregates.sum("value"), "count": aggregates.count()}
+
+
+@pytest.fixture
+def env() -> StreamExecutionEnvironment:
+    env = StreamExecutionEnvironment.get_execution_environment(Configuration.from_dict({"execution.engine": "local"}))
+    env.set_parallelism(1)
+    return env
+
+
+@pytest.fixture
+def folded(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Return the sizes of the runs that were aggregated as columns."""
+    sizes: list[int] = []
+
+    def counting(method: Callable[..., Any]) -> Callable[..., Any]:
+        def call(fold: Any, codes: Any, *others: Any) -> Any:
+            found = method(fold, codes, *others)
+            if found is not None:
+                sizes.append(len(codes))
+            return found
+
+        return call
+
+    for name in ("fold", "running"):
+        monkeypatch.setattr(ColumnFold, name, counting(getattr(ColumnFold, name)))
+    return sizes
+
+
+def rows(env: StreamExecutionEnvironment, *script: Any) -> DataStream:
+    """Return a stream of columns of rows, with watermarks between them."""
+    return env.from_source(RunsSource(ROW, (script,)), BY_TIME, "rows")
+
+
+def several(count: int, keys: int = 20) -> list[Row]:
+    return [Row(key=number * 7 % keys, value=number / 7, time=number * 13 % 60) for number in range(count)]
+
+
+def both(env: StreamExecutionEnvironment, build: Callable[[DataStream], DataStream], *script: Any) -> tuple[Any, Any]:
+    """Return the results of columns, and of the same rows one by one."""
+    columns = rows(env, *script).filter(pc.field("time").is_valid())
+    by_record = rows(env, *script).map(lambda row: row, ROW)
+    return tuple([repr(record) for record in collect(build(stream))] for stream in (columns, by_record))  # type: ignore[return-value]
+
+
+@pytest.mark.parametrize("mapped", [False, True])
+def test_aggregates_of_no_value_are_none(env: StreamExecutionEnvironment, mapped: bool) -> None:
+    nothing = rows(env, [Row(key=number, value=None, time=1) for number in range(9)])
+    if mapped:
+        nothing = nothing.map(lambda row: row, ROW)
+    names = ("sum", "min", "max", "avg", "first", "last", "count")
+    kinds: dict[str, Any] = {name: getattr(aggregates, name)("value") for name in names}
+    by: dict[str, Any] = {"lowest": aggregates.min_by("value", by="time"), "none": aggregates.max_by("key", by="value")}
+    windows: Any = nothing.key_by("key").window(TumblingEventTimeWindows.of(Time.seconds(1)))
+    for stream in (nothing.key_by("key").aggregate(**kinds), windows.aggregate(**kinds)):
+        assert collect(stream) == [Row(**{name: 0 if name == "count" else None for name in kinds})] * 9
+    assert collect(windows.aggregate(**by)) == [Row(lowest=None, none=None)] * 9
+
+
+class FireAtHighValues(Trigger):  # type: ignore[type-arg]
+    def on_element(self, element: Any, timestamp: int, window: Any, ctx: Trigger.TriggerContext) -> TriggerResult:
+        return TriggerResult.FIRE if element.value > 5 else TriggerResult.CONTINUE
+
+    def on_processing_time(self, time: int, window: Any, ctx: Trigger.TriggerContext) -> TriggerResult:
+        return TriggerResult.CONTINUE
+
+    on_event_time = on_processing_time
+
+    def on_merge(self, window: Any, ctx: Trigger.OnMergeContext) -> None: ...
+
+    def clear(self, window: Any, ctx: Trigger.TriggerContext) -> None: ...
+
+
+class GapByValue(SessionWindowTimeGapExtractor):
+    def extract(self, element: Any) -> int:
+        return 1 if element.value > 5 else 3
+
+
+class ByValue(TumblingEventTimeWindows):
+    def assign_windows(self, element: Any, timestamp: int, context: Any) -> Any:
+        return super().assign_windows(element, 0 if element.value > 5 else timestamp, context)
+
+
+class HighValuesOnly(Evictor):  # type: ignore[type-arg]
+    def evict_before(self, elements: Any, size: int, window: Any, evictor_context: Any) -> None:
+        for element in elements:
+            if element.value.value > 5:
+                elements.remove(element) if hasattr(elements, "remove") else None
+
+    def evict_after(self, elements: Any, size: int, window: Any, evictor_context: Any) -> None: ...
+
+
+TEN_MS = Time.milliseconds(10)
+
+
+@pytest.mark.parametrize(
+    "windows",
+    [
+        lambda keyed: keyed.window(GlobalWindows.create()).trigger(FireAtHighValues()),
+        lambda keyed: keyed.window(EventTimeSessionWindows.with_dynamic_gap(GapByValue())),
+        lambda keyed: keyed.window(ByValue(10, 0)),
+        lambda keyed: keyed.window(TumblingEventTimeWindows.of(TEN_MS)).evictor(HighValuesOnly()),
+    ],
+    ids=["trigger", "gap", "assigner", "evictor"],
+)
+def test_what_looks_at_the_records_of_windows_sees_all_their_fields(
+    env: StreamExecutionEnvironment, windows: Callable[[Any], Any]
+) -> None:
+    def build(stream: DataStream) -> DataStream:
+        counted: DataStream = windows(stream.key_by("key")).aggregate(key=aggregates.key(), count=aggregates.count())
+        return counted
+
+    columns, records = both(env, build, several(90))
+    assert sorted(columns) == sorted(records)
+    assert columns
+
+
+@pytest.mark.parametrize(("size", "slide", "lateness"), [(30, 15, 0), (30, 20, 0), (30, 15, 1000), (30, 30, 1000), (30, 30, 0)])
+def test_each_window_folds_its_records_in_the_order_of_arrival(
+    env: StreamExecutionEnvironment, folded: list[int], size: int, slide: int, lateness: int
+) -> None:
+    assigner: Any = SlidingEventTimeWindows.of(Time.milliseconds(size), Time.milliseconds(slide))
+    late = OutputTag("late", ROW)
+
+    def build(stream: DataStream) -> DataStream:
+        windows: Any = stream.key_by("key").window(assigner).allowed_lateness(lateness).side_output_late_data(late)
+        found: DataStream = windows.aggregate(start=aggregates.window_start(), **FIGURES)
+        return found.map(repr, Types.STRING()).union(found.get_side_output(late).map(repr, Types.STRING()))
+
+    # Sums of floats depend on the order; some records are late, or belong to windows that have fired.
+    columns, records = both(env, build, several(400), 17, several(300), 50, several(500))
+    assert columns == records
+    assert folded
+
+
+@pytest.mark.parametrize("times", [(LONG_MIN + 1000, LONG_MIN + 5000), (LONG_MIN + 2500, 0), (-1, 0), (LONG_MAX - 9000, 0)])
+@pytest.mark.parametrize("offset", [0, 700, -700])
+def test_windows_at_the_ends_of_time(env: StreamExecutionEnvironment, times: tuple[int, ...], offset: int) -> None:
+    script = [Row(key=1, value=1.0, time=times[number % 2]) for number in range(100)]
+    assigner = TumblingEventTimeWindows.of(Time.seconds(2), Time.milliseconds(offset % 2000))
+
+    def build(stream: DataStream) -> DataStream:
+        windows: Any = stream.key_by("key").window(assigner)
+        found: DataStream = windows.aggregate(end=aggregates.window_end(), **FIGURES)
+        return found
+
+    columns, records = both(env, build, script)
+    assert columns == records
+    assert len(columns) == 2 if times != (-1, 0) or offset == 0 else columns
+
+
+def test_a_key_of_no_declared_type_is_aggregated_record_by_record(env: StreamExecutionEnvironment) -> None:
+    keyed = rows(env, several(4, keys=2)).key_by(lambda row: (row.key, "text"))
+    assert collect(keyed.aggregate(**FIGURES))[-1] == Row(key=(1, "text"), total=1 / 7 + 3 / 7, count=2)
+
+
+def test_results_leave_before_the_input_becomes_idle(folded: list[int]) -> None:
+    def build(stream: DataStream) -> DataStream:
+        return stream.filter(pc.field("time") > 0).key_by("key").aggregate(**FIGURES)
+
+    with OneInputHarness(build, ROW) as harness:
+        with harness.epoch():
+            harness.process_elements([Row(key=1, value=2.0, time=3)])
+            harness.process_status(idle=True)
+        assert harness.take_elements() == [StreamRecord(Row(key=1, total=2.0, count=1), None), WatermarkStatus(True)]
+    assert folded
+
+
+def test_infinite_sums_and_nan_are_results_without_a_warning(env: StreamExecutionEnvironment, folded: list[int]) -> None:
+    values = [math.inf, -math.inf, 1e308, 1e308]
+    data = [Row(key=number // 2, value=value, time=1) for number, value in enumerate(values)]
+    columns, records = both(env, lambda stream: stream.key_by("key").aggregate(mean=aggregates.avg("value"), **FIGURES), data)
+    assert columns == records
+    assert [row.split("total=")[1].split(",")[0] for row in columns] == ["inf", "nan", "1e+308", "inf"]
+    assert folded
+
+
+def test_the_last_of_all_numbers_are_integers(env: StreamExecutionEnvironment) -> None:
+    numbers = env.from_source(NumberSequenceSource(LONG_MAX - 2, LONG_MAX), WatermarkStrategy.no_watermarks(), "numbers")
+    found = collect(numbers.filter(pc.field("value") > 0))
+    assert list(map(repr, found)) == [str(LONG_MAX - 2), str(LONG_MAX - 1), str(LONG_MAX)]
