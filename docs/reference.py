@@ -109,6 +109,7 @@ PAGES: Final = (
         "datastream.connectors.base",
         "datastream.connectors.number_seq",
         "datastream.connectors.hybrid_source",
+        "datastream.connectors.batch_generator",
         "datastream.connectors.datagen",
         "datastream.connectors.socket",
         "datastream.connectors.delta.sink",

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
@@ -33,6 +34,7 @@ from flinkish.datastream.connectors.base import (
     SplitEnumerator,
     SplitEnumeratorContext,
 )
+from flinkish.datastream.connectors.batch_generator import BatchGeneratorSource
 from flinkish.datastream.connectors.datagen import DataGeneratorSource
 from flinkish.datastream.connectors.delta import DeltaSink, DeltaSource
 from flinkish.datastream.connectors.file_system import BulkFormat, FileEnumeratorProvider, FileSource, StreamFormat
@@ -89,6 +91,38 @@ def test_a_generator_keeps_its_rate_by_processing_time(env: StreamExecutionEnvir
     source = DataGeneratorSource(lambda index: index, 11, records_per_second=20.0)
     times = collect(env.from_source(source, NO_WATERMARKS, "slow").process(When()))
     assert times[-1] - times[0] >= 450  # eleven records at 20/s: ten gaps of 50 ms
+
+
+NUMBER = Types.ROW_NAMED(["number", "text"], [Types.LONG(), Types.STRING()])
+
+
+def numbered(first: int, count: int) -> pa.RecordBatch:
+    numbers = range(first, first + count)
+    return pa.record_batch([pa.array(numbers, pa.int64()), pa.array([f"x{n}" for n in numbers], pa.string())], ["number", "text"])
+
+
+def test_generated_batches_give_each_row_once_after_a_failure(make_env: MakeEnvironment, tmp_path: Path) -> None:
+    env = make_env(
+        settings={
+            "execution.checkpointing.interval": "10 ms",
+            "execution.checkpointing.dir": tmp_path / "checkpoints",
+            "execution.epoch.max-records": 300,
+            "restart-strategy.type": "fixed-delay",
+            "restart-strategy.fixed-delay.attempts": 2,
+            "restart-strategy.fixed-delay.delay": "1 ms",
+        }
+    )
+    rows = env.from_source(BatchGeneratorSource(numbered, 3_000, NUMBER), NO_WATERMARKS, "numbered")
+    markers = tmp_path / "markers"
+    found = collect(rows.map(FailOnce(markers, 1_400, 2_000, of=lambda row: row.number), NUMBER))
+    assert len(list(markers.iterdir())) == 2
+    assert sorted(found, key=lambda row: row.number) == [Row(number=n, text=f"x{n}") for n in range(3_000)]
+
+
+def test_generated_batches_that_stay_columns_give_each_row_once(env: StreamExecutionEnvironment) -> None:
+    rows = env.from_source(BatchGeneratorSource(numbered, 3_000, NUMBER), NO_WATERMARKS, "numbered")
+    found = collect(rows.filter(pc.field("number") >= 1_000))
+    assert sorted(found, key=lambda row: row.number) == [Row(number=n, text=f"x{n}") for n in range(1_000, 3_000)]
 
 
 @pytest.fixture

@@ -1,6 +1,6 @@
 """Sources and sinks, with PyFlink's names.
 
-Not in PyFlink are DataFrameSink, DeltaSource, DeltaSink, DataGeneratorSource and SocketSource.
+Not in PyFlink are BatchGeneratorSource, DataFrameSink, DeltaSource, DeltaSink, DataGeneratorSource and SocketSource.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from flinkish.common.absent import add_getattr
 from flinkish.datastream.connectors.base import DeliveryGuarantee, Sink, Source
 
 if TYPE_CHECKING:
+    from flinkish.datastream.connectors.batch_generator import BatchGeneratorSource
     from flinkish.datastream.connectors.data_frame_sink import DataFrameCommit, DataFrameSink
     from flinkish.datastream.connectors.datagen import DataGeneratorSource
     from flinkish.datastream.connectors.delta import DeltaSink, DeltaSource
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from flinkish.datastream.connectors.socket import SocketSource
 
 __all__ = [
+    "BatchGeneratorSource",
     "BucketAssigner",
     "BulkFormat",
     "DataFrameCommit",
@@ -74,6 +76,7 @@ __all__ = [
 #: Connectors and their modules, which are loaded on first use, as some need large libraries.
 _CONNECTORS: Final = {
     **dict.fromkeys(__all__, "file_system"),
+    "BatchGeneratorSource": "batch_generator",
     **dict.fromkeys(("DataFrameCommit", "DataFrameSink"), "data_frame_sink"),
     "DataGeneratorSource": "datagen",
     **dict.fromkeys(("DeltaSink", "DeltaSource"), "delta"),

@@ -112,8 +112,8 @@ class DataGeneratorSource(FixedSplitsSource[Any, DataGeneratorSplit]):
             for i, (first, end) in enumerate(ranges)
         ]
 
-    def create_reader(self, context: SourceReaderContext) -> _DataGeneratorReader:
-        return _DataGeneratorReader(self._generator_function, self._records_per_second, context)
+    def create_reader(self, context: SourceReaderContext) -> DataGeneratorReader:
+        return DataGeneratorReader(self._generator_function, self._records_per_second, context)
 
     def produced_type(self) -> TypeInformation | None:
         return self._type_info
@@ -122,7 +122,9 @@ class DataGeneratorSource(FixedSplitsSource[Any, DataGeneratorSplit]):
         check_serializable(self._generator_function, "the generator function of DataGeneratorSource")
 
 
-class _DataGeneratorReader(SequentialReader[Any, DataGeneratorSplit]):
+class DataGeneratorReader(SequentialReader[Any, DataGeneratorSplit]):
+    """Calls the function of a DataGeneratorSource for the indexes of its splits, as fast as the rate allows."""
+
     def __init__(
         self,
         function: GeneratorFunction | Callable[[int], Any],
@@ -166,13 +168,16 @@ class _DataGeneratorReader(SequentialReader[Any, DataGeneratorSplit]):
     def _emit(self, split: DataGeneratorSplit, limit: int, output: ReaderOutput[Any]) -> None:
         output.select_split(split.split_id)
         stop = split.next_index + min(limit, _left(split)) * split.step
-        output.collect_all(map(self._generate, range(split.next_index, stop, split.step)))
+        self._emit_records(range(split.next_index, stop, split.step), output)
         if stop > split.end:
             self._finish(split, output)
         else:
             # Put last, so that the others are read, too, if the credit is too small for all, or if this one never ends.
             del self._splits[split.split_id]
             self._update(replace(split, next_index=stop))
+
+    def _emit_records(self, indexes: range, output: ReaderOutput[Any]) -> None:
+        output.collect_all(map(self._generate, indexes))
 
     def _refill(self, split: DataGeneratorSplit, records_per_second: float) -> DataGeneratorSplit:
         now = self._context.processing_time()

@@ -1,15 +1,18 @@
-"""NumberSequenceSource, CollectionSource, DataGeneratorSource."""
+"""NumberSequenceSource, CollectionSource, DataGeneratorSource, BatchGeneratorSource."""
 
 from __future__ import annotations
 
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from flinkish.common.errors import InvalidArgumentError, InvalidProgramError, NotSerializableError, TypeMismatchError
+from flinkish.common.time import Instant
 from flinkish.common.typeinfo import Types
 from flinkish.common.types import Row
 from flinkish.datastream.connectors.base import Boundedness, InputStatus
+from flinkish.datastream.connectors.batch_generator import BatchGeneratorSource
 from flinkish.datastream.connectors.collection import CollectionSource, CollectionSplit
 from flinkish.datastream.connectors.datagen import DataGeneratorSource, DataGeneratorSplit, GeneratorFunction
 from flinkish.datastream.connectors.number_seq import NumberSequenceSource, NumberSequenceSplit
@@ -286,3 +289,116 @@ def test_what_the_generator_cannot_be_is_refused() -> None:
     lock = threading.Lock()
     with pytest.raises(NotSerializableError, match="lock"):
         DataGeneratorSource(lambda i: lock, 5).validate()
+
+
+SQUARE = Types.ROW_NAMED(["number", "square"], [Types.LONG(), Types.DOUBLE()])
+
+
+def squares(first: int, count: int) -> pa.RecordBatch:
+    numbers = range(first, first + count)
+    return pa.record_batch(
+        [pa.array(numbers, pa.int64()), pa.array([n * n for n in numbers], pa.float64())], ["number", "square"]
+    )
+
+
+@pytest.mark.parametrize("restart_readers", [False, True])
+@pytest.mark.parametrize("parallelism", [1, 2, 3, 25])
+def test_batches_have_each_row_once_and_in_order_per_reader(parallelism: int, restart_readers: bool) -> None:
+    run = SourceRun(BatchGeneratorSource(squares, 20, SQUARE), parallelism, credit=3, restart_readers=restart_readers)
+    by_subtask = run.by_subtask()
+    rows = [row for rows in by_subtask.values() for row in rows]
+    assert sorted(rows, key=lambda row: row.number) == [Row(number=n, square=float(n * n)) for n in range(20)]
+    assert all([row.number for row in rows] == sorted(row.number for row in rows) for rows in by_subtask.values())
+
+
+def test_batches_are_within_the_credit_and_go_on_where_the_checkpoint_says() -> None:
+    calls = []
+
+    def noted(first: int, count: int) -> pa.RecordBatch:
+        calls.append((first, count))
+        return squares(first, count)
+
+    source = BatchGeneratorSource(noted, 100, SQUARE)
+    reader = source.create_reader(FakeReaderContext())
+    reader.add_splits(source.splits(1))
+    assert reader.poll_next(FakeOutput(30)) is InputStatus.MORE_AVAILABLE
+    restored = source.create_reader(FakeReaderContext())
+    restored.add_splits([stored(split, DataGeneratorSplit) for split in reader.snapshot_state()])
+    restored.notify_no_more_splits()
+    assert restored.poll_next(FakeOutput(1_000)) is InputStatus.END_OF_INPUT
+    assert calls == [(0, 30), (30, 70)]
+
+
+def test_batches_keep_the_rate() -> None:
+    source = BatchGeneratorSource(squares, 1_000, SQUARE, records_per_second=50)
+    splits = source.splits(1)
+    counts = []
+    for now in (0, 200, 400):
+        reader = source.create_reader(FakeReaderContext(now=now))
+        reader.add_splits(splits)
+        output = FakeOutput(1_000)
+        assert reader.poll_next(output) is InputStatus.NOTHING_AVAILABLE
+        counts.append(len(output.values))
+        splits = [stored(split, DataGeneratorSplit) for split in reader.snapshot_state()]
+    assert counts == [1, 10, 10]
+
+
+def test_batches_stay_columns_where_these_are_wanted() -> None:
+    class ColumnsOutput(FakeOutput):
+        def collect_columns(self, batch: pa.RecordBatch) -> None:
+            self.values.append(batch)
+
+    source = BatchGeneratorSource(squares, 5, SQUARE)
+    reader = source.create_reader(FakeReaderContext())
+    reader.add_splits(source.splits(1))
+    output = ColumnsOutput(100)
+    output.wants_columns = True
+    reader.poll_next(output)
+    assert output.values == [squares(0, 5)]
+
+
+def test_rows_of_batches_have_the_values_of_their_types() -> None:
+    row_type = Types.ROW_NAMED(["text", "at", "none"], [Types.STRING(), Types.INSTANT(), Types.LONG()])
+    columns = [pa.array(["a"]), pa.array([1_500_000], pa.timestamp("us", "UTC")), pa.array([None], pa.int64())]
+    source = BatchGeneratorSource(lambda first, count: pa.record_batch(columns, ["text", "at", "none"]), 1, row_type)
+    assert SourceRun(source).values() == [Row(text="a", at=Instant(1, 500_000_000), none=None)]
+
+
+def _swapped(first: int, count: int) -> pa.RecordBatch:
+    return squares(first, count).select(["square", "number"])
+
+
+@pytest.mark.parametrize(
+    ("function", "message"),
+    [
+        (lambda first, count: squares(first, count - 1), r"first=0, count=10, must return 10 rows; got 9"),
+        (_swapped, r"\(number int64, square double\); got \(square double, number int64\)"),
+        (lambda first, count: squares(first, count).select(["number"]), r"got \(number int64\)"),
+        (lambda first, count: {"number": [1]}, r"must return a pyarrow.RecordBatch; got an instance of dict"),
+        (
+            lambda first, count: pa.record_batch({"number": [1.0] * count, "square": [1.0] * count}),
+            r"got \(number double, square double\)",
+        ),
+    ],
+)
+def test_a_batch_that_is_not_as_declared_fails(function: Any, message: str) -> None:
+    with pytest.raises(TypeMismatchError, match=message):
+        SourceRun(BatchGeneratorSource(function, 10, SQUARE)).values()
+
+
+def test_what_the_batch_generator_cannot_be_is_refused() -> None:
+    import threading
+
+    with pytest.raises(InvalidArgumentError, match="function must be a callable"):
+        BatchGeneratorSource(5, 10, SQUARE)  # type: ignore[arg-type]
+    with pytest.raises(InvalidArgumentError, match="count"):
+        BatchGeneratorSource(squares, None, SQUARE)  # type: ignore[arg-type]
+    with pytest.raises(InvalidArgumentError, match="ROW_NAMED"):
+        BatchGeneratorSource(squares, 10, Types.LONG())  # type: ignore[arg-type]
+    with pytest.raises(InvalidProgramError, match="records_per_second"):
+        BatchGeneratorSource(squares, 10, SQUARE, 0)
+    with pytest.raises(InvalidProgramError, match="type that Arrow has"):
+        BatchGeneratorSource(squares, 10, Types.ROW_NAMED(["x"], [Types.PICKLED_BYTE_ARRAY()])).validate()
+    lock = threading.Lock()
+    with pytest.raises(NotSerializableError, match="lock"):
+        BatchGeneratorSource(lambda first, count: lock, 5, SQUARE).validate()
