@@ -1,0 +1,1 @@
+"""Nexmark: the auction house whose queries compare streaming engines; see `make nexmark`."""
