@@ -334,3 +334,36 @@ def test_explain_says_why_a_source_or_sink_has_records(tmp_path: Path) -> None:
     records = drawn(untyped, DeltaSink(str(tmp_path / "table"), upsert_keys=["n"]))
     assert "records: the Parquet format has no type_info with the columns" in records
     assert "records: rows go to partitions, or are merged, one by one" in records
+
+
+@pytest.mark.parametrize(
+    ("sink", "names"),
+    [
+        (lambda path: DeltaSink(str(path)), ["n", "long", "timestamp"]),
+        (lambda path: DeltaSink(str(path)), ["n", "list"]),  # which the writer takes as records only
+        (lambda path: DeltaSink(str(path), partition_by=["int"]), ["n", "int", "text"]),
+        (parquet_sink, ["n", "list", "decimal"]),
+    ],
+)
+def test_a_job_writes_the_same_with_and_without_columns(tmp_path: Path, sink: Callable[[Path], Any], names: list[str]) -> None:
+    numbered = Types.ROW_NAMED(["n", *VALUES], [Types.LONG(), *TYPES.field_types])
+    rows = table().add_column(0, "n", pa.array(range(60)))
+    days = rows["date"].combine_chunks().cast(pa.int32()).to_pylist()
+    days[30] = 2_932_897  # no date of Python: the row is skipped
+    bad = pa.array(days, pa.int32()).view(pa.date32())
+    rows = rows.set_column(rows.schema.get_field_index("date"), "date", bad)
+    pq.write_table(rows, tmp_path / "a.parquet", row_group_size=25)
+    results = []
+    for by_columns in (False, True):
+        settings = {"execution.engine": "local", "execution.epoch.max-records": 9}
+        env = StreamExecutionEnvironment.get_execution_environment(Configuration.from_dict(settings))
+        env.set_parallelism(2)
+        source = parquet_source(tmp_path / "a.parquet", numbered)()
+        source.makes_columns = by_columns
+        stream = env.from_source(source, WatermarkStrategy.no_watermarks(), "files").filter(pc.field("n") != 7)
+        stream.select(*names).sink_to(sink(tmp_path / str(by_columns)))
+        env.execute()
+        found = files_of(tmp_path / str(by_columns)).sort_by("n")
+        results.append((found.schema, repr(found.to_pylist())))
+        assert found["n"].to_pylist() == [n for n in range(60) if n not in (7, 30)]
+    assert results[0] == results[1]
