@@ -43,6 +43,8 @@ from tests.unit.datastream.connectors.fakes import SourceRun
 from tests.unit.datastream.formats import support
 from tests.unit.datastream.formats.test_avro import EVERYTHING, LATER, NUMBERS, everything, number
 
+pytestmark = pytest.mark.usefixtures("both_ways")
+
 
 @pytest.fixture
 def shanghai() -> Iterator[None]:
