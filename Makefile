@@ -99,6 +99,10 @@ submit: setup ## Submit a script to Spark: make submit JOB=jobs/x.py [MASTER=spa
 bench: setup ## Measure speed and memory, as ratios (PYFLINK_PYTHON=, PYFLINK_KAFKA_JAR=, QUIX_PYTHON=: with other engines)
 	@$(WITH_JAVA) $(BIN)/python -m tests.bench $(ARGS)
 
+.PHONY: nexmark
+nexmark: setup ## Measure the queries of Nexmark (ARGS='--queries q0,q5 --events 2000000 --with-spark --output figures.csv')
+	@$(WITH_JAVA) $(BIN)/python -m jobs.nexmark $(ARGS)
+
 .PHONY: soak
 soak: setup ## Run 10,000 epochs and compare the first thousand with the last (about 40 minutes)
 	@$(WITH_JAVA) $(BIN)/python -m tests.bench.soak $(ARGS)

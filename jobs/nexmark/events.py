@@ -20,7 +20,7 @@ import random
 import string
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache, partial
+from functools import cached_property, lru_cache, partial
 from typing import Any, Final
 
 import numpy as np
@@ -222,15 +222,6 @@ AUCTIONS: Final = Kind(1, 3, AUCTION, _auction)
 BIDS: Final = Kind(4, 46, BID, _bid)
 
 
-@dataclass(frozen=True)
-class Streams:
-    """The streams that queries read."""
-
-    person: DataStream
-    auction: DataStream
-    bid: DataStream
-
-
 def in_turn(numbers: Numbers, count: int, readers: int) -> Numbers:
     """Return other numbers, so that each of `readers` equal ranges of 0 to count - 1 goes through all of time.
 
@@ -250,13 +241,30 @@ def _batch(kind: Kind, total: int, readers: int, seed: int, rate: float, first: 
     return kind.batch(in_turn(np.arange(first, first + count), total, readers), seed, rate)
 
 
-def streams(env: StreamExecutionEnvironment, events: int, seed: int = 1, rate: float = EVENTS_PER_SECOND) -> Streams:
-    """Return the persons, auctions and bids among the first events, with their event times."""
-    by_time = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner("date_time")
+class Streams:
+    """The streams that queries read: the persons, auctions and bids among the first events, with their event times."""
 
-    def stream(kind: Kind, name: str) -> DataStream:
-        total = kind.count(events)
-        make = partial(_batch, kind, total, env.get_parallelism(), seed, rate)
-        return env.from_source(BatchGeneratorSource(make, total, kind.record_type), by_time, name).uid(name)
+    def __init__(self, env: StreamExecutionEnvironment, events: int, seed: int = 1, rate: float = EVENTS_PER_SECOND) -> None:
+        self.env = env
+        self._events, self._seed, self._rate = events, seed, rate
+        #: How many records the query reads, of the streams that it uses.
+        self.records = 0
 
-    return Streams(stream(PERSONS, "persons"), stream(AUCTIONS, "auctions"), stream(BIDS, "bids"))
+    @cached_property
+    def person(self) -> DataStream:
+        return self._stream(PERSONS, "persons")
+
+    @cached_property
+    def auction(self) -> DataStream:
+        return self._stream(AUCTIONS, "auctions")
+
+    @cached_property
+    def bid(self) -> DataStream:
+        return self._stream(BIDS, "bids")
+
+    def _stream(self, kind: Kind, name: str) -> DataStream:
+        total = kind.count(self._events)
+        self.records += total
+        make = partial(_batch, kind, total, self.env.get_parallelism(), self._seed, self._rate)
+        by_time = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner("date_time")
+        return self.env.from_source(BatchGeneratorSource(make, total, kind.record_type), by_time, name).uid(name)

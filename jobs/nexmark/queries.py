@@ -220,9 +220,8 @@ def q12(streams: Streams) -> DataStream:
 
 def q13(streams: Streams) -> DataStream:
     """Side input: (auction, bidder, price, time, value), with the value that a table has for the auction."""
-    env = streams.bid.get_execution_environment()
     table = {key: f"value {key}" for key in range(10_000)}
-    side = env.from_collection([table], Types.MAP(LONG, TEXT)).broadcast(SIDE_INPUT)
+    side = streams.env.from_collection([table], Types.MAP(LONG, TEXT)).broadcast(SIDE_INPUT)
     keyed = streams.bid.key_by(lambda bid: bid.auction % 10_000, LONG)
     return keyed.connect(side).process(AddSideInput(), tuples(LONG, LONG, LONG, LONG, TEXT))
 

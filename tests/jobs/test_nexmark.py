@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
@@ -11,11 +12,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+from pyspark.sql import SparkSession
 
 from flinkish.common.serialization import Encoder
 from flinkish.datastream.connectors import FileSink
-from jobs.nexmark import events, queries
+from jobs.nexmark import __main__ as measure
+from jobs.nexmark import events, queries, spark
 from tests.conftest import MakeEnvironment
+from tests.kit.own_process import set_arguments
 from tests.kit.results import collect, collect_each, visible
 
 EVENTS = 4_010
@@ -214,7 +218,7 @@ def valid(query: str, results: Iterable[Any]) -> list[Any]:
 
 
 def check(make_env: MakeEnvironment, names: Sequence[str], rate: float) -> None:
-    streams = events.streams(make_env(parallelism=2), EVENTS, SEED, rate)
+    streams = events.Streams(make_env(parallelism=2), EVENTS, SEED, rate)
     found = collect_each(**{name: queries.QUERIES[name](streams) for name in names})
     expected = Expected(rate)
     for name in names:
@@ -234,7 +238,7 @@ def test_queries_give_what_plain_python_computes(make_env: MakeEnvironment, rate
 def test_windows_of_processing_time_count_each_bid_once(make_env: MakeEnvironment) -> None:
     # In streaming mode, the last window has no result, as the input ends before the window does.
     env = make_env(settings={"execution.runtime-mode": "BATCH"})
-    found = collect(queries.q12(events.streams(env, EVENTS, SEED)))
+    found = collect(queries.q12(events.Streams(env, EVENTS, SEED)))
     counts: Counter[int] = Counter()
     for bidder, count, start, end in found:
         assert end - start == 10_000
@@ -252,7 +256,7 @@ def test_queries_give_the_same_on_spark(make_env: MakeEnvironment) -> None:
 def test_bids_are_written_to_folders_of_their_minutes(make_env: MakeEnvironment, tmp_path: Path) -> None:
     env = make_env(parallelism=2)
     sink = FileSink.for_row_format(str(tmp_path / "log"), Encoder.simple_string_encoder())
-    bids = queries.q10(events.streams(env, 500, SEED, rate=1))
+    bids = queries.q10(events.Streams(env, 500, SEED, rate=1))
     bids.sink_to(sink.with_bucket_assigner(queries.ByMinute()).build())
     env.execute("q10")
     files = visible(tmp_path / "log")
@@ -300,3 +304,54 @@ def test_readers_go_through_time_together(count: int, readers: int) -> None:
     assert sorted(numbers) == list(range(count))
     size, larger = divmod(count, readers)
     assert list(numbers[: size + (larger > 0)]) == list(range(0, count, readers))
+
+
+@pytest.mark.spark
+def test_spark_itself_finds_the_same(spark_session: SparkSession, tmp_path: Path) -> None:
+    rate = RATES[0]
+    spark.write(tmp_path / "files", EVENTS, SEED, rate)
+    expected = Expected(rate)
+    for name in ("q0", "q2", "q3", "q8", "q21", "q22"):
+        rows = spark.QUERIES[name](spark.Tables(spark_session, tmp_path / "files", EVENTS))
+        if name == "q8":
+            rows = rows.selectExpr("id", "name", "unix_millis(start)")
+        writer = rows.writeStream.format("memory").queryName(name).option("checkpointLocation", str(tmp_path / name))
+        writer.trigger(availableNow=True).start().awaitTermination()
+        wanted = sorted(getattr(expected, name)())
+        if name == "q8":  # the last window is not complete
+            wanted = [row for row in wanted if row[2] < expected.bids[-1]["date_time"] // 10_000 * 10_000]
+        assert sorted(map(tuple, spark_session.table(name).collect())) == wanted, name
+
+
+def test_the_measurement_prints_a_table_and_writes_its_figures(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    arguments = ["--engine", "local", "--queries", "q0,q8,q10", "--events", "1000"]
+    for file in ("figures.json", "figures.csv"):
+        set_arguments(monkeypatch, measure.__file__, *arguments, "--output", tmp_path / file)
+        measure.main()
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[:3] for line in lines[1:4]] == [
+        ["q0", "flinkish", "920"],
+        ["q8", "flinkish", "80"],
+        ["q10", "flinkish", "920"],
+    ]
+    written = json.loads((tmp_path / "figures.json").read_text())
+    assert [(row["query"], row["events"], row["small_events"]) for row in written] == [
+        ("q0", 920, 92), ("q8", 80, 8), ("q10", 920, 92)
+    ]  # fmt: skip
+    assert (tmp_path / "figures.csv").read_text().splitlines()[1].startswith("q0,flinkish,920,")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [(["--queries", "q6"], "q6 is left out: the average"), (["--queries", "q0,q99"], "'q99' is none of q0"),
+     (["--events", "10"], "--events must be at least 500")],
+)  # fmt: skip
+def test_arguments_that_are_wrong_are_refused(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], arguments: list[str], message: str
+) -> None:
+    set_arguments(monkeypatch, measure.__file__, *arguments)
+    with pytest.raises(SystemExit):
+        measure.main()
+    assert message in capsys.readouterr().err

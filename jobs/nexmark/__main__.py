@@ -1,0 +1,184 @@
+"""Measure the queries of Nexmark: events a second on this machine, with a checkpoint every 10 s; results are dropped.
+
+An event is a record that the query reads; a query that reads bids only does not count persons and auctions. Seconds include the
+start of the job, but not that of Spark. "After the start" is computed from the difference to a run with a tenth of the events,
+and left out if the large run does not take at least twice as long: it says little then, and takes more events to measure.
+
+With --with-spark, Spark's own Structured Streaming runs those queries that its SQL can express, on Parquet files with the same
+events, written before.
+
+Run it with `make nexmark`, `make nexmark ARGS='--queries q0,q5 --events 2000000'` or `python -m jobs.nexmark`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import json
+import os
+import platform
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import Any, Final
+
+from pyspark.sql import SparkSession
+
+from flinkish.common import Configuration
+from flinkish.common.serialization import Encoder
+from flinkish.datastream.connectors import FileSink
+from flinkish.datastream.connectors.discard import DiscardingSink
+from jobs.command_line import ArgumentParser, clear_errors, environment, positive
+from jobs.nexmark import spark
+from jobs.nexmark.events import Streams
+from jobs.nexmark.queries import LEFT_OUT, QUERIES, ByMinute
+
+#: The small run has this share of the events.
+_SMALL: Final = 10
+
+
+@dataclass(frozen=True, kw_only=True)
+class Figures:
+    """What was measured of one query."""
+
+    query: str
+    engine: str
+    events: int
+    seconds: float
+    small_events: int
+    small_seconds: float
+    cores: int
+    checkpoint_interval_s: int
+    machine: str
+
+    @property
+    def events_per_second(self) -> float:
+        return self.events / self.seconds
+
+    @property
+    def after_start(self) -> float | None:
+        """Events a second without the time that a job takes to start; None if that cannot be told from the two runs."""
+        more = self.seconds - self.small_seconds
+        return (self.events - self.small_events) / more if more >= self.small_seconds else None
+
+
+def _queries(text: str) -> list[str]:
+    """Read names of queries, separated by commas."""
+    names = text.split(",")
+    for name in names:
+        if name in LEFT_OUT:
+            raise argparse.ArgumentTypeError(f"{name} is left out: {LEFT_OUT[name]}")
+        if name not in QUERIES:
+            raise argparse.ArgumentTypeError(f"{name!r} is none of {', '.join(QUERIES)}")
+    return names
+
+
+def _flinkish(arguments: argparse.Namespace, name: str, count: int) -> tuple[int, float]:
+    """Run a query; return the number of records read, and how long it took from end to end."""
+    with tempfile.TemporaryDirectory() as folder:
+        env = environment(arguments)
+        env.enable_checkpointing(arguments.checkpoint_interval * 1_000)
+        env.configure(Configuration().set_string("execution.checkpointing.dir", f"{folder}/checkpoints"))
+        streams = Streams(env, count, arguments.seed)
+        results = QUERIES[name](streams)
+        if name == "q10":
+            files = FileSink.for_row_format(f"{folder}/bids", Encoder.simple_string_encoder())
+            results.sink_to(files.with_bucket_assigner(ByMinute()).build())
+        else:
+            results.sink_to(DiscardingSink())
+        started = time.perf_counter()
+        env.execute(f"Nexmark {name}")
+        return streams.records, time.perf_counter() - started
+
+
+def _spark(arguments: argparse.Namespace, session: SparkSession, files: Path, name: str, count: int) -> tuple[int, float]:
+    """Do the same with Spark's own streaming; files that are missing are written before."""
+    folder = files / str(count)
+    if not folder.exists():
+        spark.write(folder, count, arguments.seed)
+    with tempfile.TemporaryDirectory() as checkpoints:
+        started = time.perf_counter()
+        tables = spark.Tables(session, folder, count)
+        spark.run(spark.QUERIES[name](tables), Path(checkpoints))
+        return tables.records, time.perf_counter() - started
+
+
+def _measure(arguments: argparse.Namespace, engine: str, query: str, run: Callable[[str, int], tuple[int, float]]) -> Figures:
+    small = arguments.events // _SMALL
+    run(query, small)  # the first run of a query compiles it
+    small_events, small_seconds = run(query, small)
+    events, seconds = run(query, arguments.events)
+    figures = Figures(
+        query=query,
+        engine=engine,
+        events=events,
+        seconds=round(seconds, 3),
+        small_events=small_events,
+        small_seconds=round(small_seconds, 3),
+        cores=len(os.sched_getaffinity(0)),
+        checkpoint_interval_s=arguments.checkpoint_interval,
+        machine=f"{platform.machine()}, Python {platform.python_version()}",
+    )
+    rate, after_start = figures.events_per_second, figures.after_start
+    columns = f"{query:6}{engine:9}{events:>13,}{seconds:>9.1f}{rate:>13,.0f}{rate / figures.cores:>13,.0f}"
+    print(columns + ("            -" if after_start is None else f"{after_start:>13,.0f}"), flush=True)
+    return figures
+
+
+def write_figures(path: Path, figures: list[Figures]) -> None:
+    """Write the raw figures as JSON, or as CSV if the file is named so."""
+    rows = [asdict(each) for each in figures]
+    if path.suffix != ".csv":
+        path.write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
+        return
+    with path.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.DictWriter(file, [field.name for field in fields(Figures)])
+        writer.writeheader()
+        writer.writerows(rows)
+
+
+def _session(cores: int) -> SparkSession:
+    builder: Any = SparkSession.builder
+    settings = {
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.sql.shuffle.partitions": str(cores),
+        "spark.sql.session.timeZone": "UTC",
+    }
+    session: SparkSession = builder.master(f"local[{cores}]").config(map=settings).getOrCreate()
+    session.sparkContext.setLogLevel("ERROR")
+    return session
+
+
+def main() -> None:
+    parser = ArgumentParser(__doc__)
+    parser.add_argument("--queries", type=_queries, default=list(QUERIES), metavar="Q0,Q5", help="default: all but q6")
+    parser.add_argument("--events", type=positive, default=1_000_000, metavar="N", help="default: %(default)s")
+    parser.add_argument("--seed", type=positive, default=1, metavar="N", help="of the events; default: %(default)s")
+    parser.add_argument("--checkpoint-interval", type=positive, default=10, metavar="S", help="in seconds; default: %(default)s")
+    parser.add_argument("--with-spark", action="store_true", help="also run Spark's own Structured Streaming")
+    parser.add_argument("--output", type=Path, metavar="FILE", help="write the raw figures to a .json or .csv file")
+    arguments = parser.parse_args()
+    if arguments.events < 50 * _SMALL:
+        parser.error(f"--events must be at least {50 * _SMALL}, of which the small run has a tenth")
+    figures: list[Figures] = []
+    with clear_errors(), tempfile.TemporaryDirectory() as files:
+        on_spark = arguments.engine != "local" or arguments.with_spark
+        session = _session(len(os.sched_getaffinity(0))) if on_spark else None
+        print("query engine          events  seconds     events/s       a core  after start", flush=True)
+        _flinkish(arguments, "q0", 50_000)  # warms the machine up
+        for query in arguments.queries:
+            figures.append(_measure(arguments, "flinkish", query, lambda name, count: _flinkish(arguments, name, count)))
+            if arguments.with_spark and query in spark.QUERIES and session is not None:
+                run = lambda name, count: _spark(arguments, session, Path(files), name, count)  # noqa: E731
+                figures.append(_measure(arguments, "spark", query, run))
+        if arguments.output:
+            write_figures(arguments.output, figures)
+        if session is not None:
+            session.stop()
+
+
+if __name__ == "__main__":
+    main()
