@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import importlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -11,10 +12,10 @@ import pyarrow.compute as pc
 from pyarrow import acero
 
 from flinkish.common import pickling
-from flinkish.common.arrow_types import RowsToArrow, arrow_type, read_converter, row_type_of_schema
+from flinkish.common.arrow_types import RowsToArrow, arrow_type, is_widened, read_converter, row_type_of_schema
 from flinkish.common.columns import Columns
 from flinkish.common.errors import InvalidProgramError, TypeMismatchError
-from flinkish.common.kinds import Kind, kind_of, part_names, plain_type, shape_of
+from flinkish.common.kinds import INTEGER_BITS, Kind, kind_of, part_names, plain_type, shape_of
 from flinkish.common.typeinfo import BasicType, RowTypeInfo, TypeInformation
 from flinkish.common.types import RowKind, rows_of
 
@@ -117,10 +118,10 @@ class Layout:
         """Return what a user's function has returned as one batch with exactly this schema.
 
         It may be a RecordBatch, a Table or a pandas DataFrame. Columns are found by name for rows, otherwise by position, and are
-        cast where no value changes. Raises TypeMismatchError, which begins with `what`, for anything else.
+        cast where values keep their meaning. Raises TypeMismatchError, which begins with `what`, for anything else.
         """
         if hasattr(table, "iloc"):
-            table = pa.Table.from_pandas(table, preserve_index=False)
+            table = _from_frame(table, what)
         if not isinstance(table, pa.RecordBatch | pa.Table):
             raise TypeMismatchError(
                 f"{what} must return a pyarrow.RecordBatch, a pyarrow.Table or a pandas.DataFrame; "
@@ -132,8 +133,13 @@ class Layout:
         arrays = []
         for position, field in enumerate(self.schema):
             column = whole(table.column(field.name if self.is_row else position))
+            if column.null_count and not self.is_row:
+                raise TypeMismatchError(
+                    f"{what}: column {field.name!r} has nulls; only fields of rows may be None",
+                    hint="filter such records out before, or return rows.",
+                )
             try:
-                arrays.append(column if column.type == field.type else column.cast(field.type))
+                arrays.append(_cast(column, field.type))
             except pa.ArrowException as error:
                 raise TypeMismatchError(
                     f"{what}: column {field.name!r} must be {field.type}; got {column.type}: {error}"
@@ -222,3 +228,46 @@ def _plain(column: pa.Array) -> list[Any]:
     numbers = pa.types.is_integer(column.type) or pa.types.is_floating(column.type)
     values: list[Any] = column.to_numpy().tolist() if numbers and not column.null_count else column.to_pylist()
     return values
+
+
+def _cast(column: pa.Array, wanted: pa.DataType) -> pa.Array:
+    """Return a column as another type; raise ArrowException if values would not keep their meaning, such as texts as numbers."""
+    if pa.types.is_dictionary(column.type):
+        column = column.dictionary_decode()
+    nested = pa.types.is_nested(wanted) and pa.types.is_nested(column.type)
+    narrowed = pa.types.is_float32(wanted) and pa.types.is_float64(column.type)
+    if not (nested or narrowed or pa.types.is_null(column.type) or is_widened(column.type, wanted)):
+        raise pa.ArrowInvalid("that is another kind of values")
+    found = column.cast(wanted)
+    if narrowed and pc.any(pc.and_(pc.is_finite(column), pc.is_inf(found))).as_py():
+        raise pa.ArrowInvalid("a number is too large for it")
+    return found
+
+
+def frame_of(batch: pa.RecordBatch) -> Any:
+    """Return a batch as a DataFrame, in which columns of numbers and booleans with nulls have pandas' nullable types.
+
+    As floats, large integers would be rounded, and a null would be the same as NaN.
+    """
+    # Not a plain import, by which all processes would seem to need pandas.
+    pandas = importlib.import_module("pandas")
+    nullable = {
+        pa.float64(): pandas.Float64Dtype(),
+        pa.float32(): pandas.Float32Dtype(),
+        pa.bool_(): pandas.BooleanDtype(),
+        **{getattr(pa, f"int{bits}")(): getattr(pandas, f"Int{bits}Dtype")() for bits in INTEGER_BITS.values()},
+    }
+    absent = {column.type for column in batch.columns if column.null_count}
+    return batch.to_pandas(types_mapper=lambda arrow: nullable.get(arrow) if arrow in absent else None)
+
+
+def _from_frame(frame: Any, what: str) -> pa.Table:
+    """Return a DataFrame as a table, in which NaN of float columns stays NaN; None and pandas.NA become null."""
+    arrays = []
+    for position, name in enumerate(frame.columns):
+        series = frame.iloc[:, position]
+        try:
+            arrays.append(pa.array(series.to_numpy() if series.dtype in (float, "float32") else series))
+        except (pa.ArrowException, TypeError, ValueError) as error:
+            raise TypeMismatchError(f"{what}: the values of column {name!r} cannot be a column: {error}") from error
+    return pa.table(arrays, names=list(map(str, frame.columns)))

@@ -355,6 +355,7 @@ class DataStream(_OperatorSettings, Generic[T_co]):
 
         A batch has a column for each field of a row (tuples: f0, f1, ...), otherwise one named `value`. The function returns a
         RecordBatch, a Table or a DataFrame with the columns of `output_type`, which is the type of this stream by default.
+        In a DataFrame, None is pandas.NA in columns of numbers and booleans, which then have pandas' nullable types; NaN is NaN.
         How records are batched is not defined, so each result must depend on its own row. If records have event times, there must
         be as many results, in the same order, which then have these times; otherwise the job fails with a TypeMismatchError.
         The records must be of a declared type that Arrow has, too, else InvalidProgramError.

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from flinkish.common.column_layout import evaluated, layout_of, needed_layout
+from flinkish.common.column_layout import evaluated, frame_of, layout_of, needed_layout
 from flinkish.common.columns import Columns, concat
 from flinkish.common.errors import TypeMismatchError
 from flinkish.program.operators import AggregateConfig, FilterColumnsConfig, MapBatchesConfig, SelectColumnsConfig
@@ -118,7 +118,7 @@ class MapBatchesOperator(_ColumnsOperator, FunctionOperator[MapBatchesConfig]):
 
     def apply(self, columns: Columns) -> None:
         batch: Any = columns.batch
-        result = self.function.map(batch.to_pandas() if self.config.pandas else batch)
+        result = self.function.map(frame_of(batch) if self.config.pandas else batch)
         results = self._output.checked(result, f"the function of {self.node.name!r}")
         times = columns.timestamps
         if times is not None and len(results) != len(columns):

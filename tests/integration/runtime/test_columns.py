@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import datetime
 import math
 from collections.abc import Callable
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
 from flinkish.common import Configuration, Row, Time, Types, WatermarkStrategy
+from flinkish.common.errors import JobExecutionError
 from flinkish.common.limits import LONG_MAX, LONG_MIN
 from flinkish.datastream import DataStream, OutputTag, StreamExecutionEnvironment, aggregates
 from flinkish.datastream.connectors.number_seq import NumberSequenceSource
@@ -211,3 +214,68 @@ def test_the_last_of_all_numbers_are_integers(env: StreamExecutionEnvironment) -
     numbers = env.from_source(NumberSequenceSource(LONG_MAX - 2, LONG_MAX), WatermarkStrategy.no_watermarks(), "numbers")
     found = collect(numbers.filter(pc.field("value") > 0))
     assert list(map(repr, found)) == [str(LONG_MAX - 2), str(LONG_MAX - 1), str(LONG_MAX)]
+
+
+MANY = Types.ROW_NAMED(
+    ["number", "small", "float", "single", "flag", "text", "day", "at"],
+    [
+        *(Types.LONG(), Types.SHORT(), Types.DOUBLE(), Types.FLOAT(), Types.BOOLEAN(), Types.STRING()),
+        *(Types.SQL_DATE(), Types.SQL_TIMESTAMP()),
+    ],
+)
+
+
+@pytest.mark.parametrize("nulls", [False, True])
+def test_a_frame_keeps_each_value(env: StreamExecutionEnvironment, nulls: bool) -> None:
+    values = [2**60 + 1, 3, math.nan, 0.5, True, "ä", datetime.date(1, 2, 3), datetime.datetime(1969, 1, 1, 0, 0, 0, 1000)]
+    data = [
+        Row(*values),
+        Row(*([None] * len(values) if nulls else values)),
+        Row(LONG_MIN, 1, -0.0, math.inf, False, "", *values[6:]),
+    ]
+    found = collect(env.from_collection(data, MANY).map_batches(lambda frame: frame, batch_format="pandas"))
+    assert [list(map(repr, row)) for row in found] == [list(map(repr, row)) for row in data]
+
+
+@pytest.mark.parametrize(
+    ("column", "wanted", "message"),
+    [
+        (pa.array(["12"]), Types.LONG(), "column 'value' must be int64; got string: that is another kind of values"),
+        (pa.array([0], pa.timestamp("us")), Types.LONG(), "must be int64; got timestamp"),
+        (pa.array([True]), Types.LONG(), "must be int64; got bool"),
+        (pa.array([1]), Types.STRING(), "must be string; got int64"),
+        (pa.array([1]), Types.BOOLEAN(), "must be bool; got int64"),
+        (pa.array([0.5]), Types.LONG(), "must be int64; got double: Float value 0.500000 was truncated"),
+        (pa.array([1 << 40]), Types.INT(), "must be int32; got int64: Integer value 1099511627776 not in range"),
+        (pa.array([2**60 + 1]), Types.DOUBLE(), "must be double; got int64: Integer value 1152921504606846977 not in range"),
+        (pa.array([1e300]), Types.FLOAT(), "must be float; got double: a number is too large for it"),
+        (pa.array([None], pa.int64()), Types.LONG(), "column 'value' has nulls; only fields of rows may be None"),
+        (pa.array([None], pa.int64()), Types.TUPLE([Types.LONG()]), "column 'f0' has nulls; only fields of rows may be None"),
+    ],
+)
+def test_columns_of_another_type_are_refused(env: StreamExecutionEnvironment, column: Any, wanted: Any, message: str) -> None:
+    stream = env.from_collection([1], Types.LONG()).map_batches(lambda _: pa.record_batch([column], ["value"]), wanted)
+    with pytest.raises(JobExecutionError, match=r"failed in operator 'Wrong'.*: the function of 'Wrong': column ") as error:
+        collect(stream.name("Wrong"))
+    assert message in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("column", "wanted", "value"),
+    [
+        (pa.array([1], pa.int8()), Types.LONG(), 1),
+        (pa.array([3.0]), Types.LONG(), 3),
+        (pa.array([3]), Types.DOUBLE(), 3.0),
+        (pa.array([0.5, math.inf][:1]), Types.FLOAT(), 0.5),
+        (pa.array([math.inf]), Types.FLOAT(), math.inf),
+        (pa.array(["a"]).dictionary_encode(), Types.STRING(), "a"),
+        (pa.array(["a"], pa.large_string()), Types.STRING(), "a"),
+        (pa.array([0], pa.timestamp("ns")), Types.SQL_TIMESTAMP(), datetime.datetime(1970, 1, 1)),
+        (pa.array([[1]], pa.list_(pa.int32())), Types.LIST(Types.LONG()), [1]),
+    ],
+)
+def test_columns_whose_values_keep_their_meaning_are_cast(
+    env: StreamExecutionEnvironment, column: Any, wanted: Any, value: Any
+) -> None:
+    stream = env.from_collection([1], Types.LONG()).map_batches(lambda _: pa.record_batch([column], ["value"]), wanted)
+    assert list(map(repr, collect(stream))) == [repr(value)]
