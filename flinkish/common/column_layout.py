@@ -20,6 +20,16 @@ from flinkish.common.typeinfo import BasicType, RowTypeInfo, TypeInformation
 from flinkish.common.types import RowKind, rows_of
 
 
+class _Unread:
+    """The value of a field that was not sent, because the next operator does not read it."""
+
+    def __repr__(self) -> str:
+        return "..."
+
+
+UNREAD = _Unread()
+
+
 class Layout:
     """One column for each field of a row or tuple; records of other types are in one column, `value`.
 
@@ -71,7 +81,11 @@ class Layout:
     def records_of(self, batch: pa.RecordBatch) -> list[Any]:
         """Return the rows of a batch with this schema as records."""
         lists = [
-            _plain(column) if convert is None else list(map(convert, column.to_pylist()))
+            [UNREAD] * len(batch)
+            if pa.types.is_null(column.type)
+            else _plain(column)
+            if convert is None
+            else list(map(convert, column.to_pylist()))
             for column, convert in zip(batch.columns, self._converters, strict=True)
         ]
         if self.is_row:
@@ -107,7 +121,7 @@ class Layout:
         for record in records:
             if record is None or getattr(record, "_kind", RowKind.INSERT) is not RowKind.INSERT:
                 raise TypeMismatchError(
-                    f"columns hold only records that exist, of kind INSERT; got {record!r}",
+                    f"columns hold only records that exist, of kind INSERT; got {record!r}{_kind_shown(record)}",
                     hint="filter such records out before.",
                 )
         batch = self._rows.batch(list(map(tuple, records)) if self.has_fields else [(record,) for record in records])
@@ -221,6 +235,10 @@ def whole(column: pa.Array | pa.ChunkedArray) -> pa.Array:
     if not isinstance(column, pa.ChunkedArray):
         return column
     return pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
+
+
+def _kind_shown(record: Any) -> str:
+    return "" if record is None else f" of kind {record.get_row_kind().name}"
 
 
 def _plain(column: pa.Array) -> list[Any]:

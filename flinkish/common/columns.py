@@ -65,7 +65,7 @@ class Columns:
         return self._part(lambda part: part.slice(start, length))
 
     def only(self, fields: Collection[int]) -> Columns:
-        """Return the same records with the values of some fields only; the others are null, whatever their type."""
+        """Return the same records with the values of some fields only; the others are null, and `UNREAD` in records."""
         import pyarrow as pa
 
         absent = pa.nulls(len(self))

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from flinkish.common import Configuration, Row, Time, Types, WatermarkStrategy
+from flinkish.common import Configuration, Row, RowKind, Time, Types, WatermarkStrategy
 from flinkish.common.errors import JobExecutionError
 from flinkish.common.limits import LONG_MAX, LONG_MIN
 from flinkish.datastream import DataStream, OutputTag, StreamExecutionEnvironment, aggregates
@@ -279,3 +279,53 @@ def test_columns_whose_values_keep_their_meaning_are_cast(
 ) -> None:
     stream = env.from_collection([1], Types.LONG()).map_batches(lambda _: pa.record_batch([column], ["value"]), wanted)
     assert list(map(repr, collect(stream))) == [repr(value)]
+
+
+UPDATE = [Row.of_kind(RowKind.DELETE, 1, 2.0, 3)]
+
+
+@pytest.mark.parametrize(
+    ("build", "message"),
+    [
+        (
+            lambda rows: rows.map_batches(lambda batch: None),
+            "must return a pyarrow.RecordBatch, a pyarrow.Table or a pandas.Data",
+        ),
+        (lambda rows: rows.map_batches(lambda batch: batch.select(["key", "time"])), r"must return the columns \['key', 'value'"),
+        (lambda rows: rows.map_batches(lambda batch: batch.slice(1)), "returned 3 rows for 4, which have event times"),
+        (lambda rows: rows.filter(pc.field("key") * (1 << 62) < 3), "the expression of 'Wrong' cannot be computed: overflow"),
+        (lambda rows: rows.select(far=pc.field("key") * (1 << 62)), "the expression of 'Wrong' cannot be computed: overflow"),
+        (lambda rows: rows.select(cut=pc.field("value").cast(pa.int64())), "cannot be computed: Float value .* was truncated"),
+        (lambda rows: rows.map(lambda row: None, ROW).map_batches(lambda batch: batch), "columns hold only records .*; got None"),
+        (lambda rows: rows.map(lambda row: UPDATE[0], ROW).filter(pc.field("key") > 0), r"got Row\(.*\) of kind DELETE"),
+    ],
+)
+def test_what_fails_is_named_with_its_reason(
+    env: StreamExecutionEnvironment, build: Callable[[DataStream], DataStream], message: str
+) -> None:
+    timed = rows(env, several(4)).assign_timestamps_and_watermarks(BY_TIME)
+    with pytest.raises(JobExecutionError, match=rf"failed in operator 'Wrong'.*TypeMismatchError: .*{message}") as error:
+        collect(build(timed).name("Wrong"))
+    assert "No record: a batch of records was processed." in str(error.value)
+
+
+@pytest.mark.parametrize("at_source", [False, True])
+def test_a_record_without_a_time_is_named(env: StreamExecutionEnvironment, at_source: bool) -> None:
+    data = [Row(key=1, value=1.0, time=1), Row(key=2, value=1.0, time=None), Row(key=3, value=1.0, time=3)]
+    if at_source:
+        timed = rows(env, data)
+    else:
+        untimed = env.from_source(RunsSource(ROW, ((data,),)), WatermarkStrategy.no_watermarks(), "rows")
+        timed = untimed.assign_timestamps_and_watermarks(BY_TIME)
+    with pytest.raises(JobExecutionError, match=r"got None of type NoneType for the record Row\(key=2, value=1.0, time=None\)"):
+        collect(timed.filter(pc.field("key") > 0))
+
+
+@pytest.mark.parametrize("per", ["record", "epoch"])
+def test_a_sum_that_leaves_64_bits_fails_the_job(env: StreamExecutionEnvironment, per: Any) -> None:
+    data = [Row(key=number % 9, value=1.0, time=1 << 60) for number in range(99)]
+    stream = env.from_source(RunsSource(ROW, ((data,),)), WatermarkStrategy.no_watermarks(), "rows")
+    totals = stream.key_by("key").aggregate(per=per, total=aggregates.sum("time")).name("totals")
+    with pytest.raises(JobExecutionError, match=r"failed in operator 'totals'.*got 9223372036854775808 of type int") as error:
+        collect(totals)
+    assert "Record: Row(key=0, value=..., time=1152921504606846976)" in str(error.value)

@@ -7,13 +7,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import pyarrow.compute as pc
 import pytest
 
 from flinkish.common import Configuration, Encoder, Row, Time, Types, WatermarkStrategy
 from flinkish.common.errors import JobExecutionError
 from flinkish.common.tracebacks import NO_FRAMES
 from flinkish.common.watermark_strategy import TimestampAssigner
-from flinkish.datastream import AsyncDataStream, StreamExecutionEnvironment
+from flinkish.datastream import AsyncDataStream, StreamExecutionEnvironment, aggregates
 from flinkish.datastream.connectors.base import Sink, SinkWriter
 from flinkish.datastream.connectors.file_system import FileCompactor, FileCompactStrategy, FileSink
 from flinkish.datastream.connectors.number_seq import NumberSequenceSource
@@ -331,6 +332,19 @@ def to_compacted_files(numbers: Numbers) -> None:
     numbers.sink_to(files.enable_compact(strategy, FileCompactor.concat_file_compactor()).build())
 
 
+BATCH = "No record: a batch of records was processed."
+
+
+def pairs(numbers: Numbers) -> DataStream[Row]:
+    row_type = Types.ROW_NAMED(["number", "parity", "power"], [Types.INT(), Types.LONG(), Types.LONG()])
+    return numbers.map(lambda value: Row(number=value, parity=value % 2, power=1 << 62), row_type)
+
+
+def totals(rows: DataStream[Row]) -> DataStream[Row]:
+    """Add up numbers whose sum leaves 64 bits at the second record of a key: the third of all."""
+    return rows.key_by("parity").aggregate(total=aggregates.sum("power"))
+
+
 TEN_SECONDS = Time.seconds(10)
 SLIDING = SlidingEventTimeWindows.of(TEN_SECONDS, Time.seconds(5))
 SESSIONS = EventTimeSessionWindows.with_gap(TEN_SECONDS)
@@ -374,6 +388,24 @@ CASES: Mapping[type[configs.OperatorConfig], Sequence[Case]] = {
     configs.KeyedProcessConfig: (
         (lambda numbers: numbers.key_by(parity).process(FailingKeyedProcess()), "Record: 3"),
         (lambda numbers: timed(numbers).key_by(parity).process(Timer()), "due at 1000, of the key 1"),
+    ),
+    configs.MapBatchesConfig: (
+        (lambda numbers: numbers.map_batches(explode), BATCH),
+        (lambda numbers: numbers.map_batches(explode, batch_format="pandas"), BATCH),
+        (lambda numbers: numbers.map_batches(lambda batch: None), BATCH),
+        (lambda numbers: timed(numbers).map_batches(lambda batch: batch.slice(1)), BATCH),
+        (lambda numbers: numbers.key_by(parity).map_batches(explode), BATCH),
+    ),
+    configs.FilterColumnsConfig: ((lambda numbers: numbers.filter(pc.scalar(1) / (pc.field("value") - 3) > 0), BATCH),),
+    configs.SelectColumnsConfig: (
+        (lambda numbers: pairs(numbers).select("number", quotient=pc.scalar(1) / (pc.field("number") - 3)), BATCH),
+    ),
+    configs.AggregateConfig: (
+        (
+            lambda numbers: totals(pairs(numbers).filter(pc.field("number") > 0)),
+            "Record: Row(number=..., parity=1, power=4611686",
+        ),
+        (lambda numbers: totals(pairs(numbers)), "Record: Row(number=3, parity=1, power=4611686018427387904)"),
     ),
     configs.ReduceConfig: ((lambda numbers: numbers.key_by(parity).reduce(fails_at_3), "Record: 3"),),
     configs.CoMapConfig: (
