@@ -1,0 +1,140 @@
+"""Records as columns, and back."""
+
+from __future__ import annotations
+
+import datetime
+import decimal
+import math
+import pickle
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from flinkish.common import Instant, Row, RowKind, Types
+from flinkish.common.column_layout import Layout, layout_of
+from flinkish.common.columns import Columns, concat
+from flinkish.common.errors import TypeMismatchError
+from flinkish.common.limits import LONG_MAX, LONG_MIN
+
+DECIMAL = decimal.Decimal("-1.000000000000000001")
+#: For each type, values with its extremes.
+VALUES: dict[str, tuple[Any, list[Any]]] = {
+    "BYTE": (Types.BYTE(), [-128, 127, 0]),
+    "SHORT": (Types.SHORT(), [-(2**15), 2**15 - 1]),
+    "INT": (Types.INT(), [-(2**31), 2**31 - 1]),
+    "LONG": (Types.LONG(), [LONG_MIN, LONG_MAX, 2**53 + 1]),
+    "FLOAT": (Types.FLOAT(), [0.5, -0.0, math.inf, math.nan]),
+    "DOUBLE": (Types.DOUBLE(), [0.1, -0.0, -math.inf, math.nan, 5e-324, 1.7976931348623157e308]),
+    "BOOLEAN": (Types.BOOLEAN(), [True, False]),
+    "STRING": (Types.STRING(), ["", "ä\0", "🙂"]),
+    "CHAR": (Types.CHAR(), ["x", "🙂"]),
+    "BIG_INT": (Types.BIG_INT(), [10**37, -1]),
+    "BIG_DEC": (Types.BIG_DEC(), [DECIMAL, decimal.Decimal("1e19").quantize(DECIMAL, context=decimal.Context(40))]),
+    "SQL_DATE": (Types.SQL_DATE(), [datetime.date.min, datetime.date.max]),
+    "SQL_TIME": (Types.SQL_TIME(), [datetime.time.min, datetime.time.max]),
+    "SQL_TIMESTAMP": (Types.SQL_TIMESTAMP(), [datetime.datetime.min, datetime.datetime.max, datetime.datetime(1969, 12, 31, 23)]),
+    "INSTANT": (Types.INSTANT(), [Instant(0, 1000), Instant(-1, 999_999_000)]),
+    "bytes": (Types.PRIMITIVE_ARRAY(Types.BYTE()), [b"", b"\0\xff"]),
+    "PRIMITIVE_ARRAY": (Types.PRIMITIVE_ARRAY(Types.LONG()), [[], [LONG_MIN, LONG_MAX]]),
+    "LIST": (Types.LIST(Types.STRING()), [[], ["a", None]]),
+    "MAP": (Types.MAP(Types.STRING(), Types.LONG()), [{}, {"a": 1, "b": None}]),
+    "TUPLE": (Types.TUPLE([Types.LONG(), Types.LIST(Types.INSTANT())]), [(1, []), (2, [Instant(1, 0)])]),
+    "ROW": (Types.ROW_NAMED(["a", "b"], [Types.LONG(), Types.DOUBLE()]), [Row(a=1, b=None), Row(a=None, b=math.nan)]),
+}
+ALL = Types.ROW_NAMED(list(VALUES), [type_info for type_info, _ in VALUES.values()])
+
+
+def exactly(records: Any) -> list[str]:
+    return list(map(repr, records))
+
+
+@pytest.mark.parametrize("name", VALUES)
+def test_records_of_each_type_are_the_same_after_they_were_columns(name: str) -> None:
+    type_info, values = VALUES[name]
+    row_type = Types.ROW_NAMED(["x", "n"], [type_info, Types.LONG()])
+    rows = [Row(x=value, n=number) for number, value in enumerate([*values, None])]
+    pairs = [(value, number) for number, value in enumerate(values)]
+    for layout, records in (
+        (Layout(type_info), values),
+        (Layout(row_type), rows),
+        (Layout(Types.TUPLE([type_info, Types.LONG()])), pairs),
+    ):
+        columns = layout.columns_of(records, None)
+        assert exactly(columns.records()) == exactly(records)
+        assert exactly(pickle.loads(pickle.dumps(columns)).records()) == exactly(records)
+        checked = layout.checked(columns.batch, "f")
+        assert checked.schema == layout.schema
+        assert exactly(layout.records_of(checked)) == exactly(records)
+
+
+def test_a_row_with_values_by_position_or_by_names_in_another_order() -> None:
+    layout = Layout(Types.ROW_NAMED(["a", "b"], [Types.LONG(), Types.STRING()]))
+    assert layout.columns_of([Row(1, "x")], None).records() == [Row(a=1, b="x")]
+
+
+@pytest.mark.parametrize("type_info", [Types.PICKLED_BYTE_ARRAY(), Types.LIST(Types.PICKLED_BYTE_ARRAY())])
+def test_what_arrow_has_no_type_for_has_no_layout(type_info: Any) -> None:
+    assert layout_of(type_info) is None
+
+
+def test_positions_of_fields() -> None:
+    rows, pairs = Layout(Types.ROW_NAMED(["a", "b"], [Types.LONG()] * 2)), Layout(Types.TUPLE([Types.LONG()] * 2))
+    assert [rows.position(field) for field in ("a", "b", "c", 0, 1, 2)] == [0, 1, None, 0, 1, None]
+    assert [pairs.position(field) for field in (0, 1, 2, "f0")] == [0, 1, None, None]
+    assert pairs.names == ("f0", "f1")
+    assert Layout(Types.LONG()).names == ("value",)
+
+
+@pytest.mark.parametrize("record", [None, Row.of_kind(RowKind.UPDATE_AFTER, 1)])
+def test_only_inserted_records_are_columns(record: Any) -> None:
+    with pytest.raises(TypeMismatchError, match="columns hold only records that exist, of kind INSERT"):
+        Layout(Types.ROW_NAMED(["a"], [Types.LONG()])).columns_of([record], None)
+
+
+def test_texts_that_arrow_cannot_hold_are_refused() -> None:
+    with pytest.raises(TypeMismatchError, match=r"column 'value' is String, stored as string; got '\\ud800'"):
+        Layout(Types.STRING()).columns_of(["\ud800"], None)
+
+
+def numbers(count: int, times: list[int | None] | None = None) -> Columns:
+    return Layout(Types.TUPLE([Types.LONG(), Types.STRING()])).columns_of([(n, f"t{n}") for n in range(count)], times)
+
+
+def test_times_that_are_all_absent_are_none() -> None:
+    assert numbers(2, [None, None]).times() is None
+    assert numbers(2, [None, LONG_MIN]).times() == [None, LONG_MIN]
+
+
+def test_parts_keep_times_and_key() -> None:
+    columns = numbers(5, [0, 1, None, 3, 4]).with_key(1)
+    for part in (columns.take([4, 2]), columns.slice(1, 3), columns.filter(pa.array([True, None, True, False, True]))):
+        assert part.times() == [[0, 1, None, 3, 4][n] for n, _ in part.records()]
+        assert part.keys() == [text for _, text in part.records()]
+    assert [n for n, _ in columns.take([4, 2]).records()] == [4, 2]
+
+
+def test_a_slice_is_pickled_without_the_rest() -> None:
+    whole = numbers(50_000, list(range(50_000))).with_key(0)
+    part = whole.slice(40_000, 2)
+    data = pickle.dumps(part)
+    assert len(data) < len(pickle.dumps(whole)) / 100
+    again = pickle.loads(data)
+    assert (again.records(), again.times(), again.keys()) == (
+        [(40_000, "t40000"), (40_001, "t40001")],
+        [40_000, 40_001],
+        [40_000, 40_001],
+    )
+
+
+def test_fields_that_are_not_read_are_shown_as_such() -> None:
+    only = pickle.loads(pickle.dumps(numbers(2).with_key(0).only({0})))
+    assert exactly(only.records()) == ["(0, ...)", "(1, ...)"]
+    assert only.keys() == [0, 1]
+
+
+def test_runs_become_one_with_times_where_some_have_none() -> None:
+    joined = concat([numbers(1), numbers(2, [7, None])])
+    assert joined.records() == [(0, "t0"), (0, "t0"), (1, "t1")]
+    assert joined.times() == [None, 7, None]
+    assert concat([numbers(1), numbers(1)]).times() is None
