@@ -4,8 +4,8 @@ An event is a record that the query reads; a query that reads bids only does not
 start of the job, but not that of Spark. "After the start" is computed from the difference to a run with a tenth of the events,
 and left out if the large run does not take at least twice as long: it says little then, and takes more events to measure.
 
-With --with-spark, Spark's own Structured Streaming runs those queries that its SQL can express, on Parquet files with the same
-events, written before.
+Queries that can work on columns (jobs/nexmark/columns.py) are measured in both forms. With --with-spark, Spark's own Structured
+Streaming runs those queries that its SQL can express, on Parquet files with the same events, written before.
 
 Run it with `make nexmark`, `make nexmark ARGS='--queries q0,q5 --events 2000000'` or `python -m jobs.nexmark`.
 """
@@ -19,7 +19,7 @@ import os
 import platform
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any, Final
@@ -28,10 +28,11 @@ from pyspark.sql import SparkSession
 
 from flinkish.common import Configuration
 from flinkish.common.serialization import Encoder
+from flinkish.datastream import DataStream
 from flinkish.datastream.connectors import FileSink
 from flinkish.datastream.connectors.discard import DiscardingSink
 from jobs.command_line import ArgumentParser, clear_errors, environment, positive
-from jobs.nexmark import spark
+from jobs.nexmark import columns, spark
 from jobs.nexmark.events import Streams
 from jobs.nexmark.queries import LEFT_OUT, QUERIES, ByMinute
 
@@ -75,14 +76,16 @@ def _queries(text: str) -> list[str]:
     return names
 
 
-def _flinkish(arguments: argparse.Namespace, name: str, count: int) -> tuple[int, float]:
+def _flinkish(
+    arguments: argparse.Namespace, name: str, count: int, queries: Mapping[str, Callable[[Streams], DataStream]] = QUERIES
+) -> tuple[int, float]:
     """Run a query; return the number of records read, and how long it took from end to end."""
     with tempfile.TemporaryDirectory() as folder:
         env = environment(arguments)
         env.enable_checkpointing(arguments.checkpoint_interval * 1_000)
         env.configure(Configuration().set_string("execution.checkpointing.dir", f"{folder}/checkpoints"))
         streams = Streams(env, count, arguments.seed)
-        results = QUERIES[name](streams)
+        results = queries[name](streams)
         if name == "q10":
             files = FileSink.for_row_format(f"{folder}/bids", Encoder.simple_string_encoder())
             results.sink_to(files.with_bucket_assigner(ByMinute()).build())
@@ -171,6 +174,9 @@ def main() -> None:
         _flinkish(arguments, "q0", 50_000)  # warms the machine up
         for query in arguments.queries:
             figures.append(_measure(arguments, "flinkish", query, lambda name, count: _flinkish(arguments, name, count)))
+            if query in columns.QUERIES:
+                by_columns = lambda name, count: _flinkish(arguments, name, count, columns.QUERIES)  # noqa: E731
+                figures.append(_measure(arguments, "columns", query, by_columns))
             if arguments.with_spark and query in spark.QUERIES and session is not None:
                 run = lambda name, count: _spark(arguments, session, Path(files), name, count)  # noqa: E731
                 figures.append(_measure(arguments, "spark", query, run))

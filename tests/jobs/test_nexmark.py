@@ -15,9 +15,14 @@ import pytest
 from pyspark.sql import SparkSession
 
 from flinkish.common.serialization import Encoder
+from flinkish.datastream import StreamExecutionEnvironment
 from flinkish.datastream.connectors import FileSink
+from flinkish.datastream.connectors.discard import DiscardingSink
+from flinkish.graph.columns import working_on_columns
+from flinkish.graph.stream_graph import StreamGraph, StreamNode
+from flinkish.graph.stream_graph_generator import generate
 from jobs.nexmark import __main__ as measure
-from jobs.nexmark import events, queries, spark
+from jobs.nexmark import columns, events, queries, spark
 from tests.conftest import MakeEnvironment
 from tests.kit.own_process import set_arguments
 from tests.kit.results import collect, collect_each, visible
@@ -217,9 +222,9 @@ def valid(query: str, results: Iterable[Any]) -> list[Any]:
     return sorted(rows if key is None else {key(row): row for row in rows}.values())
 
 
-def check(make_env: MakeEnvironment, names: Sequence[str], rate: float) -> None:
+def check(make_env: MakeEnvironment, names: Sequence[str], rate: float, forms: Any = queries.QUERIES) -> None:
     streams = events.Streams(make_env(parallelism=2), EVENTS, SEED, rate)
-    found = collect_each(**{name: queries.QUERIES[name](streams) for name in names})
+    found = collect_each(**{name: forms[name](streams) for name in names})
     expected = Expected(rate)
     for name in names:
         wanted = sorted(getattr(expected, name)())
@@ -235,21 +240,42 @@ def test_queries_give_what_plain_python_computes(make_env: MakeEnvironment, rate
 
 
 @pytest.mark.parametrize("engine", ["local"], indirect=True)
+@pytest.mark.parametrize("rate", RATES)
+def test_queries_on_columns_give_the_same(make_env: MakeEnvironment, rate: float) -> None:
+    check(make_env, [name for name in columns.QUERIES if name != "q12"], rate, columns.QUERIES)
+
+
+def test_queries_on_columns_are_not_taken_apart() -> None:
+    for name, query in columns.QUERIES.items():
+        env = StreamExecutionEnvironment.get_execution_environment()
+        query(events.Streams(env, EVENTS, SEED)).sink_to(DiscardingSink())
+        records = [node.name for node in nodes_on_records(generate(env._program(None)))]
+        # The counts of a window are compared one by one.
+        assert records == (["TumblingEventTimeWindows", "Sink: Writer"] if name == "q5" else []), name
+
+
+def nodes_on_records(graph: StreamGraph) -> list[StreamNode]:
+    reasons = working_on_columns(graph.nodes.values(), graph.edges)
+    return [node for node in graph.nodes.values() if reasons[node.id] is not None]
+
+
+@pytest.mark.parametrize("engine", ["local"], indirect=True)
 def test_windows_of_processing_time_count_each_bid_once(make_env: MakeEnvironment) -> None:
     # In streaming mode, the last window has no result, as the input ends before the window does.
     env = make_env(settings={"execution.runtime-mode": "BATCH"})
-    found = collect(queries.q12(events.Streams(env, EVENTS, SEED)))
-    counts: Counter[int] = Counter()
-    for bidder, count, start, end in found:
-        assert end - start == 10_000
-        counts[bidder] += count
-    assert counts == Counter(bid["bidder"] for bid in Expected(1).bids)
+    for query in (queries.q12, columns.q12):
+        counts: Counter[int] = Counter()
+        for bidder, count, start, end in collect(query(events.Streams(env, EVENTS, SEED))):
+            assert end - start == 10_000
+            counts[bidder] += count
+        assert counts == Counter(bid["bidder"] for bid in Expected(1).bids)
 
 
 @pytest.mark.spark
 @pytest.mark.parametrize("engine", ["spark"], indirect=True)
 def test_queries_give_the_same_on_spark(make_env: MakeEnvironment) -> None:
     check(make_env, ["q3", "q5", "q8", "q9"], RATES[0])
+    check(make_env, ["q1", "q5"], RATES[0], columns.QUERIES)
 
 
 @pytest.mark.parametrize("engine", ["local"], indirect=True)
@@ -331,14 +357,15 @@ def test_the_measurement_prints_a_table_and_writes_its_figures(
         set_arguments(monkeypatch, measure.__file__, *arguments, "--output", tmp_path / file)
         measure.main()
     lines = capsys.readouterr().out.splitlines()
-    assert [line.split()[:3] for line in lines[1:4]] == [
+    assert [line.split()[:3] for line in lines[1:5]] == [
         ["q0", "flinkish", "920"],
+        ["q0", "columns", "920"],
         ["q8", "flinkish", "80"],
         ["q10", "flinkish", "920"],
     ]
     written = json.loads((tmp_path / "figures.json").read_text())
     assert [(row["query"], row["events"], row["small_events"]) for row in written] == [
-        ("q0", 920, 92), ("q8", 80, 8), ("q10", 920, 92)
+        ("q0", 920, 92), ("q0", 920, 92), ("q8", 80, 8), ("q10", 920, 92)
     ]  # fmt: skip
     assert (tmp_path / "figures.csv").read_text().splitlines()[1].startswith("q0,flinkish,920,")
 
