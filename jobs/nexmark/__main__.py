@@ -83,7 +83,11 @@ def _flinkish(
     with tempfile.TemporaryDirectory() as folder:
         env = environment(arguments)
         env.enable_checkpointing(arguments.checkpoint_interval * 1_000)
-        env.configure(Configuration().set_string("execution.checkpointing.dir", f"{folder}/checkpoints"))
+        env.configure(
+            Configuration()
+            .set_string("execution.checkpointing.dir", f"{folder}/checkpoints")
+            .set_string("execution.windows.share-panes", "true")  # as Flink's windows in SQL do
+        )
         streams = Streams(env, count, arguments.seed)
         results = queries[name](streams)
         if name == "q10":

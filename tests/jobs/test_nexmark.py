@@ -223,7 +223,8 @@ def valid(query: str, results: Iterable[Any]) -> list[Any]:
 
 
 def check(make_env: MakeEnvironment, names: Sequence[str], rate: float, forms: Any = queries.QUERIES) -> None:
-    streams = events.Streams(make_env(parallelism=2), EVENTS, SEED, rate)
+    env = make_env(settings={"execution.windows.share-panes": rate == RATES[0]})  # as in the measurement
+    streams = events.Streams(env, EVENTS, SEED, rate)
     found = collect_each(**{name: forms[name](streams) for name in names})
     expected = Expected(rate)
     for name in names:
