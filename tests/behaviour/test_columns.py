@@ -1,0 +1,132 @@
+"""Aggregates of columns through crashes, restarts and savepoints, also from a program on columns to one on records and back."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pyarrow.compute as pc
+import pytest
+
+from flinkish.common import Configuration, Row, Time, Types, WatermarkStrategy
+from flinkish.datastream import DataStream, StreamExecutionEnvironment, aggregates
+from flinkish.datastream.window import SlidingEventTimeWindows, TumblingEventTimeWindows
+from flinkish.runtime.operators.column_fold import ColumnFold
+from flinkish.state import SavepointReader
+from flinkish.testing import CrashPoint, JobHarness
+from tests.conftest import also_on_spark
+from tests.kit.backends import BACKENDS
+from tests.kit.stateful import settings_of
+
+ROW = Types.ROW_NAMED(["key", "name", "value", "amount"], [Types.LONG(), Types.STRING(), Types.DOUBLE(), Types.LONG()])
+FIGURES: dict[str, Any] = {
+    "key": aggregates.key(),
+    "count": aggregates.count(),
+    "values": aggregates.count("value"),
+    "total": aggregates.sum("value"),
+    "least": aggregates.min("amount"),
+    "most": aggregates.max("value"),
+    "mean": aggregates.avg("amount"),
+}
+
+
+class Program:
+    """Rolling aggregates and two kinds of windows; `columns` may change between two starts."""
+
+    columns = True
+
+    def __call__(self, env: StreamExecutionEnvironment, job: JobHarness) -> None:
+        source = job.source("rows", ROW, splits=2)
+        rows: DataStream = env.from_source(source, WatermarkStrategy.no_watermarks(), "rows").uid("rows")
+        rows = rows.filter(pc.field("key") >= 0) if self.columns else rows.filter(lambda row: row.key >= 0)
+        rows.key_by("key").aggregate(**FIGURES).uid("rolling").sink_to(job.sink("rolling")).uid("rolling sink")
+        rows.key_by("key").aggregate(per="epoch", **FIGURES).uid("latest").sink_to(job.sink("latest")).uid("latest sink")
+        sliding: Any = rows.key_by("name").window(SlidingEventTimeWindows.of(Time.milliseconds(25), Time.milliseconds(10)))
+        windows = {"start": aggregates.window_start(), **FIGURES}
+        sliding.allowed_lateness(20).aggregate(**windows).uid("sliding").sink_to(job.sink("sliding")).uid("sliding sink")
+        tumbling: Any = rows.key_by("key").window(TumblingEventTimeWindows.of(Time.milliseconds(30)))
+        tumbling.aggregate(**windows).uid("tumbling").sink_to(job.sink("tumbling")).uid("tumbling sink")
+
+
+SINKS = ("rolling", "sliding", "tumbling")
+
+
+def emit(job: JobHarness, step: int) -> None:
+    """Emit rows of some keys, of which none is late for a window of the other split, and a watermark."""
+    source = job.source("rows")
+    for split in (0, 1):
+        for number in range(40):
+            value = None if number % 5 == 0 else number / 2 - split
+            row = Row(key=number % 7, name=f"ä{number % 3}", value=value, amount=(number * 31 - step) << 20)
+            source.emit(row, step * 20 + number % 25 - 5, split=split)
+    for split in (0, 1):
+        source.watermark(step * 20, split=split)
+
+
+def committed(job: JobHarness) -> dict[str, Counter[Any]]:
+    # What a key's rows of two splits add up to, one after the other, depends on which comes first; their last result does not.
+    found = {name: Counter(map(repr, job.sink(name).committed())) for name in SINKS[1:]}
+    counts = ((record.value.key, record.value.count) for record in job.sink("rolling").committed())
+    return {**found, "rolling": Counter(counts)}
+
+
+def undisturbed(steps: int) -> dict[str, Counter[Any]]:
+    program = Program()
+    program.columns = False
+    with JobHarness(program) as job:
+        for step in range(steps):
+            emit(job, step)
+            job.settle()
+        job.finish()
+        return committed(job)
+
+
+@pytest.fixture
+def folded(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Return the sizes of the runs that were folded as columns in this process."""
+    sizes: list[int] = []
+    fold = ColumnFold.fold
+
+    def counting(self: ColumnFold, codes: Any, *others: Any) -> Any:
+        sizes.append(len(codes))
+        return fold(self, codes, *others)
+
+    monkeypatch.setattr(ColumnFold, "fold", counting)
+    return sizes
+
+
+@also_on_spark("backend", list(BACKENDS), "hashmap")
+def test_a_job_goes_on_with_records_and_with_columns_again(engine: str, backend: str, tmp_path: Path, folded: list[int]) -> None:
+    settings = settings_of(tmp_path, **{"state.backend.type": backend, "execution.checkpointing.incremental": True})
+    program = Program()
+    with JobHarness(program, engine=engine, settings=settings) as job:
+        emit(job, 0)
+        job.checkpoint()
+        emit(job, 1)
+        job.crash()
+        assert bool(folded) == (engine == "local")
+        program.columns = False
+        job.restart(parallelism=3)
+        emit(job, 2)
+        job.checkpoint()
+        emit(job, 3)
+        program.columns = True
+        job.restart(parallelism=2)
+        emit(job, 4)
+        job.crash(CrashPoint.AFTER_COMMIT)
+        job.checkpoint()
+        saved = job.savepoint(str(tmp_path / "savepoints"))
+        check_accumulators(saved, settings)
+        emit(job, 5)
+        job.finish()
+        assert committed(job) == undisturbed(6)
+
+
+def check_accumulators(path: str, settings: dict[str, Any]) -> None:
+    """Check the state of the first five steps in a savepoint."""
+    reader: Any = SavepointReader.read(path, Configuration.from_dict({key: str(value) for key, value in settings.items()}))
+    counts = Counter({key: 10 * len(range(key, 40, 7)) for key in range(7)})
+    for uid in ("rolling", "latest"):
+        assert {row.key: row.value[0] for row in reader.read_keyed_state(uid, "_aggregates")} == counts
+    assert all(row.value[0] > 0 for row in reader.read_windows("tumbling"))
