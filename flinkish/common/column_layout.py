@@ -47,6 +47,7 @@ class Layout:
         columns = zip(self.names, self.types, strict=True)
         self.schema = pa.schema([(name, arrow_type(part, name, zoned=False)) for name, part in columns])
         self._converters = [read_converter(part) for part in self.types]
+        self._instants = [position for position, part in enumerate(self.types) if kind_of(part) is BasicType.INSTANT]
         self._rows = RowsToArrow(self.names, self.types, zoned=False)
 
     @functools.cached_property
@@ -61,7 +62,7 @@ class Layout:
         return field % len(self.names) if -len(self.names) <= field < len(self.names) else None
 
     def type_of(self, expressions: Mapping[str, pc.Expression], wanted: TypeInformation | None = None) -> RowTypeInfo:
-        """Return the type of rows with the values of expressions as fields.
+        """Return the type of rows with the values of expressions as fields; one that is only a field keeps its type.
 
         Raises InvalidProgramError if one cannot be computed, has a type that we have not, or is not of the wanted type.
         """
@@ -76,7 +77,13 @@ class Layout:
         found = row_type_of_schema(pa.schema([(name, each.type) for name, each in zip(expressions, columns, strict=True)]))
         if wanted is not None and found.field_types[0] != wanted:
             raise InvalidProgramError(f"the expression {next(iter(expressions.values()))} must be {wanted!r}; it is {found!r}")
-        return found
+        types = [
+            next(
+                (own for known, own in zip(self.names, self.types, strict=True) if expression.equals(pc.field(known))), type_info
+            )
+            for expression, type_info in zip(expressions.values(), found.field_types, strict=True)
+        ]
+        return RowTypeInfo(types, list(expressions))
 
     def records_of(self, batch: pa.RecordBatch) -> list[Any]:
         """Return the rows of a batch with this schema as records."""
@@ -124,7 +131,15 @@ class Layout:
                     f"columns hold only records that exist, of kind INSERT; got {record!r}{_kind_shown(record)}",
                     hint="filter such records out before.",
                 )
-        batch = self._rows.batch(list(map(tuple, records)) if self.has_fields else [(record,) for record in records])
+        rows = list(map(tuple, records)) if self.has_fields else [(record,) for record in records]
+        for position in self._instants:
+            for row in rows:
+                if row[position] is not None and row[position].nanos % 1000:
+                    raise TypeMismatchError(
+                        f"column {self.names[position]!r} holds microseconds; got {row[position]!r}",
+                        hint="round such times before, or take a function of each record instead of columns.",
+                    )
+        batch = self._rows.batch(rows)
         times = None if timestamps is None or all(time is None for time in timestamps) else pa.array(timestamps, pa.int64())
         return Columns(self, batch, times)
 

@@ -9,6 +9,7 @@ import pickle
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 
 from flinkish.common import Instant, Row, RowKind, Types
@@ -95,6 +96,21 @@ def test_only_inserted_records_are_columns(record: Any) -> None:
 def test_texts_that_arrow_cannot_hold_are_refused() -> None:
     with pytest.raises(TypeMismatchError, match=r"column 'value' is String, stored as string; got '\\ud800'"):
         Layout(Types.STRING()).columns_of(["\ud800"], None)
+
+
+def test_a_time_finer_than_microseconds_is_refused() -> None:
+    for layout, record in (
+        (Layout(Types.INSTANT()), Instant(1, 1)),
+        (Layout(Types.ROW_NAMED(["at"], [Types.INSTANT()])), Row(at=Instant(1, 1))),
+    ):
+        with pytest.raises(TypeMismatchError, match=r"column '(at|value)' holds microseconds; got Instant"):
+            layout.columns_of([record], None)
+
+
+def test_expressions_that_are_fields_keep_their_types() -> None:
+    found = Layout(ALL).type_of({name: pc.field(name) for name in VALUES} | {"twice": pc.field("INT") * 2})
+    assert found == Types.ROW([*ALL.field_types, Types.INT()])
+    assert found.get_field_names() == [*VALUES, "twice"]
 
 
 def numbers(count: int, times: list[int | None] | None = None) -> Columns:
