@@ -29,6 +29,7 @@ from tests.bench import (
     backends,
     checkpoints,
     columns,
+    columns_of_files,
     data_frames,
     floor,
     guarantees,
@@ -335,6 +336,16 @@ def bench_columns(report: Report, spark: Any, scale: float) -> None:
             report.add(f"{name}, Spark itself", text, f"{times} times", fast >= times * own)
 
 
+def bench_files(report: Report, spark: Any, scale: float) -> None:
+    """Parquet files -> filter -> select -> Delta, a checkpoint every 10 s."""
+    rates = columns_of_files.rates(spark, scale)
+    for way, rate in rates.items():
+        goal = {"columns": 2_000_000}.get(way)
+        report.add(f"Parquet to Delta, {way}", f"{rate:,.0f}/s", f"{goal:,}/s" if goal else "", rate >= goal if goal else None)
+    ratio = rates["columns"] / rates["Spark itself"]
+    report.add("Parquet to Delta, columns against Spark itself", f"{ratio:.1f} times", "1 time", ratio >= 1)
+
+
 def bench_pyflink(report: Report, spark: Any, scale: float) -> None:
     """The same programs on PyFlink, from end to end, if PYFLINK_PYTHON names its Python; sliding windows go window by window."""
     if peer.python() is None:
@@ -444,6 +455,7 @@ _BENCHES: dict[str, Callable[[Report, Any, float], None]] = {
     "stores": bench_stores,
     "windows": bench_windows,
     "columns": bench_columns,
+    "files": bench_files,
     "pyflink": bench_pyflink,
     "kafka": bench_kafka,
     "server": bench_server,
