@@ -9,7 +9,7 @@ from typing import Any
 import cloudpickle
 import pytest
 
-from flinkish.common.typeinfo import Types
+from flinkish.common.typeinfo import TypeInformation, Types
 from flinkish.graph.field_keys import field_read
 
 NAMES = ["shop", "count", "price", "as_dict", "_kind"]
@@ -38,6 +38,32 @@ def rounded(row: Any, digits: int = 0) -> Any:
 )
 def test_a_selector_that_only_reads_a_field_is_recognized(select: Callable[[Any], Any], position: int) -> None:
     assert field_read(select, ORDERS) == position
+
+
+PAIR = Types.TUPLE([Types.STRING(), Types.DOUBLE()])
+
+
+@pytest.mark.parametrize(
+    ("items", "type_info", "position"),
+    [
+        (("count",), ORDERS, 1),
+        (("_kind",), ORDERS, 4),
+        (("price",), ORDERS, None),  # NaN and 1.0 are keys in another form
+        (("other",), ORDERS, None),
+        ((1,), ORDERS, None),
+        (("shop", "count"), ORDERS, None),
+        ((0,), PAIR, 0),
+        ((1,), PAIR, None),
+        ((2,), PAIR, None),
+        ((-2,), PAIR, None),
+        (("f0",), PAIR, None),
+        ((0,), Types.LIST(Types.STRING()), None),
+        ((0,), Types.STRING(), None),
+    ],
+)
+def test_items_that_key_by_gets_of_a_field(items: tuple[Any, ...], type_info: TypeInformation, position: int | None) -> None:
+    for select in (operator.itemgetter(*items), cloudpickle.loads(cloudpickle.dumps(operator.itemgetter(*items)))):
+        assert field_read(select, type_info) == position
 
 
 def test_a_field_is_recognized_before_there_is_any_row_with_its_name() -> None:
