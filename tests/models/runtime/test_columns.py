@@ -377,7 +377,7 @@ def test_windows(folded: list[int]) -> None:
         equal(build, data, way, record_type, **settings)
 
     check()
-    assert len(folded) > 12
+    assert len(folded) > 6
 
 
 def test_windows_over_all(folded: list[int]) -> None:

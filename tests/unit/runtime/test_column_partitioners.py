@@ -68,14 +68,14 @@ def received(made: EdgeWriter) -> tuple[dict[int, list[Any]], int]:
 
 
 @pytest.mark.parametrize("receivers", [1, 3])
-@pytest.mark.parametrize("form", FORMS)
-@pytest.mark.parametrize("key", KEYS)
+@pytest.mark.parametrize(
+    ("form", "key"),
+    [(form, key) for form in FORMS for key in KEYS if form != "tuple" or None not in KEYS[key][1]],  # tuples hold no None
+)
 @pytest.mark.parametrize("typed", [False, True])
 def test_each_key_goes_to_the_same_channel(key: str, form: str, receivers: int, typed: bool) -> None:
     key_type, keys = KEYS[key]
     make_type, select, make = FORMS[form]
-    if form == "tuple" and None in keys:
-        pytest.skip("fields of tuples are not None")
     layout = Layout(make_type(key_type))
     make = (lambda n, key: Row(n=n, key=key)) if make is Row else make
     records = [make(number, value) for number, value in enumerate(keys * 2)]
