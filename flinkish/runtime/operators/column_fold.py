@@ -5,7 +5,7 @@ Each method returns None where columns could not do the same: then the caller ta
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -18,8 +18,8 @@ from flinkish.udf.aggregates import FieldAggregates, Slot
 _SAFE_SUM = float(1 << 62)
 #: Integers up to this are floats without a change.
 _EXACT = 1 << 53
-#: Minimum number of records for each round of running aggregates, in which each key has at most one.
-_LEAST_IN_ROUND = 8
+#: Number of records of a key from which on they are computed by themselves, instead of one in each round.
+_MANY = 64
 
 Accumulators = list[tuple[Any, ...]]
 
@@ -38,40 +38,33 @@ class ColumnFold:
 
         `codes`: for each record, the number of its group; `before`: the accumulator of each group, None if it is new.
         """
-        after = []
-        for slot, values in zip(self._slots, self.arrays(before), strict=True):
-            known, fresh = self._fresh(slot, values.dtype, columns)
+        slots = self.arrays(before)
+        for slot, values, fresh in zip(self._slots, slots, self._fresh(columns), strict=True):
             if not _safe(slot, values, fresh):
                 return None
-            chosen = codes if known is None else codes[known]
-            if slot.kind == "count":
-                values += np.bincount(chosen, minlength=len(before))
-            else:
-                _COMBINE[slot.kind].at(values, chosen, fresh if known is None else fresh[known])
-            after.append(values.tolist())
-        return list(zip(*after, strict=True))
+            _COMBINE[slot.kind].at(values, codes, fresh)
+        return _accumulators(slots)
 
     @np.errstate(over="ignore", invalid="ignore")
     def running(
         self, codes: Any, before: Sequence[tuple[Any, ...] | None], columns: Columns
     ) -> tuple[list[Any], Accumulators] | None:
         """Return the slots as they are after each record, and the accumulators after the last one; arguments as in `fold`."""
-        rounds = _rounds(codes)
-        if len(rounds) * _LEAST_IN_ROUND > max(len(codes), _LEAST_IN_ROUND * _LEAST_IN_ROUND):
-            return None
-        results, after = [], []
-        for slot, values in zip(self._slots, self.arrays(before), strict=True):
-            known, fresh = self._fresh(slot, values.dtype, columns)
+        rounds, frequent = _rounds(codes)
+        slots, results = self.arrays(before), []
+        for slot, values, fresh in zip(self._slots, slots, self._fresh(columns), strict=True):
             if not _safe(slot, values, fresh):
                 return None
-            result = np.empty(len(codes), values.dtype)
+            combine, result = _COMBINE[slot.kind], np.empty(len(codes), values.dtype)
             for places in rounds:
                 own = codes[places]
-                combined = _COMBINE[slot.kind](values[own], fresh[places])
-                result[places] = values[own] = combined if known is None else np.where(known[places], combined, values[own])
+                result[places] = values[own] = combine(values[own], fresh[places])
+            for places in frequent:
+                code = codes[places[0]]
+                result[places] = combine.accumulate(np.r_[values[code], fresh[places]])[1:]
+                values[code] = result[places[-1]]
             results.append(result)
-            after.append(values.tolist())
-        return results, list(zip(*after, strict=True))
+        return results, _accumulators(slots)
 
     def arrays(self, accumulators: Sequence[tuple[Any, ...] | None]) -> list[Any]:
         """Return the values of each slot of accumulators, None for new ones."""
@@ -98,15 +91,21 @@ class ColumnFold:
             arrays.append(pa.array(values, mask=unknown, from_pandas=False).cast(field.type))
         return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
-    def _fresh(self, slot: Slot, dtype: Any, columns: Columns) -> tuple[Any, Any]:
-        """Return which records of a run have a value for a slot, None for all; and the values, which are ones for counts."""
-        column = None if slot.field is None else columns.column(slot.field)
-        known = None
-        if column is not None and column.null_count:
-            known, column = column.is_valid().to_numpy(zero_copy_only=False), column.fill_null(0)
-        if column is None or slot.kind == "count":
-            return known, np.ones(len(columns), np.int64)
-        return known, column.to_numpy().astype(dtype, copy=False)
+    def _fresh(self, columns: Columns) -> Iterator[Any]:
+        """Return what the records of a run have for each slot: for null, what changes nothing."""
+        for slot, start, dtype in zip(self._slots, self._aggregates.starts, self._dtypes, strict=True):
+            column = None if slot.field is None else columns.column(slot.field)
+            if column is None or (slot.kind == "count" and not column.null_count):
+                yield np.ones(len(columns), np.int64)
+            elif slot.kind == "count":
+                yield column.is_valid().to_numpy(zero_copy_only=False).astype(np.int64)
+            else:
+                filled = column.fill_null(pa.scalar(start, column.type)) if column.null_count else column
+                yield filled.to_numpy().astype(dtype, copy=False)
+
+
+def _accumulators(slots: Sequence[Any]) -> Accumulators:
+    return list(zip(*[values.tolist() for values in slots], strict=True))
 
 
 _COMBINE: dict[str, Any] = {"sum": np.add, "count": np.add, "min": np.minimum, "max": np.maximum}
@@ -126,11 +125,18 @@ def _negative_zero(values: Any) -> bool:
     return bool(np.signbit(values[values == 0]).any())
 
 
-def _rounds(codes: Any) -> list[Any]:
-    """Return the positions of records in rounds: in each round a group has at most one, and they keep their order."""
+def _rounds(codes: Any) -> tuple[list[Any], list[Any]]:
+    """Return the positions of records in rounds, in each of which a group has at most one; and those of each frequent group.
+
+    In both, the records of a group keep their order.
+    """
     order = np.argsort(codes, kind="stable")
     ordered = codes[order]
     starts = np.flatnonzero(np.r_[True, ordered[1:] != ordered[:-1]])
-    rank = np.arange(len(codes)) - np.repeat(starts, np.diff(np.r_[starts, len(codes)]))
-    by_rank = order[np.argsort(rank, kind="stable")]
-    return np.split(by_rank, np.cumsum(np.bincount(rank))[:-1])
+    counts = np.diff(np.r_[starts, len(codes)])
+    many = np.flatnonzero(counts >= _MANY)
+    frequent = [order[starts[group] : starts[group] + counts[group]] for group in many]
+    few = np.repeat(counts < _MANY, counts)
+    rank = (np.arange(len(codes)) - np.repeat(starts, counts))[few]
+    by_rank = order[few][np.argsort(rank, kind="stable")]
+    return np.split(by_rank, np.cumsum(np.bincount(rank))[:-1]) if len(rank) else [], frequent

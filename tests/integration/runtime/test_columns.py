@@ -329,3 +329,29 @@ def test_a_sum_that_leaves_64_bits_fails_the_job(env: StreamExecutionEnvironment
     with pytest.raises(JobExecutionError, match=r"failed in operator 'totals'.*got 9223372036854775808 of type int") as error:
         collect(totals)
     assert "Record: Row(key=0, value=..., time=1152921504606846976)" in str(error.value)
+
+
+def test_texts_that_are_there_are_counted(env: StreamExecutionEnvironment, folded: list[int]) -> None:
+    row_type = Types.ROW_NAMED(["key", "name"], [Types.LONG(), Types.STRING()])
+    some = [Row(key=number % 3, name=None if number % 2 else "a") for number in range(60)]
+    stream = env.from_source(RunsSource(row_type, ((some,),)), WatermarkStrategy.no_watermarks(), "rows")
+    found = collect(stream.key_by("key").aggregate(key=aggregates.key(), names=aggregates.count("name"), all=aggregates.count()))
+    assert sum(folded) == 60
+    assert sorted(map(tuple, found))[-1] == (2, 10, 20)
+    assert {(row.key, row.all, row.names) for row in found} >= {(0, 1, 1), (0, 2, 1), (0, 20, 10)}
+
+
+def test_keys_of_many_records_are_added_up_in_their_order(env: StreamExecutionEnvironment, folded: list[int]) -> None:
+    # Key 0 has two of three records of a run, and each run begins with what the one before has left.
+    def run(first: int) -> list[Row]:
+        return [
+            Row(key=0 if n % 3 else n % 37, value=None if n % 11 == 5 else math.sin(n) * 10 ** (n % 9), time=n % 60)
+            for n in range(first, first + 500)
+        ]
+
+    figures: dict[str, Any] = {name: getattr(aggregates, name)("value") for name in ("sum", "min", "max", "avg", "count")}
+    columns, by_record = both(
+        env, lambda stream: stream.key_by("key").aggregate(key=aggregates.key(), **figures), run(0), run(500)
+    )
+    assert columns == by_record
+    assert sum(folded) == 1_000
