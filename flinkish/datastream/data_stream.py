@@ -19,7 +19,7 @@ from flinkish.common.time import AmountOfTime, milliseconds_of
 from flinkish.common.typeinfo import TupleTypeInfo, TypeInformation, Types, type_of
 from flinkish.common.watermark_strategy import WatermarkStrategy
 from flinkish.datastream.closeable_iterator import CloseableIterator
-from flinkish.datastream.shapes import Filters, FlatMaps, K, Maps, Processes, SelectsKeys, T_co, U
+from flinkish.datastream.shapes import Expression, Filters, FlatMaps, K, Maps, Processes, SelectsKeys, T_co, U
 from flinkish.datastream.slot_sharing_group import SlotSharingGroup
 from flinkish.program import operators
 from flinkish.program.program_builder import WITHOUT_OPERATOR
@@ -378,7 +378,7 @@ class DataStream(_OperatorSettings, Generic[T_co]):
         config = operators.MapBatchesConfig(function=map_function(func, "map_batches"), pandas=batch_format == "pandas")
         return self._one_input("Map Batches", config, result_type)
 
-    def select(self, *fields: str, **expressions: Any) -> DataStream[Row]:
+    def select(self, *fields: str, **expressions: Expression) -> DataStream[Row]:
         """Keep some fields of rows, and compute others by expressions of pyarrow.compute; the result is a row of these.
 
         Integers that overflow, and casts that would lose something, fail the job.
@@ -406,7 +406,7 @@ class DataStream(_OperatorSettings, Generic[T_co]):
         config = operators.SelectColumnsConfig(expressions=tuple(computed.values()))
         return self._one_input("Select", config, layout.type_of(computed), keyed=False)
 
-    def filter(self, func: Callable[[T_co], bool] | Filters[T_co] | Any) -> DataStream[T_co]:
+    def filter(self, func: Callable[[T_co], bool] | Filters[T_co] | Expression) -> DataStream[T_co]:
         """Keep the records for which the function returns a true value.
 
         An expression of pyarrow.compute, such as `pc.field("price") > 100`, does the same by columns: much faster where the

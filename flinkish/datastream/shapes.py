@@ -61,6 +61,12 @@ class FlatMaps(Protocol[_In, _Out]):  # a FlatMapFunction
     def flat_map(self, value: _In, /) -> Iterable[_Out]: ...
 
 
+class Expression(Protocol):
+    """An expression of pyarrow.compute, which has no types for a type checker."""
+
+    def is_valid(self) -> Any: ...
+
+
 class Filters(Protocol[_In]):  # a FilterFunction
     def filter(self, value: _In, /) -> bool: ...
 

@@ -24,7 +24,7 @@ def program(env: StreamExecutionEnvironment, numbers: DataStream[int], words: Da
     numbers.map(lambda number: number.upper())  # E: attr-defined
     words.map(Show())  # E: arg-type
     numbers.flat_map(lambda number: number)  # E: arg-type, return-value
-    words.key_by("word")  # E: arg-type
+    words.key_by(0.5)  # E: arg-type
     numbers.process(Count())  # E: arg-type
     numbers.key_by(lambda number: number).reduce(lambda one, other: str(one))  # E: arg-type, return-value
     numbers.execute_and_collect(limit=3).close()  # E: attr-defined
