@@ -77,6 +77,7 @@ PAGES: Final = (
         "functions",
         "Functions",
         "datastream.functions",
+        "datastream.aggregates",
         "datastream.checkpoint",
         "datastream.timerservice",
         "datastream.time_domain",
