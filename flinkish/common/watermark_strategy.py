@@ -255,6 +255,13 @@ class WatermarkStrategy:
         """Whether the strategy generates watermarks before the end of the input: False for `no_watermarks()`."""
         return self.generator_supplier is not NoWatermarksGenerator
 
+    @property
+    def needs_highest_only(self) -> bool:
+        """Whether of several records the generator needs only the highest event time; False for a generator of the user's own."""
+        supplier = self.generator_supplier
+        made = supplier.func if isinstance(supplier, functools.partial) else supplier
+        return made in (BoundedOutOfOrdernessGenerator, NoWatermarksGenerator)
+
     def create_generator(self) -> WatermarkGenerator:
         """Make a generator for one split.
 

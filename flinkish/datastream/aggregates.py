@@ -9,34 +9,4 @@ Example:
     [Row(name='a', total=2.0, sales=1), Row(name='b', total=1.0, sales=1), Row(name='a', total=5.0, sales=2)]
 """
 
-from flinkish.udf.aggregates import (
-    Aggregate,
-    avg,
-    count,
-    first,
-    key,
-    last,
-    max,
-    max_by,
-    min,
-    min_by,
-    sum,
-    window_end,
-    window_start,
-)
-
-__all__ = [
-    "Aggregate",
-    "avg",
-    "count",
-    "first",
-    "key",
-    "last",
-    "max",
-    "max_by",
-    "min",
-    "min_by",
-    "sum",
-    "window_end",
-    "window_start",
-]
+from flinkish.udf.aggregates import *  # noqa: F403

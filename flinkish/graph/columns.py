@@ -6,29 +6,15 @@ from collections.abc import Collection, Iterable
 
 from flinkish.common.kinds import INTEGER_BITS, Kind, kind_of, part_names, shape_of
 from flinkish.common.typeinfo import TypeInformation
-from flinkish.common.watermark_strategy import (
-    BoundedOutOfOrdernessGenerator,
-    FieldTimestampAssigner,
-    NoWatermarksGenerator,
-    WatermarkStrategy,
-)
+from flinkish.common.watermark_strategy import FieldTimestampAssigner, WatermarkStrategy
 from flinkish.graph.field_keys import field_read
 from flinkish.graph.job_graph import JobGraph
 from flinkish.graph.stream_graph import NodeId, StreamEdge, StreamNode
+from flinkish.graph.windows import are_aligned
 from flinkish.program import operators as configs
 from flinkish.program.transformations import Partitioner, Partitioning
 from flinkish.udf.aggregates import FieldAggregates
 from flinkish.udf.function_wrappers import describe
-from flinkish.udf.window import (
-    EventTimeTrigger,
-    ProcessingTimeTrigger,
-    SlidingEventTimeWindows,
-    SlidingProcessingTimeWindows,
-    TumblingEventTimeWindows,
-    TumblingProcessingTimeWindows,
-)
-
-_ALIGNED = (TumblingEventTimeWindows, TumblingProcessingTimeWindows, SlidingEventTimeWindows, SlidingProcessingTimeWindows)
 
 
 def records_only(node: StreamNode) -> str | None:
@@ -37,9 +23,9 @@ def records_only(node: StreamNode) -> str | None:
         case configs.SourceConfig(source=source, watermarks=watermarks):
             if source.makes_columns:
                 return _times(watermarks, node.output_type)
-            return getattr(source, "why_records", "the source makes records")
+            return source.why_records
         case configs.SinkConfig(sink=sink) | configs.SinkWriterConfig(sink=sink):
-            return None if sink.takes_columns else getattr(sink, "why_records", "the sink writes records")
+            return None if sink.takes_columns else sink.why_records
         case configs.MapBatchesConfig() | configs.FilterColumnsConfig() | configs.SelectColumnsConfig():
             return None
         case configs.AggregateConfig(function=aggregates):
@@ -69,7 +55,7 @@ def fields_read(node: StreamNode) -> frozenset[int] | None:
     match node.operator:
         case configs.AggregateConfig(function=aggregates):
             return aggregates.fields_read
-        case configs.WindowConfig(fold=FieldAggregates() as aggregates, late_data_tag=None) as config if _by_time(config):
+        case configs.WindowConfig(fold=FieldAggregates() as aggregates, late_data_tag=None) as config if are_aligned(config):
             return aggregates.fields_read
         case _:
             return None
@@ -127,7 +113,7 @@ def _times(strategy: WatermarkStrategy | None, record_type: TypeInformation) -> 
         names = part_names(record_type) if kind is Kind.ROW else range(len(types)) if kind is Kind.TUPLE else ()
         if assigner.field not in names or kind_of(types[list(names).index(assigner.field)]) not in INTEGER_BITS:
             return f"the field {assigner.field!r} with the event time is no integer"
-    if type(strategy.create_generator()) not in (BoundedOutOfOrdernessGenerator, NoWatermarksGenerator):
+    if not strategy.needs_highest_only:
         return "the program's own generator of watermarks looks at each record"
     return None
 
@@ -135,12 +121,6 @@ def _times(strategy: WatermarkStrategy | None, record_type: TypeInformation) -> 
 def _windows(config: configs.WindowConfig) -> str | None:
     if not isinstance(config.fold, FieldAggregates):
         return "the windows call a function for each record; aggregate(total=sum(...)) would not"
-    if not _by_time(config):
+    if not are_aligned(config):
         return "only tumbling and sliding windows with the default trigger work on columns"
     return config.fold.why_by_record
-
-
-def _by_time(config: configs.WindowConfig) -> bool:
-    """Tell whether windows depend on times only: no assigner, trigger or evictor of the user looks at records."""
-    trigger = EventTimeTrigger if config.assigner.is_event_time() else ProcessingTimeTrigger
-    return type(config.assigner) in _ALIGNED and type(config.trigger) is trigger and config.evictor is None

@@ -230,9 +230,9 @@ def checkpoint_name(checkpoint_id: int) -> str:
 class Sink(ABC, Generic[T, WriterCommitT]):
     """A sink: immutable and picklable; it makes the writers and the committer."""
 
-    #: Whether its writers take columns, by `write_columns`. If they do not because of the sink's options, it may have an
-    #: attribute `why_records` with the reason in a line.
+    #: Whether its writers take columns, by `write_columns`; and why not, in a line.
     takes_columns: bool = False
+    why_records: str = "the sink writes records"
     get_java_function = AbsentMember(JAVA_OBJECT)
 
     @abstractmethod

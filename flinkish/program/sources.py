@@ -26,6 +26,8 @@ from flinkish.udf.output_tag import OutputTag
 if TYPE_CHECKING:
     import pyarrow as pa
 
+_MAKES_RECORDS = "the source makes records"
+
 T = TypeVar("T")
 InT = TypeVar("InT", contravariant=True)
 
@@ -265,9 +267,9 @@ class Source(ABC, Generic[T, SplitT, CheckpointT]):
     is_in_program: bool = False
     #: Whether readers emit new records that nothing else refers to, so that an edge or a sink need not copy them.
     makes_new_records: bool = False
-    #: Whether readers can emit columns, by `collect_columns`. If they cannot because of the source's options, it may have an
-    #: attribute `why_records` with the reason in a line.
+    #: Whether readers can emit columns, by `collect_columns`; and why not, in a line.
     makes_columns: bool = False
+    why_records: str = _MAKES_RECORDS
     #: Whether the order in which records are read says nothing about their event times, because another system has chosen it.
     #: Only a bounded source may say so: its watermark is held back until it has been read.
     unordered: bool = False
@@ -332,6 +334,7 @@ class DriverSource(ABC, Generic[T]):
     """A source that cannot be read twice, so one reader on the driver reads it. Records in flight at a failure are lost."""
 
     makes_columns = False
+    why_records = _MAKES_RECORDS
 
     @property
     @abstractmethod
@@ -363,8 +366,9 @@ class NativeSource(NeedsDataFrames, ABC, Generic[T]):
     boundedness = Boundedness.CONTINUOUS_UNBOUNDED
     #: Whether the decoder returns new records that nothing else refers to, so that an edge or a sink need not copy them.
     makes_new_records: bool = False
-    #: Whether there is a `create_columns_decoder`.
+    #: Whether there is a `create_columns_decoder`; and why not, in a line.
     makes_columns: bool = False
+    why_records: str = _MAKES_RECORDS
 
     @property
     @abstractmethod

@@ -40,7 +40,7 @@ _WITHOUT_RECORD: Mapping[str, str] = {
     "notify_checkpoint_aborted": "a checkpoint was aborted",
     "end_epoch": "the micro-batch ended",
     # What operators on columns do with records that have waited for others, whatever it is that comes now.
-    **dict.fromkeys(("apply", "flush", "_flush", "_fold"), "a batch of records was processed"),
+    **dict.fromkeys(("apply", "flush", "_fold"), "a batch of records was processed"),
     # What an asynchronous operator does before a barrier, and at the end of its input.
     "_drain": "results of asynchronous calls were awaited",
 }

@@ -318,12 +318,12 @@ class _HashWriter(EdgeWriter):
     def emit_columns(self, columns: Columns) -> None:
         field = field_read(self._select, columns.layout.type_info)
         indexes = None if field is None else self._column_indexes(columns.column(field))
-        if indexes is None:
+        if field is None or indexes is None:
             super().emit_columns(columns)
             return
         keyed = columns.with_key(field)
         read = fields_read(self._target_vertex.head)
-        if field is not None and read is not None and not self.keeps_all:
+        if read is not None and not self.keeps_all:
             keyed = keyed.only({*read, field})
         if len(self.channels) == 1:
             self._append_columns(0, keyed)

@@ -19,7 +19,6 @@ from flinkish.udf.functions import AggregateFunction, ProcessAllWindowFunction, 
 
 __all__ = [
     "Aggregate",
-    "FieldAggregates",
     "avg",
     "count",
     "first",
@@ -170,8 +169,11 @@ class FieldAggregates(AggregateFunction):
             raise InvalidArgumentError("aggregate() needs something to compute of the records, such as count().", hint=hint)
         self.output_type: RowTypeInfo = Types.ROW_NAMED(list(self.names), output_types)
         self.uses_window = any(aggregate.kind.startswith("window") for aggregate in self.aggregates)
-        self.why_by_record = self._why_by_record()
-        self._choose_accumulator()
+        by_record = self._by_record()
+        self._choose_accumulator(by_numbers=by_record is None)
+        untyped = kind_of(key_type) is Kind.PICKLED and any(aggregate.kind == "key" for aggregate in self.aggregates)
+        #: Why columns cannot be aggregated so; None if they can, because numpy computes the same.
+        self.why_by_record = by_record or ("the key has no declared type, but is shown" if untyped else None)
 
     def _place(self, slot: Slot) -> int:
         """Return the position of a slot, which is added if it is new."""
@@ -179,8 +181,8 @@ class FieldAggregates(AggregateFunction):
             self.slots.append(slot)
         return self.slots.index(slot)
 
-    def _why_by_record(self) -> str | None:
-        """Return why columns cannot be aggregated so; None if they can, because numpy computes the same."""
+    def _by_record(self) -> str | None:
+        """Return why the accumulator cannot be numbers; None if it can."""
         for aggregate, places in zip(self.aggregates, self.parts, strict=True):
             for slot in (self.slots[place] for place in places):
                 number = slot.field is not None and kind_of(self.field_types[slot.field]) in (*INTEGER_BITS, BasicType.DOUBLE)
@@ -188,8 +190,7 @@ class FieldAggregates(AggregateFunction):
                     return f"{aggregate.kind}({aggregate.field!r}) looks at each record"
         return None
 
-    def _choose_accumulator(self) -> None:
-        by_numbers = self.why_by_record is None
+    def _choose_accumulator(self, *, by_numbers: bool) -> None:
         if by_numbers:
             for slot in list(self.slots):
                 self._place(Slot("count", slot.field))

@@ -10,8 +10,8 @@ Nexmark's generator with its default configuration (Apache Beam, github.com/nexm
 - prices are 10 to the power of 0 to 6, in cents;
 - an auction ends at a random time, on average when a hundred others have begun.
 
-Event time is that of 10,000 events a second, unless another rate is given. Texts are chosen from a few thousand random ones,
-where Nexmark makes each anew.
+Event time is that of 10,000 events a second, unless another rate is given. Texts are chosen from a few thousand random ones;
+Nexmark makes a new text for each event.
 """
 
 from __future__ import annotations

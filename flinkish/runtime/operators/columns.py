@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from flinkish.common.column_layout import evaluated, frame_of, layout_of, needed_layout
+from flinkish.common.column_layout import evaluated, frame_of, needed_layout
 from flinkish.common.columns import Columns, concat
 from flinkish.common.errors import TypeMismatchError
 from flinkish.program.operators import AggregateConfig, FilterColumnsConfig, MapBatchesConfig, SelectColumnsConfig
@@ -27,8 +27,30 @@ _BATCH_RECORDS = 1 << 14
 _WAITING_RECORDS = 1 << 19
 
 
-class _ColumnsOperator(Operator):
-    """Gets columns, or makes columns of records; passes them on before anything that follows them."""
+class _WaitingOperator(Operator):
+    """Holds records back for a short time; `flush` passes them on before anything that follows them."""
+
+    def flush(self) -> None:
+        """Process what waits."""
+        raise NotImplementedError
+
+    def watermark(self, timestamp: int) -> None:
+        self.flush()
+        super().watermark(timestamp)
+
+    def status(self, idle: bool) -> None:
+        self.flush()
+        super().status(idle)
+
+    def before_barrier(self) -> None:
+        self.flush()
+
+    def finish(self) -> None:
+        self.before_barrier()
+
+
+class _ColumnsOperator(_WaitingOperator):
+    """Gets columns, or makes columns of records."""
 
     def __init__(self, context: OperatorContext) -> None:
         super().__init__(context)
@@ -57,7 +79,6 @@ class _ColumnsOperator(Operator):
         self.apply(columns)
 
     def flush(self) -> None:
-        """Process the records that wait for a batch."""
         if self._values:
             columns = self._input.columns_of(self._values, self._times)
             self._values.clear()
@@ -67,20 +88,6 @@ class _ColumnsOperator(Operator):
     def apply(self, columns: Columns) -> None:
         """Process a run of columns, at least one record."""
         raise NotImplementedError
-
-    def watermark(self, timestamp: int) -> None:
-        self.flush()
-        super().watermark(timestamp)
-
-    def status(self, idle: bool) -> None:
-        self.flush()
-        super().status(idle)
-
-    def before_barrier(self) -> None:
-        self.flush()
-
-    def finish(self) -> None:
-        self.flush()
 
 
 class _ExpressionsOperator(_ColumnsOperator):
@@ -131,7 +138,7 @@ class MapBatchesOperator(_ColumnsOperator, FunctionOperator[MapBatchesConfig]):
         self.output.columns(Columns(self._output, results, times))
 
 
-class AggregateOperator(FunctionOperator[AggregateConfig]):
+class AggregateOperator(_WaitingOperator, FunctionOperator[AggregateConfig]):
     """Rolling aggregates of each key, with a result for each record or, with `per_epoch`, for each key and epoch.
 
     In batch mode each key has one result, without a timestamp, when its records have ended.
@@ -143,10 +150,10 @@ class AggregateOperator(FunctionOperator[AggregateConfig]):
         super().__init__(context)
         self._aggregates = self.config.function
         self._table, self._convert = self.backend.table_of(ValueStateDescriptor("_aggregates", self._aggregates.accumulator_type))
-        # Keys of any type are aggregated, too, record by record.
-        self._layout: Any = layout_of(context.node.output_type)
-        by_columns = self._layout is not None and self._aggregates.why_by_record is None
-        self._columns = ColumnFold(self._aggregates) if by_columns else None
+        self._columns: ColumnFold | None = None
+        if self._aggregates.why_by_record is None:
+            self._columns = ColumnFold(self._aggregates)
+            self._layout = needed_layout(context.node.output_type, context.node.name)
         #: Columns that wait to be aggregated together.
         self._runs: list[Columns] = []
         self._waiting = 0
@@ -154,7 +161,7 @@ class AggregateOperator(FunctionOperator[AggregateConfig]):
         self._touched: dict[Any, int | None] = {}
 
     def process_records(self, input_index: int, records: Records) -> None:
-        self._flush()
+        self.flush()
         table, convert, add, empty = self._table, self._convert, self._aggregates.add, self._aggregates.create_accumulator()
         per_epoch, batch = self.config.per_epoch, self.context.batch
         for value, timestamp, key in keyed(records):
@@ -162,9 +169,11 @@ class AggregateOperator(FunctionOperator[AggregateConfig]):
             if convert is not None:
                 accumulator = convert(accumulator)
             table.put(key, accumulator)
+            if batch:
+                continue  # see end_key
             if per_epoch:
                 self._touched[key] = timestamp
-            elif not batch:
+            else:
                 self.emit(self._aggregates.row(accumulator, original_key(key)), timestamp)
 
     def process_columns(self, columns: Columns, input_index: int = 0) -> None:
@@ -174,9 +183,9 @@ class AggregateOperator(FunctionOperator[AggregateConfig]):
         self._runs.append(columns)
         self._waiting += len(columns)
         if self._waiting >= _WAITING_RECORDS:
-            self._flush()
+            self.flush()
 
-    def _flush(self) -> None:
+    def flush(self) -> None:
         if self._runs:
             runs, self._runs, self._waiting = self._runs, [], 0
             columns = concat(runs)
@@ -191,24 +200,21 @@ class AggregateOperator(FunctionOperator[AggregateConfig]):
         codes, keys = distinct.indices.to_numpy(), distinct.dictionary.to_pylist()
         self.expect(keys)
         before = self._table.get_all(keys)
-        if self.config.per_epoch or self.context.batch:
+        if self.config.per_epoch:
             after = self._columns.fold(codes, before, columns)
-            results = None
-        else:
-            found = self._columns.running(codes, before, columns)
-            if found is None:
+            if after is None:
                 return False
-            parts, after = found
-            results = self._columns.results(parts, {"key": columns.column(columns.key_field)}, self._layout.schema)
-            if results is None:
-                return False
-        if after is None:
-            return False
-        self._table.put_all(keys, after)
-        if results is not None:
-            self.output.columns(Columns(self._layout, results, columns.timestamps))
-        elif self.config.per_epoch:
+            self._table.put_all(keys, after)
             self._note(keys, codes, columns)
+            return True
+        found = self._columns.running(codes, before, columns)
+        if found is None:
+            return False
+        results = self._columns.results(found[0], {"key": columns.column(columns.key_field)}, self._layout.schema)
+        if results is None:
+            return False
+        self._table.put_all(keys, found[1])
+        self.output.columns(Columns(self._layout, results, columns.timestamps))
         return True
 
     def _note(self, keys: list[Any], codes: Any, columns: Columns) -> None:
@@ -220,8 +226,8 @@ class AggregateOperator(FunctionOperator[AggregateConfig]):
         self._touched.update(zip(keys, times, strict=True))
 
     def before_barrier(self) -> None:
-        self._flush()
-        if self._touched and not self.context.batch:
+        self.flush()
+        if self._touched:
             touched, self._touched = self._touched, {}
             self._show(list(touched), list(touched.values()))
 
@@ -238,17 +244,6 @@ class AggregateOperator(FunctionOperator[AggregateConfig]):
                 return
         for key, accumulator, time in zip(keys, accumulators, times, strict=True):
             self.emit(self._aggregates.row(accumulator, original_key(key)), time)
-
-    def watermark(self, timestamp: int) -> None:
-        self._flush()
-        super().watermark(timestamp)
-
-    def status(self, idle: bool) -> None:
-        self._flush()
-        super().status(idle)
-
-    def finish(self) -> None:
-        self.before_barrier()
 
     def end_key(self) -> None:
         key = self.backend.current_key

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 from flinkish.common import options
 from flinkish.common.errors import UnsupportedError
+from flinkish.graph.windows import SLIDING, are_aligned, fire_by_default
 from flinkish.program import operators as configs
 from flinkish.runtime.operators.async_wait import AsyncWaitOperator
 from flinkish.runtime.operators.base import Operator, OperatorContext
@@ -35,19 +35,6 @@ from flinkish.runtime.operators.window.aligned import (
 from flinkish.runtime.operators.window.namespaces import SESSIONS
 from flinkish.runtime.operators.window.operator import WindowOperator, clear_of
 from flinkish.runtime.operators.window.sessions import SessionWindowsOperator
-from flinkish.udf.window import (
-    EventTimeTrigger,
-    ProcessingTimeTrigger,
-    SlidingEventTimeWindows,
-    SlidingProcessingTimeWindows,
-    TumblingEventTimeWindows,
-    TumblingProcessingTimeWindows,
-)
-
-_TUMBLING = (TumblingEventTimeWindows, TumblingProcessingTimeWindows)
-_SLIDING = (SlidingEventTimeWindows, SlidingProcessingTimeWindows)
-#: Allowed lateness (ms) with which windows outlive the end of the input; only the general operator knows which have fired then.
-_FOREVER = 2**62
 
 
 def window_operator(context: OperatorContext) -> Operator:
@@ -57,23 +44,13 @@ def window_operator(context: OperatorContext) -> Operator:
     """
     config = context.node.operator
     assert isinstance(config, configs.WindowConfig)
-    assigner = type(config.assigner)
-    trigger = EventTimeTrigger if config.assigner.is_event_time() else ProcessingTimeTrigger
-    if config.evictor is not None or type(config.trigger) is not trigger or config.allowed_lateness >= _FOREVER:
-        return WindowOperator(context)
-    if assigner in _TUMBLING or (assigner in _SLIDING and _overlap(config.assigner)):
+    if are_aligned(config):
         if config.fold is None:
             return ListedWindowsOperator(context)
-        shared = assigner in _SLIDING and _may_share_panes(context, config)
+        shared = type(config.assigner) in SLIDING and _may_share_panes(context, config)
         return SharedPanesOperator(context) if shared else FoldedWindowsOperator(context)
-    if assigner in SESSIONS and config.fold is not None and config.allowed_lateness == 0:
-        return SessionWindowsOperator(context)
-    return WindowOperator(context)
-
-
-def _overlap(assigner: Any) -> bool:
-    overlap: bool = assigner._slide <= assigner._size
-    return overlap
+    sessions = type(config.assigner) in SESSIONS and config.fold is not None and config.allowed_lateness == 0
+    return SessionWindowsOperator(context) if sessions and fire_by_default(config) else WindowOperator(context)
 
 
 def _may_share_panes(context: OperatorContext, config: configs.WindowConfig) -> bool:

@@ -26,9 +26,9 @@ from flinkish.datastream.window import (
     TriggerResult,
     TumblingEventTimeWindows,
 )
-from flinkish.runtime.operators.column_fold import ColumnFold
 from flinkish.testing import OneInputHarness, StreamRecord, WatermarkStatus
 from tests.kit.column_source import RunsSource
+from tests.kit.folded import folded as folded
 from tests.kit.results import collect
 
 ROW = Types.ROW_NAMED(["key", "value", "time"], [Types.LONG(), Types.DOUBLE(), Types.LONG()])
@@ -41,25 +41,6 @@ def env() -> StreamExecutionEnvironment:
     env = StreamExecutionEnvironment.get_execution_environment(Configuration.from_dict({"execution.engine": "local"}))
     env.set_parallelism(1)
     return env
-
-
-@pytest.fixture
-def folded(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """Return the sizes of the runs that were aggregated as columns."""
-    sizes: list[int] = []
-
-    def counting(method: Callable[..., Any]) -> Callable[..., Any]:
-        def call(fold: Any, codes: Any, *others: Any) -> Any:
-            found = method(fold, codes, *others)
-            if found is not None:
-                sizes.append(len(codes))
-            return found
-
-        return call
-
-    for name in ("fold", "running"):
-        monkeypatch.setattr(ColumnFold, name, counting(getattr(ColumnFold, name)))
-    return sizes
 
 
 def rows(env: StreamExecutionEnvironment, *script: Any) -> DataStream:

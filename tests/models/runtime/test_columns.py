@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import pyarrow.compute as pc
-import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
@@ -30,9 +29,9 @@ from flinkish.datastream.window import (
     TumblingEventTimeWindows,
     TumblingProcessingTimeWindows,
 )
-from flinkish.runtime.operators.column_fold import ColumnFold
 from flinkish.testing import OneInputHarness
 from tests.kit.column_source import RunsSource, Step
+from tests.kit.folded import folded as folded
 from tests.models.testing.examples import examples
 
 FIELDS = {
@@ -163,25 +162,6 @@ Chosen = list[tuple[str, str]]
 ONLY = st.lists(st.sampled_from(BY_COLUMNS), min_size=1, max_size=4, unique=True)
 #: Most of the time only what columns can.
 SOME = st.one_of(ONLY, ONLY, st.lists(st.sampled_from(BY_COLUMNS + BY_RECORDS), min_size=1, max_size=4, unique=True))
-
-
-@pytest.fixture
-def folded(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """Return the sizes of the runs that were aggregated as columns."""
-    sizes: list[int] = []
-
-    def counting(method: Callable[..., Any]) -> Callable[..., Any]:
-        def call(fold: Any, codes: Any, *others: Any) -> Any:
-            found = method(fold, codes, *others)
-            if found is not None:
-                sizes.append(len(codes))
-            return found
-
-        return call
-
-    for name in ("fold", "running"):
-        monkeypatch.setattr(ColumnFold, name, counting(getattr(ColumnFold, name)))
-    return sizes
 
 
 Build = Callable[[DataStream], DataStream]

@@ -13,7 +13,7 @@ from flinkish.common.errors import InvalidArgumentError, InvalidProgramError
 from flinkish.datastream import DataStream, StreamExecutionEnvironment, aggregates
 from flinkish.datastream.connectors.discard import DiscardingSink
 from flinkish.datastream.connectors.number_seq import NumberSequenceSource
-from flinkish.datastream.window import EventTimeSessionWindows, TumblingEventTimeWindows
+from flinkish.datastream.window import EventTimeSessionWindows, SlidingEventTimeWindows, TumblingEventTimeWindows
 from flinkish.graph.chaining import build_job_graph
 from flinkish.graph.explain import explain_program
 from flinkish.graph.stream_graph_generator import generate
@@ -136,3 +136,33 @@ def test_the_page_shows_which_operators_are_columns(env: StreamExecutionEnvironm
     shown = [node.description for node in plan_of(graph, Configuration(), "job").plan.nodes]
     assert "Source: numbers (columns)<br/>+- Map Batches (columns)<br/>" in shown
     assert any(text.startswith("Aggregate (columns)<br/>+- Map (records: calls ") for text in shown)
+
+
+def test_windows_that_the_general_operator_runs_are_not_called_columns(env: StreamExecutionEnvironment) -> None:
+    keyed = rows(env).key_by("key")
+    with_gaps = keyed.window(SlidingEventTimeWindows.of(Time.seconds(1), Time.seconds(2)))
+    with_gaps.aggregate(n=aggregates.count()).name("gaps").sink_to(DiscardingSink())
+    for_ever = keyed.window(TumblingEventTimeWindows.of(Time.seconds(1))).allowed_lateness(2**62)
+    for_ever.aggregate(n=aggregates.count()).name("for ever").sink_to(DiscardingSink())
+    found = marks(env)
+    assert {found[name] for name in ("gaps", "for ever")} == {
+        "records: only tumbling and sliding windows with the default trigger work on columns"
+    }
+
+
+def test_a_key_without_a_type_that_is_shown_needs_records(env: StreamExecutionEnvironment) -> None:
+    keyed = rows(env).key_by(lambda row: row.key)
+    keyed.aggregate(key=aggregates.key(), n=aggregates.count()).name("shown").sink_to(DiscardingSink())
+    keyed.aggregate(n=aggregates.count()).name("not shown").sink_to(DiscardingSink())
+    found = marks(env)
+    assert found["shown"] == "records: the key has no declared type, but is shown"
+    assert found["not shown"] == "columns"
+
+
+def test_a_plan_makes_no_generator_of_the_program(env: StreamExecutionEnvironment) -> None:
+    def supplier() -> Any:
+        raise AssertionError("only tasks make generators")
+
+    timed = rows(env).assign_timestamps_and_watermarks(WatermarkStrategy.for_generator(supplier))
+    timed.name("timed").sink_to(DiscardingSink())
+    assert marks(env)["timed"] == "records: the program's own generator of watermarks looks at each record"

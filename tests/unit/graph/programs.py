@@ -51,7 +51,13 @@ class ProgramBuilder:
         self.transformations: dict[TransformationId, Transformation] = {}
 
     def source(self, name: str = "Numbers", **fields: Any) -> TransformationId:
-        return self._add(SourceTransformation, name=name, source=SimpleNamespace(makes_columns=False), watermarks=None, **fields)
+        return self._add(
+            SourceTransformation,
+            name=name,
+            source=SimpleNamespace(makes_columns=False, why_records=""),
+            watermarks=None,
+            **fields,
+        )
 
     def map(self, read: TransformationId, name: str = "Map", **fields: Any) -> TransformationId:
         operator: OperatorConfig = fields.pop("operator", MapConfig(function=cast(Any, None)))
@@ -86,7 +92,9 @@ class ProgramBuilder:
         return self._add(SideOutputTransformation, name="Side Output", input=read, tag=Tag(tag_id), output_type=STRING)
 
     def sink(self, read: TransformationId, name: str = "Print", **fields: Any) -> TransformationId:
-        return self._add(SinkTransformation, name=name, input=read, sink=SimpleNamespace(takes_columns=False), **fields)
+        return self._add(
+            SinkTransformation, name=name, input=read, sink=SimpleNamespace(takes_columns=False, why_records=""), **fields
+        )
 
     def change(self, transformation: TransformationId, **fields: Any) -> None:
         """Do what a setter such as `uid` does."""

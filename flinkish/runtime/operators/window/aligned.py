@@ -274,12 +274,13 @@ class FoldedWindowsOperator(AlignedWindowOperator):
         if records_only(self.node) is not None:
             return None
         # Only jobs that may have columns import Arrow.
-        from flinkish.common.column_layout import layout_of
+        from flinkish.common.column_layout import needed_layout
         from flinkish.runtime.operators.window.columns import WindowColumns
 
-        layout, fold = layout_of(self.node.output_type), self.config.fold
+        fold = self.config.fold
         assert isinstance(fold, FieldAggregates)
-        return None if layout is None else WindowColumns(fold, layout, self._table, self._fold_records)
+        layout = needed_layout(self.node.output_type, self.node.name)
+        return WindowColumns(fold, layout, self._table, self._fold_records)
 
     def _fold_records(self, span: Span, columns: Columns) -> None:
         values, _, keys = unpacked(columns)
@@ -379,13 +380,14 @@ class FoldedWindowsOperator(AlignedWindowOperator):
         shown, timestamp = TimeWindow(*window), window[1] - 1
         backend, result_of, emit = self.backend, self._fold.result, self.emit
         clears = self.clear_function is not None and not self.lateness
+        members = self._accumulators(spans)
         if self._columns is not None:
-            members = list(self._accumulators(spans))
+            members = list(members)
             results = self._columns.results(window, [key for key, _ in members], [each for _, each in members])
             if results is not None:
                 self.output.columns(results)
                 return
-        for key, accumulator in self._accumulators(spans):
+        for key, accumulator in members:
             backend.current_key = key
             result = result_of(accumulator)
             if result is not None:

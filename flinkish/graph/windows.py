@@ -1,0 +1,37 @@
+"""Which windows depend on times only, so that all keys of a window begin and fire together."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from flinkish.program.operators import WindowConfig
+from flinkish.udf.window import (
+    EventTimeTrigger,
+    ProcessingTimeTrigger,
+    SlidingEventTimeWindows,
+    SlidingProcessingTimeWindows,
+    TumblingEventTimeWindows,
+    TumblingProcessingTimeWindows,
+)
+
+_TUMBLING = (TumblingEventTimeWindows, TumblingProcessingTimeWindows)
+SLIDING = (SlidingEventTimeWindows, SlidingProcessingTimeWindows)
+#: Allowed lateness (ms) with which windows outlive the end of the input; only the general operator knows which have fired then.
+_FOREVER = 2**62
+
+
+def fire_by_default(config: WindowConfig) -> bool:
+    """Tell whether windows fire when they end: there is no evictor, nor another trigger than the assigner's default one.
+
+    A subclass of a trigger may behave differently, so it is not treated like its base class.
+    """
+    trigger = EventTimeTrigger if config.assigner.is_event_time() else ProcessingTimeTrigger
+    return config.evictor is None and type(config.trigger) is trigger and config.allowed_lateness < _FOREVER
+
+
+def are_aligned(config: WindowConfig) -> bool:
+    """Tell whether windows begin at the same times for all keys, without gaps between them, and fire when they end."""
+    assigner: Any = config.assigner
+    if not fire_by_default(config):
+        return False
+    return type(assigner) in _TUMBLING or (type(assigner) in SLIDING and assigner._slide <= assigner._size)

@@ -1,0 +1,29 @@
+"""Tells in tests which records were aggregated as columns."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from flinkish.runtime.operators.column_fold import ColumnFold
+
+
+@pytest.fixture
+def folded(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Return the sizes of the runs that were aggregated as columns."""
+    sizes: list[int] = []
+
+    def counting(method: Callable[..., Any]) -> Callable[..., Any]:
+        def call(fold: Any, codes: Any, *others: Any) -> Any:
+            found = method(fold, codes, *others)
+            if found is not None:
+                sizes.append(len(codes))
+            return found
+
+        return call
+
+    for name in ("fold", "running"):
+        monkeypatch.setattr(ColumnFold, name, counting(getattr(ColumnFold, name)))
+    return sizes
