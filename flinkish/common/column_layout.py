@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import importlib
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -18,6 +18,10 @@ from flinkish.common.errors import InvalidProgramError, TypeMismatchError
 from flinkish.common.kinds import INTEGER_BITS, Kind, kind_of, part_names, plain_type, shape_of
 from flinkish.common.typeinfo import BasicType, RowTypeInfo, TypeInformation
 from flinkish.common.types import RowKind, rows_of
+
+#: Of Python's datetime, since 1970.
+_FIRST_SECOND: Final = -62_135_596_800
+_LAST_SECOND: Final = 253_402_300_799
 
 
 class _Unread:
@@ -116,7 +120,7 @@ class Layout:
                 pc.min_max(column).as_py()
             elif pa.types.is_string(column.type):
                 column.validate(full=True)
-        return pa.RecordBatch.from_arrays(list(columns), schema=self.schema)
+        return self.batch(columns)
 
     def columns_of(self, records: Sequence[Any], timestamps: Sequence[int | None] | None) -> Columns:
         """Return records that were checked against the type as columns.
@@ -130,16 +134,24 @@ class Layout:
                     hint="filter such records out before.",
                 )
         rows = list(map(tuple, records)) if self.has_fields else [(record,) for record in records]
-        for position in self._instants:
-            for row in rows:
-                if row[position] is not None and row[position].nanos % 1000:
-                    raise TypeMismatchError(
-                        f"column {self.names[position]!r} holds microseconds; got {row[position]!r}",
-                        hint="round such times before, or take a function of each record instead of columns.",
-                    )
-        batch = self._rows.batch(rows)
+        batch = self.batch([self.column(position, [row[position] for row in rows]) for position in range(len(self.names))])
         times = None if timestamps is None or all(time is None for time in timestamps) else pa.array(timestamps, pa.int64())
         return Columns(self, batch, times)
+
+    def column(self, position: int, values: Sequence[Any]) -> pa.Array:
+        """Return the values of a field as its column; raise TypeMismatchError for values that it cannot hold."""
+        if position in self._instants:
+            for value in values:
+                if value is not None and (value.nanos % 1000 or not _FIRST_SECOND <= value.seconds <= _LAST_SECOND):
+                    raise TypeMismatchError(
+                        f"column {self.names[position]!r} holds microseconds of the years 1 to 9999; got {value!r}",
+                        hint="round such times before, or take a function of each record instead of columns.",
+                    )
+        return self._rows.column(position, values)
+
+    def batch(self, columns: Sequence[pa.Array]) -> pa.RecordBatch:
+        """Return columns that `column` has made, one for each field, as a batch."""
+        return pa.RecordBatch.from_arrays(columns, schema=self.schema)
 
     def checked(self, table: object, what: str) -> pa.RecordBatch:
         """Return what a user's function has returned as one batch with exactly this schema.

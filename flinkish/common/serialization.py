@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import codecs
 from abc import abstractmethod
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
 
 from flinkish.common.absent import AbsentMember, add_getattr
 from flinkish.common.absent_names import JAVA_OBJECT
@@ -13,6 +13,9 @@ from flinkish.common.arguments import bytes_of, instance_of, int_of
 from flinkish.common.errors import InvalidArgumentError, TypeMismatchError
 from flinkish.common.text import text_function
 from flinkish.common.typeinfo import TypeInformation, Types
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 
 class SerializationSchema:
@@ -35,6 +38,16 @@ class DeserializationSchema:
     def deserialize(self, message: bytes) -> Any:
         """Return the record that the bytes encode; raise ValueError if they encode none."""
         raise NotImplementedError(f"{type(self).__name__} must implement deserialize(message)")
+
+    #: Why messages are decoded one by one; None if `deserialize_batch` decodes many at once.
+    why_records: str | None = "the schema decodes messages one by one"
+
+    def deserialize_batch(self, messages: Sequence[bytes]) -> pa.RecordBatch | None:
+        """Return the records of messages as a batch of Arrow; None if they must be decoded one by one, as when one is malformed.
+
+        Only called if `why_records` is None. The batch has the layout of the produced type.
+        """
+        raise NotImplementedError
 
     def is_end_of_stream(self, next_element: Any) -> bool:
         """Return whether the stream ends before this record.
@@ -66,6 +79,19 @@ class SimpleStringSchema(SerializationSchema, DeserializationSchema):
     def deserialize(self, message: bytes) -> str:
         return bytes(message).decode(self._charset)
 
+    @property
+    def why_records(self) -> str | None:  # type: ignore[override]
+        # A subclass may decode in another way.
+        return None if type(self) is SimpleStringSchema and self._charset == "utf-8" else super().why_records
+
+    def deserialize_batch(self, messages: Sequence[bytes]) -> pa.RecordBatch | None:
+        import pyarrow as pa
+
+        try:
+            return pa.record_batch([pa.array(messages, pa.binary()).cast(pa.string())], ["value"])
+        except pa.ArrowInvalid:
+            return None
+
     def get_produced_type(self) -> TypeInformation:
         return Types.STRING()
 
@@ -80,6 +106,15 @@ class ByteArraySchema(SerializationSchema, DeserializationSchema):
 
     def deserialize(self, message: bytes) -> bytes:
         return bytes(message)
+
+    @property
+    def why_records(self) -> str | None:  # type: ignore[override]
+        return None if type(self) is ByteArraySchema else super().why_records
+
+    def deserialize_batch(self, messages: Sequence[bytes]) -> pa.RecordBatch | None:
+        import pyarrow as pa
+
+        return pa.record_batch([pa.array(messages, pa.binary())], ["value"])
 
     def get_produced_type(self) -> TypeInformation:
         return Types.PRIMITIVE_ARRAY(Types.BYTE())

@@ -21,11 +21,9 @@ def records_only(node: StreamNode) -> str | None:
     """Return why an operator takes, or as a source makes, records one by one; None if it works on columns."""
     match node.operator:
         case configs.SourceConfig(source=source, watermarks=watermarks):
-            if source.makes_columns:
-                return _times(watermarks, node.output_type)
-            return source.why_records
+            return source.why_records or _times(watermarks, node.output_type)
         case configs.SinkConfig(sink=sink) | configs.SinkWriterConfig(sink=sink):
-            return None if sink.takes_columns else sink.why_records
+            return sink.why_records
         case configs.MapBatchesConfig() | configs.FilterColumnsConfig() | configs.SelectColumnsConfig():
             return None
         case configs.AggregateConfig(function=aggregates):

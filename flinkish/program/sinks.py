@@ -109,7 +109,7 @@ class SinkWriter(ABC, Generic[T, WriterCommitT]):
         """Write or buffer one record."""
 
     def write_columns(self, columns: Columns) -> bool:
-        """Write or buffer a run of records that are columns; only called if the sink `takes_columns`.
+        """Write or buffer a run of records that are columns; only called if the sink has no `why_records`.
 
         Return False, with nothing written, if the writer must look at these records one by one: `write` then gets them.
         """
@@ -230,9 +230,8 @@ def checkpoint_name(checkpoint_id: int) -> str:
 class Sink(ABC, Generic[T, WriterCommitT]):
     """A sink: immutable and picklable; it makes the writers and the committer."""
 
-    #: Whether its writers take columns, by `write_columns`; and why not, in a line.
-    takes_columns: bool = False
-    why_records: str = "the sink writes records"
+    #: Why its writers take records, in a line; None if they take columns, by `write_columns`.
+    why_records: str | None = "the sink writes records"
     get_java_function = AbsentMember(JAVA_OBJECT)
 
     @abstractmethod

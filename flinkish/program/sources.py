@@ -89,10 +89,10 @@ class ReaderOutput(Protocol[InT]):
     #: Whether records as columns are worth making, because they stay columns after the source.
     wants_columns: bool = False
 
-    def collect_columns(self, batch: pa.RecordBatch) -> None:
-        """Emit the rows of a batch of Arrow as records without timestamps, only if `wants_columns`.
+    def collect_columns(self, batch: pa.RecordBatch, timestamps: pa.Array | None = None) -> None:
+        """Emit the rows of a batch of Arrow as records, only if `wants_columns`; event times are an array of int64, or absent.
 
-        Its schema must be exactly that of the records' type: see `Layout` in flinkish.common.column_layout.
+        The schema of the batch must be exactly that of the records' type: see `Layout` in flinkish.common.column_layout.
         """
         raise NotImplementedError
 
@@ -267,9 +267,8 @@ class Source(ABC, Generic[T, SplitT, CheckpointT]):
     is_in_program: bool = False
     #: Whether readers emit new records that nothing else refers to, so that an edge or a sink need not copy them.
     makes_new_records: bool = False
-    #: Whether readers can emit columns, by `collect_columns`; and why not, in a line.
-    makes_columns: bool = False
-    why_records: str = _MAKES_RECORDS
+    #: Why readers emit records, in a line; None if they can emit columns, by `collect_columns`.
+    why_records: str | None = _MAKES_RECORDS
     #: Whether the order in which records are read says nothing about their event times, because another system has chosen it.
     #: Only a bounded source may say so: its watermark is held back until it has been read.
     unordered: bool = False
@@ -333,7 +332,6 @@ class DriverReader(Protocol):
 class DriverSource(ABC, Generic[T]):
     """A source that cannot be read twice, so one reader on the driver reads it. Records in flight at a failure are lost."""
 
-    makes_columns = False
     why_records = _MAKES_RECORDS
 
     @property
@@ -366,9 +364,8 @@ class NativeSource(NeedsDataFrames, ABC, Generic[T]):
     boundedness = Boundedness.CONTINUOUS_UNBOUNDED
     #: Whether the decoder returns new records that nothing else refers to, so that an edge or a sink need not copy them.
     makes_new_records: bool = False
-    #: Whether there is a `create_columns_decoder`; and why not, in a line.
-    makes_columns: bool = False
-    why_records: str = _MAKES_RECORDS
+    #: Why the decoder makes records, in a line; None if there is a `create_columns_decoder`.
+    why_records: str | None = _MAKES_RECORDS
 
     @property
     @abstractmethod

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 from deltalake import DeltaTable
 
-from flinkish.common import Duration, WatermarkStrategy
+from flinkish.common import Duration, Row, Time, TimestampAssigner, Types, WatermarkStrategy
 from flinkish.common.errors import JobExecutionError, SourceError
-from flinkish.datastream import StreamExecutionEnvironment
+from flinkish.datastream import StreamExecutionEnvironment, aggregates
 from flinkish.datastream.connectors.hybrid_source import HybridSource
 from flinkish.datastream.connectors.kafka import (
     KafkaOffsetResetStrategy,
@@ -24,7 +24,9 @@ from flinkish.datastream.connectors.kafka import (
     brokers,
 )
 from flinkish.datastream.connectors.record_errors import RecordErrorPolicy
+from flinkish.datastream.formats.json import JsonRowDeserializationSchema
 from flinkish.datastream.functions import ProcessFunction
+from flinkish.datastream.window import TumblingEventTimeWindows
 from tests.conftest import MakeEnvironment
 from tests.kit.kafka_broker import Broker
 from tests.kit.kafka_sources import LATEST, NO_WATERMARKS, committed, read, reader_at, source_of, split_at
@@ -33,6 +35,7 @@ from tests.kit.waiting import wait_until
 from tests.unit.datastream.connectors.fakes import FakeOutput, FakeReaderContext
 
 LOCAL = pytest.mark.parametrize("engine", ["local"])
+BOTH_FORMS = pytest.mark.parametrize("by_columns", [False, True])
 
 
 class Everything(KafkaRecordDeserializationSchema):
@@ -42,6 +45,11 @@ class Everything(KafkaRecordDeserializationSchema):
         return (message.partition, message.offset, message.key, message.value, message.timestamp, message.headers)
 
 
+class ByField(TimestampAssigner):
+    def extract_timestamp(self, value: Row, record_timestamp: int) -> int:
+        return int(value.at)
+
+
 class Times(ProcessFunction):
     """Returns each record with its time and the watermark before it."""
 
@@ -49,13 +57,14 @@ class Times(ProcessFunction):
         yield value, ctx.timestamp(), ctx.timer_service().current_watermark()
 
 
+@BOTH_FORMS
 def test_a_bounded_source_gives_every_message_once_and_keeps_the_order_of_partitions(
-    kafka: Broker, env: StreamExecutionEnvironment
+    kafka: Broker, env: StreamExecutionEnvironment, by_columns: bool
 ) -> None:
     topic, empty = kafka.create_topic(3), kafka.create_topic(2)
     values = [f"{number:04}" for number in range(3000)]
     kafka.produce(topic, values)
-    results = read(env, source_of(kafka, topic, empty).set_bounded(LATEST))
+    results = read(env, source_of(kafka, topic, empty).set_bounded(LATEST), by_columns=by_columns)
     assert sorted(results) == values
     for partition in range(3):
         own = [value for value in results if int(value) % 3 == partition]
@@ -108,8 +117,9 @@ def test_a_source_begins_where_its_initializer_says(kafka: Broker, make_env: Mak
 
 
 @LOCAL
+@BOTH_FORMS
 def test_a_source_that_reads_committed_messages_passes_over_what_was_aborted_and_waits_for_what_is_open(
-    kafka: Broker, make_env: MakeEnvironment
+    kafka: Broker, make_env: MakeEnvironment, by_columns: bool
 ) -> None:
     topic = kafka.create_topic(1)
     kafka.produce(topic, ["a", "b"], transaction=f"1-{topic}")
@@ -117,9 +127,9 @@ def test_a_source_that_reads_committed_messages_passes_over_what_was_aborted_and
     kafka.produce(topic, ["c"], transaction=f"3-{topic}")
     kafka.produce(topic, ["aborted", "aborted"], transaction=f"4-{topic}", commit=False)
     builder = source_of(kafka, topic).set_bounded(LATEST)
-    assert read(make_env(1), builder) == ["a", "b", *["aborted"] * 5, "c", "aborted", "aborted"]
+    assert read(make_env(1), builder, by_columns=by_columns) == ["a", "b", *["aborted"] * 5, "c", "aborted", "aborted"]
     builder.set_property("isolation.level", "read_committed")
-    assert read(make_env(1), builder) == ["a", "b", "c"]
+    assert read(make_env(1), builder, by_columns=by_columns) == ["a", "b", "c"]
 
 
 @LOCAL
@@ -189,11 +199,14 @@ def test_a_partition_without_messages_holds_back_the_watermark_until_it_is_idle(
 
 
 @LOCAL
-def test_partitions_take_turns_however_few_messages_an_epoch_reads(kafka: Broker, make_env: MakeEnvironment) -> None:
+@BOTH_FORMS
+def test_partitions_take_turns_however_few_messages_an_epoch_reads(
+    kafka: Broker, make_env: MakeEnvironment, by_columns: bool
+) -> None:
     topic = kafka.create_topic(3)
     kafka.produce(topic, [f"{number}" for number in range(60)])
     env = make_env(1, {"execution.epoch.max-records": 1})
-    results = read(env, source_of(kafka, topic).set_bounded(LATEST))
+    results = read(env, source_of(kafka, topic).set_bounded(LATEST), by_columns=by_columns)
     assert results == [f"{number}" for number in range(60)]
 
 
@@ -283,27 +296,29 @@ def test_kafka_is_the_last_part_of_a_hybrid_source(kafka: Broker, make_env: Make
 
 
 @LOCAL
-def test_messages_that_are_no_records_go_by_the_policy(kafka: Broker, make_env: MakeEnvironment) -> None:
+@BOTH_FORMS
+def test_messages_that_are_no_records_go_by_the_policy(kafka: Broker, make_env: MakeEnvironment, by_columns: bool) -> None:
     topic = kafka.create_topic(1)
     kafka.produce(topic, [{"value": b"good"}, {"value": b"\xff"}, {"value": None}])
     builder = source_of(kafka, topic).set_bounded(LATEST)
     with pytest.raises(JobExecutionError, match=f"{topic}-0, offset 1: .*utf-8"):
-        read(make_env(1), builder)
-    assert read(make_env(1), builder.on_record_error(RecordErrorPolicy.skip())) == ["good"]
+        read(make_env(1), builder, by_columns=by_columns)
+    assert read(make_env(1), builder.on_record_error(RecordErrorPolicy.skip()), by_columns=by_columns) == ["good"]
     kafka.produce(topic, [{"value": None}])
     begin = KafkaOffsetsInitializer.offsets({KafkaTopicPartition(topic, 0): 2})
     with pytest.raises(JobExecutionError, match="offset 2: the message has no value"):
-        read(make_env(1), source_of(kafka, topic).set_bounded(LATEST).set_starting_offsets(begin))
+        read(make_env(1), source_of(kafka, topic).set_bounded(LATEST).set_starting_offsets(begin), by_columns=by_columns)
 
 
 @LOCAL
+@BOTH_FORMS
 def test_messages_that_are_no_records_are_dead_letters_with_all_that_they_have(
-    kafka: Broker, make_env: MakeEnvironment, tmp_path: Path
+    kafka: Broker, make_env: MakeEnvironment, tmp_path: Path, by_columns: bool
 ) -> None:
     topic = kafka.create_topic(1)
     kafka.produce(topic, [{"value": b"good"}, {"value": b"\xff", "key": b"k", "headers": [("h", b"v")]}, {"value": None}])
     settings = {"pipeline.dead-letters.dir": tmp_path / "dead"}
-    assert read(make_env(1, settings), source_of(kafka, topic).set_bounded(LATEST)) == ["good"]
+    assert read(make_env(1, settings), source_of(kafka, topic).set_bounded(LATEST), by_columns=by_columns) == ["good"]
     columns = ["source", "position", "position_unit", "message_key", "headers", "raw"]
     found = DeltaTable(tmp_path / "dead").to_pyarrow_table().sort_by("position").select([*columns, "event_time"]).to_pylist()
     assert all(row.pop("event_time") > 0 for row in found)
@@ -358,3 +373,34 @@ def test_a_topic_that_is_not_there_or_goes_away_fails_the_job(
             future.result(120)
         with pytest.raises(JobExecutionError, match=f"know nothing of {topic}-0 any more"):
             next(results)
+
+
+@BOTH_FORMS
+def test_json_is_counted_in_windows_in_both_forms(kafka: Broker, make_env: MakeEnvironment, by_columns: bool) -> None:
+    topic = kafka.create_topic(3)
+    texts = [f'{{"user": "u{number % 11}", "at": {number * 10}, "amount": {number / 4}, "more": [1]}}' for number in range(3_000)]
+    texts[500] = texts[2_000] = "no object"
+    texts[700] = '{"user": "u1", "at": "7000", "amount": 175}'  # which columns leave to the path of records
+    kafka.produce(topic, texts)
+    rows = Types.ROW_NAMED(["user", "at", "amount"], [Types.STRING(), Types.LONG(), Types.DOUBLE()])
+    schema = JsonRowDeserializationSchema.builder().type_info(rows).build()
+    source = source_of(kafka, topic).set_bounded(LATEST).set_value_only_deserializer(schema)
+    source.on_record_error(RecordErrorPolicy.skip())
+    out_of_order = WatermarkStrategy.for_bounded_out_of_orderness(Duration.of_seconds(30))
+    times = "at" if by_columns else ByField()
+    stream = make_env(2, {"execution.epoch.max-records": 700}).from_source(
+        source.build(), out_of_order.with_timestamp_assigner(times), "kafka", rows
+    )
+    windows = stream.key_by("user").window(TumblingEventTimeWindows.of(Time.seconds(10)))
+    found = collect(
+        windows.aggregate(
+            user=aggregates.key(), start=aggregates.window_start(), n=aggregates.count(), total=aggregates.sum("amount")
+        )
+    )
+    wanted: dict[tuple[str, int], list[float]] = {}
+    for number in range(3_000):
+        if number not in (500, 2_000):
+            one = wanted.setdefault(("u1" if number == 700 else f"u{number % 11}", number // 1_000 * 10_000), [0, 0.0])
+            one[0] += 1
+            one[1] += number / 4
+    assert {(row.user, row.start): [row.n, row.total] for row in found} == wanted

@@ -34,6 +34,7 @@ from tests.bench import (
     floor,
     guarantees,
     kafka,
+    kafka_json,
     keyed_count,
     keys,
     metrics,
@@ -358,6 +359,22 @@ def bench_pyflink(report: Report, spark: Any, scale: float) -> None:
             _compare(report, name, "process", int(windows.PEER_RECORDS[name] * scale), windows.PEER_GOAL)
 
 
+def bench_kafka_json(report: Report, spark: Any, scale: float) -> None:
+    """Four million JSON messages of 150 bytes, 4 partitions, counted in windows by user: the best of two runs."""
+    messages = int(4 * _MILLION * scale)
+    with tempfile.TemporaryDirectory() as folder, own_broker(Path(folder) / "broker") as broker:
+        topic = kafka.fill(broker, messages, kafka_json.message)
+        names = ("windows", "windows-records", "windows-spark", "each")
+        runs = [[kafka.run_json(broker, name, topic) for name in names] for _ in range(2)]
+        rates = [max(0.0 if took is None else messages / took.seconds for took in each) for each in zip(*runs, strict=True)]
+        columns, records, plain, each = rates
+        report.add("windows by key, columns, exactly once", f"{columns:,.0f}/s", "300,000/s", columns >= 300_000)
+        report.add("the same, records", f"{records:,.0f}/s")
+        report.add("Spark's own, at least once", f"{plain:,.0f}/s")
+        report.add("columns / Spark's own", f"{_ratio(columns, plain):.1f}", "3", columns >= 3 * plain > 0)
+        report.add("JSON in, keyed count, JSON out for each message, records", f"{each:,.0f}/s", "150,000/s", each >= 150_000)
+
+
 def bench_kafka(report: Report, spark: Any, scale: float) -> None:
     """A million messages of 100 bytes, 4 partitions: read, copied, counted by key into another topic; the best of two runs.
 
@@ -458,6 +475,7 @@ _BENCHES: dict[str, Callable[[Report, Any, float], None]] = {
     "files": bench_files,
     "pyflink": bench_pyflink,
     "kafka": bench_kafka,
+    "kafka-json": bench_kafka_json,
     "server": bench_server,
 }
 

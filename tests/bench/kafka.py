@@ -11,7 +11,7 @@ import resource
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -33,14 +33,14 @@ class Took:
     cpu: float
 
 
-def fill(broker: Broker, messages: int) -> str:
-    """Make a topic that holds so many messages of 100 bytes."""
+def fill(broker: Broker, messages: int, message: Callable[[int], bytes] = b"%0100d".__mod__) -> str:
+    """Make a topic that holds so many messages, by default of 100 bytes."""
     from confluent_kafka import Producer
 
     topic = broker.create_topic(4)
     producer = Producer({**broker.client, "linger.ms": 50, "queue.buffering.max.messages": messages + 1})
     for number in range(messages):
-        producer.produce(topic, b"%0100d" % number, partition=number % 4)
+        producer.produce(topic, message(number), partition=number % 4)
     producer.flush()
     return topic
 
@@ -75,6 +75,14 @@ def run_spark(broker: Broker, program: str, source: str) -> Took | None:
     jars = map(str, connector_jars())
     with tempfile.TemporaryDirectory() as folder:
         script = str(Path(__file__).with_name("kafka_spark.py"))
+        return _measured([sys.executable, script, program, broker.address, source, broker.create_topic(4), folder, *jars])
+
+
+def run_json(broker: Broker, program: str, source: str) -> Took | None:
+    """Run a program of kafka_json.py; None if it failed, which is printed."""
+    jars = map(str, connector_jars()) if program.endswith("spark") else ()
+    with tempfile.TemporaryDirectory() as folder:
+        script = str(Path(__file__).with_name("kafka_json.py"))
         return _measured([sys.executable, script, program, broker.address, source, broker.create_topic(4), folder, *jars])
 
 

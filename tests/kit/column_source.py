@@ -28,7 +28,7 @@ class RunsSource(FixedSplitsSource[Any, RunsSplit]):
     boundedness = Boundedness.BOUNDED
     split_type = RunsSplit
     emits_watermarks = True
-    makes_columns = True
+    why_records = None
 
     type_info: TypeInformation
     scripts: tuple[tuple[Step, ...], ...]

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pyarrow.compute as pc
+
 from flinkish.common import WatermarkStrategy
 from flinkish.common.serialization import SimpleStringSchema
 from flinkish.datastream import StreamExecutionEnvironment
@@ -24,9 +26,12 @@ def source_of(broker: Broker, *topics: str) -> KafkaSourceBuilder:
     return builder.set_topics(*topics) if topics else builder
 
 
-def read(env: StreamExecutionEnvironment, builder: KafkaSourceBuilder) -> list[Any]:
-    """Run a job that reads a source to its end, and return the records."""
-    return collect(env.from_source(builder.build(), NO_WATERMARKS, "kafka"))
+def read(env: StreamExecutionEnvironment, builder: KafkaSourceBuilder, *, by_columns: bool = False) -> list[Any]:
+    """Run a job that reads a source to its end, and return the records; `by_columns`: the source makes columns of texts."""
+    stream = env.from_source(builder.build(), NO_WATERMARKS, "kafka")
+    if by_columns:
+        stream = stream.filter(pc.field("value") != "-")
+    return collect(stream)
 
 
 def reader_at(

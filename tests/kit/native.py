@@ -24,7 +24,7 @@ ROWS = Types.ROW_NAMED(["key", "time"], [Types.STRING(), Types.LONG()])
 class Batches(NativeSource[Any]):
     """Batches of partitions of rows; the position is the number of batches that were read."""
 
-    makes_columns = True
+    why_records = None
 
     def __init__(self, *batches: Sequence[Sequence[tuple[str, int]]], schema: str = "key, time") -> None:
         self.batches = batches

@@ -14,6 +14,8 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import pyarrow.compute as pc
+
 from flinkish.common import Configuration, Types, WatermarkStrategy
 from flinkish.common.serialization import SimpleStringSchema
 from flinkish.datastream import StreamExecutionEnvironment
@@ -104,6 +106,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--output", required=True)
     parser.add_argument("--parallelism", type=int, default=2)
     parser.add_argument("--pause", type=float, default=0.0)
+    parser.add_argument("--columns", action="store_true", help="read the messages as columns")
     parser.add_argument("-D", dest="settings", action="append", default=[])
     given = parser.parse_args(arguments)
     configuration = Configuration()
@@ -145,6 +148,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         .build()
     )
     stream = env.from_source(source, WatermarkStrategy.no_watermarks(), "kafka").uid("source")
+    if given.columns:
+        stream = stream.filter(pc.field("value") != "")
     counts = stream.key_by(key_of, Types.STRING()).process(Count(given.pause), Types.STRING()).uid("count")
     counts.sink_to(sink).uid("sink")
     arm()

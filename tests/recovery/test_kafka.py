@@ -107,6 +107,8 @@ def test_a_job_killed_at_random_at_changing_parallelism_writes_every_message_onc
         last = kills >= _CYCLES
         more = [f"--engine={on}", "--pause=0" if last else "--pause=0.002"]
         more.append(f"-Dexecution.epoch.max-records={rng.choice([20, 100])}")
+        if rng.random() < 0.5:
+            more.append("--columns")
         fault, place = None, ""
         match rng.choice(["point", "commit", "any time", "any time"]):
             case "point":

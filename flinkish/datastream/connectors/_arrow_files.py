@@ -45,7 +45,7 @@ class ArrowFiles(RowGroupFormat, BulkFormat):
     """Reads the files; `decoder` returns the function that makes records or columns of a batch."""
 
     makes_new_records = True
-    makes_columns = True
+    why_records = None
 
     def __init__(self, rows: RowTypeInfo, decoder: Callable[..., Decode]) -> None:
         self._rows = rows

@@ -40,7 +40,7 @@ class BatchGeneratorSource(DataGeneratorSource):
     'BOUNDED'
     """
 
-    makes_columns = True
+    why_records = None
 
     def __init__(
         self, function: BatchFunction, count: int, type_info: RowTypeInfo, records_per_second: float | None = None

@@ -123,7 +123,7 @@ class _DataFrameSource(NeedsDataFrames):
 
     instead = "use a source of that engine, such as FileSource or from_collection()"
     makes_new_records = True
-    makes_columns = True
+    why_records: str | None = None
 
     def __init__(self, df: Any, *, as_tuples: bool) -> None:
         schema = df.schema.jsonValue()

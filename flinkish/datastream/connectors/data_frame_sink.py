@@ -85,7 +85,7 @@ class DataFrameSink(NeedsDataFrames, Sink[Any, RowFile]):
     """
 
     committable_type = RowFile
-    takes_columns = True
+    why_records = None
     instead = "use a sink of that engine, such as DeltaSink or FileSink"
 
     def __init__(self, write: Write, schema: Any = None) -> None:

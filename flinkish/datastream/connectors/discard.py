@@ -13,7 +13,7 @@ from flinkish.program.sinks import Sink, SinkWriter, SinkWriterContext, WriteCon
 class DiscardingSink(Sink[Any, None]):
     """Drops every record; Flink's DiscardingSink."""
 
-    takes_columns = True
+    why_records = None
 
     def create_writer(self, context: SinkWriterContext) -> _DiscardingWriter:
         return _DiscardingWriter()

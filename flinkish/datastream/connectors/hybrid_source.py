@@ -321,7 +321,7 @@ class _PartOutput(ReaderOutput[Any]):
         self.collect, self.collect_all = outer.collect, outer.collect_all
         self.emit_watermark, self.mark_idle, self.mark_active = outer.emit_watermark, outer.mark_idle, outer.mark_active
 
-    def collect_columns(self, batch: Any) -> None:
+    def collect_columns(self, batch: Any, timestamps: Any = None) -> None:
         raise AssertionError("readers of a hybrid source are not asked for columns")
 
     @property

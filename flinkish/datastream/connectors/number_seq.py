@@ -28,7 +28,7 @@ class NumberSequenceSource(FixedSplitsSource[int, NumberSequenceSplit]):
 
     boundedness = Boundedness.BOUNDED
     split_type = NumberSequenceSplit
-    makes_columns = True
+    why_records = None
 
     start: int
     end: int

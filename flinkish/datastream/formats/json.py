@@ -6,10 +6,10 @@ import datetime
 import decimal
 import math
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
@@ -22,8 +22,12 @@ from flinkish.common.text import double_text, float_text, text_function
 from flinkish.common.time import Instant, utc_time
 from flinkish.common.typeinfo import BasicType, DecimalTypeInfo, RowTypeInfo, TypeInformation, Types
 from flinkish.common.types import Row
-from flinkish.datastream.connectors.file_system.json_format import JsonConverters, json_decoder
+from flinkish.datastream.connectors.file_system.json_reader import JsonReader
+from flinkish.datastream.connectors.file_system.json_values import JsonConverters
 from flinkish.datastream.formats._schemas import Made, shown
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 __all__ = ["JsonRowDeserializationSchema", "JsonRowSerializationSchema"]
 
@@ -55,8 +59,7 @@ class JsonRowDeserializationSchema(DeserializationSchema):
     def __init__(self, row_type: RowTypeInfo, converters: JsonConverters) -> None:
         self._row_type = row_type
         self._ignore_parse_errors = converters.ignore_parse_errors
-        self._decoder = Made(json_decoder, row_type)
-        self._convert = Made(converters.build, row_type)
+        self._reader = Made(JsonReader, row_type, converters)
 
     @staticmethod
     def builder() -> JsonRowDeserializationSchema.Builder:
@@ -69,12 +72,20 @@ class JsonRowDeserializationSchema(DeserializationSchema):
         With `ignore_parse_errors`, fields that cannot be read are None, and so is a message that is no JSON object.
         """
         try:
-            row: Row | None = self._convert.value(self._decoder.value.decode(message), "")
+            row: Row | None = self._reader.value.read(message)
         except (ValueError, RecursionError) as error:  # msgspec's errors are ValueErrors
             if self._ignore_parse_errors:
                 return None
             raise DeserializationError(f"Failed to deserialize JSON {shown(message)}: {error}") from error
         return row
+
+    @property
+    def why_records(self) -> str | None:  # type: ignore[override]
+        # A subclass may decode in another way.
+        return self._reader.value.why_records if type(self) is JsonRowDeserializationSchema else super().why_records
+
+    def deserialize_batch(self, messages: Sequence[bytes]) -> pa.RecordBatch | None:
+        return self._reader.value.batch(messages)
 
     def get_produced_type(self) -> TypeInformation:
         return self._row_type

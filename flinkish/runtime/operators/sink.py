@@ -128,7 +128,7 @@ class SinkOperator(Operator):
         self.take_written, self._bind = take_written, bind
 
     def process_columns(self, columns: Columns, input_index: int = 0) -> None:
-        if self._sink.takes_columns and self._opened.write_columns(columns):
+        if self._sink.why_records is None and self._opened.write_columns(columns):
             self._written_columns += len(columns)
         else:
             super().process_columns(columns, input_index)

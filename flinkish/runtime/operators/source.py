@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
+from itertools import repeat
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -122,14 +123,14 @@ class _ReaderOutput:
         else:
             self._emit_run(_counted(self, self._operator, values))
 
-    def collect_columns(self, batch: pa.RecordBatch) -> None:
+    def collect_columns(self, batch: pa.RecordBatch, timestamps: pa.Array | None = None) -> None:
         if not batch.num_rows:
             return
-        columns = Columns(self._layout, batch)
+        columns = Columns(self._layout, batch, timestamps)
         timed = field_times(self, columns, self._operator.assigner)
         if timed is None:
-            for value in columns.records():
-                self.collect(value)  # the record without a time is in the error
+            for value, timestamp in zip(columns.records(), columns.times() or repeat(None), strict=False):
+                self.collect(value, timestamp)  # the record without a time is in the error
             return
         self.credit -= len(timed)
         self._operator.output.columns(timed)

@@ -98,12 +98,13 @@ def test_texts_that_arrow_cannot_hold_are_refused() -> None:
         Layout(Types.STRING()).columns_of(["\ud800"], None)
 
 
-def test_a_time_finer_than_microseconds_is_refused() -> None:
+def test_a_time_finer_than_microseconds_or_after_the_year_9999_is_refused() -> None:
     for layout, record in (
         (Layout(Types.INSTANT()), Instant(1, 1)),
         (Layout(Types.ROW_NAMED(["at"], [Types.INSTANT()])), Row(at=Instant(1, 1))),
+        (Layout(Types.INSTANT()), Instant(253_402_300_800, 0)),
     ):
-        with pytest.raises(TypeMismatchError, match=r"column '(at|value)' holds microseconds; got Instant"):
+        with pytest.raises(TypeMismatchError, match=r"column '(at|value)' holds microseconds of .*; got Instant"):
             layout.columns_of([record], None)
 
 

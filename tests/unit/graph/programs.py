@@ -54,7 +54,7 @@ class ProgramBuilder:
         return self._add(
             SourceTransformation,
             name=name,
-            source=SimpleNamespace(makes_columns=False, why_records=""),
+            source=SimpleNamespace(why_records="records"),
             watermarks=None,
             **fields,
         )
@@ -92,9 +92,7 @@ class ProgramBuilder:
         return self._add(SideOutputTransformation, name="Side Output", input=read, tag=Tag(tag_id), output_type=STRING)
 
     def sink(self, read: TransformationId, name: str = "Print", **fields: Any) -> TransformationId:
-        return self._add(
-            SinkTransformation, name=name, input=read, sink=SimpleNamespace(takes_columns=False, why_records=""), **fields
-        )
+        return self._add(SinkTransformation, name=name, input=read, sink=SimpleNamespace(why_records="records"), **fields)
 
     def change(self, transformation: TransformationId, **fields: Any) -> None:
         """Do what a setter such as `uid` does."""

@@ -119,12 +119,10 @@ class DeltaSink(Sink[Any, DeltaCommittable]):
         """Return a builder of a sink for the table at a path."""
         return DeltaSinkBuilder(path)
 
-    why_records = "rows go to partitions, or are merged, one by one"
-
     @property
-    def takes_columns(self) -> bool:  # type: ignore[override]
-        """Whether rows need not be told apart by partition or key."""
-        return not self._writes.partition_by and not self._writes.keys
+    def why_records(self) -> str | None:  # type: ignore[override]
+        alike = not self._writes.partition_by and not self._writes.keys
+        return None if alike else "rows go to partitions, or are merged, one by one"
 
     def create_writer(self, context: SinkWriterContext) -> DeltaWriter:
         files = self.new_files(context.input_type, context.lineage, context.sink_uid, context.subtask_index)

@@ -108,12 +108,9 @@ class DeltaSource(Source[Any, DeltaSplit, DeltaEnumeratorState]):
     def create_reader(self, context: SourceReaderContext) -> DeltaReader:
         return DeltaReader(self._settings, context)
 
-    why_records = "rows of the change feed have kinds"
-
     @property
-    def makes_columns(self) -> bool:  # type: ignore[override]
-        """Whether rows are only inserted."""
-        return not self._settings.options.change_feed
+    def why_records(self) -> str | None:  # type: ignore[override]
+        return "rows of the change feed have kinds" if self._settings.options.change_feed else None
 
     def produced_type(self) -> TypeInformation:
         return self._settings.row_type

@@ -52,9 +52,8 @@ class FileFormat(ABC):
     #: Whether files are cut into regions by default.
     split_by_default = False
 
-    #: See Source.makes_columns.
-    makes_columns = False
-    why_records = "the format makes records"
+    #: See Source.why_records; if it is None, there is `open_columns`.
+    why_records: str | None = "the format makes records"
 
     @property
     def splittable(self) -> bool:

@@ -88,16 +88,12 @@ class ParquetFormat(RowGroupFormat, BulkFormat):
         self.batch_size = batch_size
 
     @property
-    def makes_columns(self) -> bool:  # type: ignore[override]
-        """Whether the type is known and has fields; times in the machine's zone need Python's knowledge of it."""
+    def why_records(self) -> str | None:  # type: ignore[override]
         if self.type_info is None or not _fields(self.type_info)[1]:
-            return False
-        return not (self.local_timestamps and _has_timestamps(self.type_info))
-
-    @property
-    def why_records(self) -> str:  # type: ignore[override]
-        known = self.type_info is not None
-        return "times are read in the zone of the machine" if known else "the Parquet format has no type_info with the columns"
+            return "the Parquet format has no type_info with the columns"
+        # That needs Python's knowledge of time zones.
+        local = self.local_timestamps and _has_timestamps(self.type_info)
+        return "times are read in the zone of the machine" if local else None
 
     def produced_type(self) -> TypeInformation | None:
         return self.type_info

@@ -70,12 +70,11 @@ class FileSink(Sink[Any, FileCommittable]):
         settings = _settings(base_path, RollingPolicy.on_checkpoint_rolling_policy())
         return FileSink.BulkFormatBuilder(replace(settings, writer_factory=factory))
 
-    why_records = "the format, or the bucket assigner, looks at each record"
-
     @property
-    def takes_columns(self) -> bool:  # type: ignore[override]
-        """Whether the format is one of Arrow, and no bucket assigner looks at records; files to merge are no records."""
-        return self._settings.takes_columns and self._settings.compaction is None
+    def why_records(self) -> str | None:  # type: ignore[override]
+        # Files to merge are no records.
+        by_columns = self._settings.takes_columns and self._settings.compaction is None
+        return None if by_columns else "the format, or the bucket assigner, looks at each record"
 
     def get_transformer(self) -> Any:
         """Return the transformer that adds the writers before this sink if it merges files, else None."""

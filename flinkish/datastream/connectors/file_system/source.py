@@ -64,7 +64,6 @@ class FileSource(Source[Any, FileSourceSplit, FileEnumeratorState]):
     def __init__(self, settings: FileSourceSettings) -> None:
         self._settings = settings
         self.makes_new_records = settings.format.makes_new_records
-        self.makes_columns = settings.format.makes_columns
         self.why_records = settings.format.why_records
 
     @staticmethod

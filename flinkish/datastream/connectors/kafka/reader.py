@@ -7,8 +7,9 @@ Messages after a limit wait for a later epoch.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import deque
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
@@ -25,6 +26,8 @@ from flinkish.program.sources import InputStatus, ReaderOutput, SourceReader, So
 _CHUNK: Final = 4096
 #: Messages of a partition that may wait here while another one is fetched; beyond that, the client pauses the partition.
 _MOST_WAITING: Final = 50_000
+#: Messages to decode in one call if they stay columns; if one is bad, so many are decoded one by one.
+_BLOCK: Final = 1 << 14
 #: Seconds between two checks of the deadline of a wait.
 _WAIT: Final = 1.0
 _NO_TIMESTAMP: Final = 0
@@ -71,6 +74,19 @@ class _Progress:
         return self.split.stop is not None and self.offset >= self.split.stop
 
 
+def _take_before(progress: _Progress, most: int) -> list[Any]:
+    """Take at most so many waiting messages before the end for this epoch, and move the position behind them."""
+    messages, end = progress.messages, progress.end
+    count = bisect_left(messages, end, hi=min(most, len(messages)), key=lambda message: message.offset())
+    taken = [messages.popleft() for _ in range(count)]
+    if taken:
+        last = taken[-1]
+        progress.offset, progress.leader_epoch = last.offset() + 1, last.leader_epoch()
+    if count < most and messages and progress.offset < end:
+        progress.pass_gap(end)
+    return taken
+
+
 class KafkaReader(SourceReader[Any, KafkaPartitionSplit]):
     """See the module."""
 
@@ -91,9 +107,7 @@ class KafkaReader(SourceReader[Any, KafkaPartitionSplit]):
         self._no_more = False
         schema = settings.deserializer
         self._whole = not isinstance(schema, ValueOnly)
-        self._deserialize: Callable[[Any], Any] = (
-            schema.schema.deserialize if isinstance(schema, ValueOnly) else schema.deserialize
-        )
+        self._schema: Any = schema.schema if isinstance(schema, ValueOnly) else schema
 
     def start(self) -> None:
         self._settings.deserializer.open()
@@ -193,18 +207,26 @@ class KafkaReader(SourceReader[Any, KafkaPartitionSplit]):
 
     def _emit_waiting(self, progress: _Progress, most: int, output: ReaderOutput[Any]) -> int:
         """Emit messages that were fetched already; return how many were taken."""
-        messages, end = progress.messages, progress.end
-        take, collect, deserialize, whole = messages.popleft, output.collect, self._deserialize, self._whole
-        taken, last = 0, None
-        for _ in range(min(most, len(messages))):
-            message = take()
-            offset = message.offset()
-            if offset >= end:
-                messages.appendleft(message)
-                progress.pass_gap(end)
-                return taken
-            taken, last = taken + 1, message
-            progress.offset = offset + 1
+        taken = _take_before(progress, min(most, _BLOCK) if output.wants_columns else most)
+        if not (output.wants_columns and self._emit_columns(taken, output)):
+            self._emit_records(progress.split, taken, output)
+        return len(taken)
+
+    def _emit_columns(self, messages: Sequence[Any], output: ReaderOutput[Any]) -> bool:
+        """Emit messages as columns; return whether that was possible."""
+        values = [message.value() for message in messages]
+        batch = None if not values or None in values else self._schema.deserialize_batch(values)
+        if batch is None:
+            return False
+        import pyarrow as pa
+
+        times = [None if kind == _NO_TIMESTAMP else time for kind, time in [message.timestamp() for message in messages]]
+        output.collect_columns(batch, pa.array(times, pa.int64()))
+        return True
+
+    def _emit_records(self, split: KafkaPartitionSplit, messages: Sequence[Any], output: ReaderOutput[Any]) -> None:
+        collect, deserialize, whole = output.collect, self._schema.deserialize, self._whole
+        for message in messages:
             kind, timestamp = message.timestamp()
             time = None if kind == _NO_TIMESTAMP else timestamp
             content = _record(message, time) if whole else message.value()
@@ -213,17 +235,14 @@ class KafkaReader(SourceReader[Any, KafkaPartitionSplit]):
                     raise ValueError("the message has no value (it is a tombstone)")
                 record = deserialize(content)
             except ValueError as error:
-                record = self._handle(progress.split, message, time, str(error))
+                record = self._handle(split, message, time, str(error))
             except Exception as error:
                 # Without dead letters, any other error is an error of the program.
                 if not self._errors.keeps:
                     raise
-                record = self._handle(progress.split, message, time, f"{type(error).__name__}: {error}")
+                record = self._handle(split, message, time, f"{type(error).__name__}: {error}")
             if record is not None:
                 collect(record, time)
-        if last is not None:
-            progress.leader_epoch = last.leader_epoch()
-        return taken
 
     def _handle(self, split: KafkaPartitionSplit, message: Any, time: int | None, reason: str) -> Any:
         return self._errors.handle(

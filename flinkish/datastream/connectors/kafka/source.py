@@ -15,7 +15,7 @@ from flinkish.datastream.connectors.kafka import client
 from flinkish.datastream.connectors.kafka.enumerator import KafkaEnumerator
 from flinkish.datastream.connectors.kafka.offsets import KafkaOffsetsInitializer, KafkaTopicPartition, OffsetKind
 from flinkish.datastream.connectors.kafka.reader import KafkaReader
-from flinkish.datastream.connectors.kafka.serialization import KafkaRecordDeserializationSchema
+from flinkish.datastream.connectors.kafka.serialization import KafkaRecordDeserializationSchema, ValueOnly
 from flinkish.datastream.connectors.kafka.settings import (
     SOURCE,
     ClientBuilder,
@@ -89,6 +89,11 @@ class KafkaSource(Source[Any, KafkaPartitionSplit, KafkaEnumeratorState]):
     def create_reader(self, context: SourceReaderContext) -> SourceReader[Any, KafkaPartitionSplit]:
         errors = RecordErrors(self._settings.record_errors, context)
         return KafkaReader(self._settings, context, errors, SystemClock())
+
+    @property
+    def why_records(self) -> str | None:  # type: ignore[override]
+        schema = self._settings.deserializer
+        return schema.schema.why_records if isinstance(schema, ValueOnly) else "the deserializer looks at whole messages"
 
     def produced_type(self) -> TypeInformation:
         return self._settings.deserializer.get_produced_type()

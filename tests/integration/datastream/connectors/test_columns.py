@@ -29,6 +29,7 @@ from flinkish.datastream.connectors.file_system import (
     FileSink,
     FileSource,
     ParquetWriterFactory,
+    StreamFormat,
 )
 from flinkish.datastream.connectors.file_system.writer_factories import Timestamps
 from flinkish.datastream.connectors.record_errors import RecordErrorPolicy
@@ -93,6 +94,25 @@ def parquet_source(path: Path, type_info: TypeInformation, **options: Any) -> Ca
         return builder.set_file_enumerator(FileEnumeratorProvider(500)).on_record_error(RecordErrorPolicy.skip()).build()
 
     return make
+
+
+@pytest.mark.parametrize("restart_readers", [False, True])
+@pytest.mark.parametrize("credit", [1, 7, 1000])
+def test_json_lines_are_read_alike(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, credit: int, restart_readers: bool) -> None:
+    good = [f'{{"n": {n}, "text": "{"grün" * (n % 3)}", "at": "2026-01-02T03:04:{n % 60:02}Z", "x": 1}}' for n in range(200)]
+    mixed = ["", *good[:50], "[1, 2", *good[50:120], '{"n": 1.5}', "", '{"n": 7}', " {} ", *good[120:], '{"n": 8}']
+    (tmp_path / "a.json").write_text("\n".join(good) + "\n", encoding="utf-8")
+    (tmp_path / "b.json").write_text("\ufeff" + "\n".join(mixed), encoding="utf-8")
+    (tmp_path / "c.json").write_bytes("\r\n".join(good[:20]).encode())
+    rows = Types.ROW_NAMED(["n", "text", "at"], [Types.LONG(), Types.STRING(), Types.INSTANT()])
+
+    def make() -> FileSource:
+        builder = FileSource.for_record_stream_format(StreamFormat.json_lines_format(rows), str(tmp_path))
+        return builder.set_file_enumerator(FileEnumeratorProvider(500)).on_record_error(RecordErrorPolicy.skip()).build()
+
+    run, values = both(monkeypatch, make, credit=credit, restart_readers=restart_readers, parallelism=2)
+    assert run.from_columns >= 200
+    assert len(values) == 200 + 203 + 20
 
 
 @pytest.mark.parametrize("restart_readers", [False, True])
@@ -165,9 +185,9 @@ def test_only_a_batch_with_a_bad_value_is_records(
 
 def test_times_in_the_zone_of_the_machine_are_records(tmp_path: Path) -> None:
     format_ = BulkFormat.parquet_format(Types.ROW_NAMED(["t"], [Types.LIST(Types.SQL_TIMESTAMP())]))
-    assert format_.makes_columns
+    assert format_.why_records is None
     format_.local_timestamps = True
-    assert not format_.makes_columns
+    assert format_.why_records is not None
 
 
 @pytest.mark.parametrize("credit", [1, 7, 1000])
@@ -311,10 +331,10 @@ def test_rows_that_must_be_told_apart_are_records(tmp_path: Path) -> None:
         def get_bucket_id(self, element: Any, context: Any) -> str:
             return str(element.n)
 
-    assert not DeltaSink(str(tmp_path), partition_by=["n"]).takes_columns
-    assert not DeltaSink(str(tmp_path), upsert_keys=["n"]).takes_columns
-    assert not parquet_sink(tmp_path, ByValue()).takes_columns
-    assert parquet_sink(tmp_path).takes_columns
+    assert DeltaSink(str(tmp_path), partition_by=["n"]).why_records
+    assert DeltaSink(str(tmp_path), upsert_keys=["n"]).why_records
+    assert parquet_sink(tmp_path, ByValue()).why_records
+    assert parquet_sink(tmp_path).why_records is None
 
 
 def test_explain_says_why_a_source_or_sink_has_records(tmp_path: Path) -> None:
@@ -359,7 +379,7 @@ def test_a_job_writes_the_same_with_and_without_columns(tmp_path: Path, sink: Ca
         env = StreamExecutionEnvironment.get_execution_environment(Configuration.from_dict(settings))
         env.set_parallelism(2)
         source = parquet_source(tmp_path / "a.parquet", numbered)()
-        source.makes_columns = by_columns
+        source.why_records = None if by_columns else "for comparison"
         stream = env.from_source(source, WatermarkStrategy.no_watermarks(), "files").filter(pc.field("n") != 7)
         stream.select(*names).sink_to(sink(tmp_path / str(by_columns)))
         env.execute()

@@ -197,7 +197,7 @@ class SourceRun:
         # Each subtask has function objects of its own.
         sources = pickling.copies(self.source, self.parallelism)
         produced = self.source.produced_type()
-        layout = Layout(produced) if self.by_columns and self.source.makes_columns and produced is not None else None
+        layout = Layout(produced) if self.by_columns and self.source.why_records is None and produced is not None else None
         told: set[int] = set()
         running = set(range(self.parallelism))
         for _ in range(most_epochs):
@@ -363,7 +363,7 @@ class SinkRun:
 
     def _write_columns(self, writer: SinkWriter[Any, Any], values: Sequence[Any], timestamp: int | None) -> bool:
         """Write records as two runs of columns; return False if they must be records."""
-        layout = layout_of(self.input_type) if self.by_columns and self.sink.takes_columns else None
+        layout = layout_of(self.input_type) if self.by_columns and self.sink.why_records is None else None
         if layout is None or not values:
             return False
         try:
