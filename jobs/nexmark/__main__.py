@@ -5,7 +5,8 @@ start of the job, but not that of Spark. "After the start" is computed from the 
 and left out if the large run does not take at least twice as long: it says little then, and takes more events to measure.
 
 Queries that can work on columns (jobs/nexmark/columns.py) are measured in both forms. With --with-spark, Spark's own Structured
-Streaming runs those queries that its SQL can express, on Parquet files with the same events, written before.
+Streaming runs those queries that its SQL can express, on Parquet files with the same events, written before. With --with-pyflink,
+PyFlink runs the same queries in its process mode (by_number.py), with the Python that PYFLINK_PYTHON names.
 
 Run it with `make nexmark`, `make nexmark ARGS='--queries q0,q5 --events 2000000'` or `python -m jobs.nexmark`.
 """
@@ -21,6 +22,7 @@ import tempfile
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, fields
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -32,9 +34,10 @@ from flinkish.datastream import DataStream
 from flinkish.datastream.connectors import FileSink
 from flinkish.datastream.connectors.discard import DiscardingSink
 from jobs.command_line import ArgumentParser, clear_errors, environment, positive
-from jobs.nexmark import columns, spark
+from jobs.nexmark import by_number, columns, spark
+from jobs.nexmark.buckets import ByMinute
 from jobs.nexmark.events import Streams
-from jobs.nexmark.queries import LEFT_OUT, QUERIES, ByMinute
+from jobs.nexmark.queries import LEFT_OUT, QUERIES
 
 #: The small run has this share of the events.
 _SMALL: Final = 10
@@ -112,11 +115,13 @@ def _spark(arguments: argparse.Namespace, session: SparkSession, files: Path, na
         return tables.records, time.perf_counter() - started
 
 
-def _measure(arguments: argparse.Namespace, engine: str, query: str, run: Callable[[str, int], tuple[int, float]]) -> Figures:
-    small = arguments.events // _SMALL
+def _measure(
+    arguments: argparse.Namespace, engine: str, query: str, run: Callable[[str, int], tuple[int, float]], most: int
+) -> Figures:
+    small = most // _SMALL
     run(query, small)  # the first run of a query compiles it
     small_events, small_seconds = run(query, small)
-    events, seconds = run(query, arguments.events)
+    events, seconds = run(query, most)
     figures = Figures(
         query=query,
         engine=engine,
@@ -166,10 +171,14 @@ def main() -> None:
     parser.add_argument("--seed", type=positive, default=1, metavar="N", help="of the events; default: %(default)s")
     parser.add_argument("--checkpoint-interval", type=positive, default=10, metavar="S", help="in seconds; default: %(default)s")
     parser.add_argument("--with-spark", action="store_true", help="also run Spark's own Structured Streaming")
+    parser.add_argument("--with-pyflink", action="store_true", help="also run the queries on PyFlink")
+    parser.add_argument("--pyflink-events", type=positive, default=400_000, metavar="N", help="default: %(default)s")
     parser.add_argument("--output", type=Path, metavar="FILE", help="write the raw figures to a .json or .csv file")
     arguments = parser.parse_args()
     if arguments.events < 50 * _SMALL:
         parser.error(f"--events must be at least {50 * _SMALL}, of which the small run has a tenth")
+    if arguments.with_pyflink and by_number.PYTHON not in os.environ:
+        parser.error(f"--with-pyflink needs the environment variable {by_number.PYTHON}: the Python that has apache-flink")
     figures: list[Figures] = []
     with clear_errors(), tempfile.TemporaryDirectory() as files:
         on_spark = arguments.engine != "local" or arguments.with_spark
@@ -177,13 +186,16 @@ def main() -> None:
         print("query engine          events  seconds     events/s       a core  after start", flush=True)
         _flinkish(arguments, "q0", 50_000)  # warms the machine up
         for query in arguments.queries:
-            figures.append(_measure(arguments, "flinkish", query, lambda name, count: _flinkish(arguments, name, count)))
+            runs: dict[str, Callable[[str, int], tuple[int, float]]] = {"flinkish": partial(_flinkish, arguments)}
             if query in columns.QUERIES:
-                by_columns = lambda name, count: _flinkish(arguments, name, count, columns.QUERIES)  # noqa: E731
-                figures.append(_measure(arguments, "columns", query, by_columns))
+                runs["columns"] = partial(_flinkish, arguments, queries=columns.QUERIES)
             if arguments.with_spark and query in spark.QUERIES and session is not None:
-                run = lambda name, count: _spark(arguments, session, Path(files), name, count)  # noqa: E731
-                figures.append(_measure(arguments, "spark", query, run))
+                runs["spark"] = partial(_spark, arguments, session, Path(files))
+            for engine, run in runs.items():
+                figures.append(_measure(arguments, engine, query, run, arguments.events))
+            if arguments.with_pyflink and query not in by_number.NOT_ON_PYFLINK:
+                run = partial(by_number.measure, interval=arguments.checkpoint_interval)
+                figures.append(_measure(arguments, "pyflink", query, run, arguments.pyflink_events))
         if arguments.output:
             write_figures(arguments.output, figures)
         if session is not None:

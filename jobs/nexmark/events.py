@@ -28,7 +28,6 @@ import pyarrow as pa
 
 from flinkish.common import Types, WatermarkStrategy
 from flinkish.datastream import DataStream, StreamExecutionEnvironment
-from flinkish.datastream.connectors import BatchGeneratorSource
 
 EVENTS_PER_SECOND: Final = 10_000
 #: Time of the first event: 2015-07-15T00:00Z, in milliseconds.
@@ -263,6 +262,8 @@ class Streams:
         return self._stream(BIDS, "bids")
 
     def _stream(self, kind: Kind, name: str) -> DataStream:
+        from flinkish.datastream.connectors import BatchGeneratorSource  # which PyFlink lacks, see by_number.py
+
         total = kind.count(self._events)
         self.records += total
         make = partial(_batch, kind, total, self.env.get_parallelism(), self._seed, self._rate)

@@ -14,7 +14,6 @@ from typing import Any, Final
 
 from flinkish.common import Row, Time, TypeInformation, Types
 from flinkish.datastream import AggregateFunction, DataStream, ProcessWindowFunction
-from flinkish.datastream.connectors import BucketAssigner
 from flinkish.datastream.window import (
     EventTimeSessionWindows,
     SlidingEventTimeWindows,
@@ -127,7 +126,7 @@ _COUNTED: Final = tuples(LONG, LONG, LONG, LONG)
 def counts(numbers: DataStream, assigner: Any) -> DataStream:
     """Return (number, count, start, end) for windows: how often each number is there. SQL, too, sends on only what it needs."""
     keyed = numbers.key_by(lambda number: number, LONG)
-    return keyed.window(assigner).aggregate(Count(), WithWindow(), LONG, _COUNTED)
+    return keyed.window(assigner).aggregate(Count(), WithWindow(), Types.LONG(), _COUNTED)
 
 
 class MostBids(ProcessWindowFunction[tuple, tuple, int, TimeWindow]):
@@ -194,15 +193,8 @@ def q9(streams: Streams) -> DataStream:
     )
 
 
-class ByMinute(BucketAssigner):
-    """Folders of q10: those of the date, and in them those of the minute."""
-
-    def get_bucket_id(self, element: tuple, context: BucketAssigner.Context) -> str:
-        return f"dt={element[5]}/hm={element[6]}"
-
-
 def q10(streams: Streams) -> DataStream:
-    """Log to files: as q0, with date and minute, which are the folders of the files: see ByMinute."""
+    """Log to files: as q0, with date and minute, which are the folders of the files: see buckets.py."""
     return streams.bid.map(
         lambda b: (b.auction, b.bidder, b.price, b.date_time, b.extra, day(b.date_time), minute(b.date_time)),
         tuples(LONG, LONG, LONG, LONG, TEXT, TEXT, TEXT),

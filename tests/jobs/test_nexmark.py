@@ -22,7 +22,8 @@ from flinkish.graph.columns import working_on_columns
 from flinkish.graph.stream_graph import StreamGraph, StreamNode
 from flinkish.graph.stream_graph_generator import generate
 from jobs.nexmark import __main__ as measure
-from jobs.nexmark import columns, events, queries, spark
+from jobs.nexmark import by_number, columns, events, queries, spark
+from jobs.nexmark.buckets import ByMinute
 from tests.conftest import MakeEnvironment
 from tests.kit.own_process import set_arguments
 from tests.kit.results import collect, collect_each, visible
@@ -222,9 +223,11 @@ def valid(query: str, results: Iterable[Any]) -> list[Any]:
     return sorted(rows if key is None else {key(row): row for row in rows}.values())
 
 
-def check(make_env: MakeEnvironment, names: Sequence[str], rate: float, forms: Any = queries.QUERIES) -> None:
+def check(
+    make_env: MakeEnvironment, names: Sequence[str], rate: float, forms: Any = queries.QUERIES, streams_of: Any = events.Streams
+) -> None:
     env = make_env(settings={"execution.windows.share-panes": rate == RATES[0]})  # as in the measurement
-    streams = events.Streams(env, EVENTS, SEED, rate)
+    streams = streams_of(env, EVENTS, SEED, rate)
     found = collect_each(**{name: forms[name](streams) for name in names})
     expected = Expected(rate)
     for name in names:
@@ -244,6 +247,11 @@ def test_queries_give_what_plain_python_computes(make_env: MakeEnvironment, rate
 @pytest.mark.parametrize("rate", RATES)
 def test_queries_on_columns_give_the_same(make_env: MakeEnvironment, rate: float) -> None:
     check(make_env, [name for name in columns.QUERIES if name != "q12"], rate, columns.QUERIES)
+
+
+@pytest.mark.parametrize("engine", ["local"], indirect=True)
+def test_queries_give_the_same_from_streams_by_number(make_env: MakeEnvironment) -> None:
+    check(make_env, CHECKED, RATES[0], streams_of=by_number.StreamsByNumber)
 
 
 def test_queries_on_columns_are_not_taken_apart() -> None:
@@ -284,7 +292,7 @@ def test_bids_are_written_to_folders_of_their_minutes(make_env: MakeEnvironment,
     env = make_env(parallelism=2)
     sink = FileSink.for_row_format(str(tmp_path / "log"), Encoder.simple_string_encoder())
     bids = queries.q10(events.Streams(env, 500, SEED, rate=1))
-    bids.sink_to(sink.with_bucket_assigner(queries.ByMinute()).build())
+    bids.sink_to(sink.with_bucket_assigner(ByMinute()).build())
     env.execute("q10")
     files = visible(tmp_path / "log")
     lines = [(f"{path.parent.parent.name}/{path.parent.name}", path.read_text().count("\n")) for path in files]
@@ -374,12 +382,14 @@ def test_the_measurement_prints_a_table_and_writes_its_figures(
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [(["--queries", "q6"], "q6 is left out: the average"), (["--queries", "q0,q99"], "'q99' is none of q0"),
-     (["--events", "10"], "--events must be at least 500")],
+     (["--events", "10"], "--events must be at least 500"),
+     (["--with-pyflink"], "needs the environment variable PYFLINK_PYTHON")],
 )  # fmt: skip
 def test_arguments_that_are_wrong_are_refused(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], arguments: list[str], message: str
 ) -> None:
     set_arguments(monkeypatch, measure.__file__, *arguments)
+    monkeypatch.delenv(by_number.PYTHON, raising=False)
     with pytest.raises(SystemExit):
         measure.main()
     assert message in capsys.readouterr().err

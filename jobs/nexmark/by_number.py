@@ -1,0 +1,114 @@
+"""The streams of Nexmark from a sequence of numbers, so that PyFlink can run the queries: it has no source of batches.
+
+    by_number.py QUERY EVENTS INTERVAL [KEY=VALUE...]
+
+Runs a query with a checkpoint each INTERVAL seconds, drops its results, and prints the records that it has read and its seconds.
+`measure` runs it on PyFlink, with the package's name replaced by `pyflink`.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+
+from flinkish.common import Configuration, Row, Types, WatermarkStrategy
+from flinkish.common.watermark_strategy import TimestampAssigner
+from flinkish.datastream import DataStream, StreamExecutionEnvironment
+from flinkish.datastream.connectors.number_seq import NumberSequenceSource
+from jobs.nexmark.events import Kind, Streams, in_turn
+from jobs.nexmark.queries import QUERIES
+
+#: Records that a number stands for.
+_BLOCK: Final = 1_000
+#: Names of the environment: the Python that has PyFlink.
+PYTHON: Final = "PYFLINK_PYTHON"
+#: Queries that PyFlink cannot run, and why.
+NOT_ON_PYFLINK: Final = {
+    "q8": "PyFlink has no co_group",
+    "q10": "PyFlink has no bucket assigners in Python",
+}
+
+
+class DateTime(TimestampAssigner):
+    def extract_timestamp(self, value: Row, record_timestamp: int) -> int:
+        return int(value["date_time"])
+
+
+def _records(kind: Kind, total: int, blocks: int, readers: int, seed: int, rate: float, number: int) -> Iterable[Row]:
+    """Return the records that a number stands for; each reader goes through all of time."""
+    (block,) = in_turn(np.array([number]), blocks, readers)
+    numbers = np.arange(block * _BLOCK, min(total, (block + 1) * _BLOCK))
+    for record in kind.batch(numbers, seed, rate).to_pylist():
+        yield Row(**record)
+
+
+class StreamsByNumber(Streams):
+    """The same streams by means that PyFlink has, too."""
+
+    def _stream(self, kind: Kind, name: str) -> DataStream:
+        total = kind.count(self._events)
+        self.records += total
+        blocks = -(-total // _BLOCK)
+        make: Any = partial(_records, kind, total, blocks, self.env.get_parallelism(), self._seed, self._rate)
+        source = NumberSequenceSource(0, blocks - 1)
+        numbers = self.env.from_source(source, WatermarkStrategy.no_watermarks(), name, Types.LONG())
+        by_time = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(DateTime())
+        return numbers.flat_map(lambda number: make(number), kind.record_type).assign_timestamps_and_watermarks(by_time)
+
+
+def measure(query: str, events: int, interval: int, settings: Sequence[str] = ()) -> tuple[int, float]:
+    """Run a query on PyFlink; return the number of records read, and the seconds.
+
+    Raises RuntimeError, with the end of what was printed, if it fails.
+    """
+    interpreter = Path(os.environ[PYTHON])
+    with tempfile.TemporaryDirectory() as folder:
+        package = Path(folder) / "jobs" / "nexmark"
+        package.mkdir(parents=True)
+        for name in ("__init__", "events", "keyed", "queries", "by_number"):
+            text = Path(__file__).with_name(f"{name}.py").read_text(encoding="utf-8")
+            (package / f"{name}.py").write_text(re.sub(r"\bflinkish\b", "pyflink", text), encoding="utf-8")
+        # PyFlink starts its workers by the name `python`.
+        path = os.pathsep.join([str(interpreter.parent), os.environ["PATH"]])
+        command = [str(interpreter), "-m", "jobs.nexmark.by_number", query, str(events), str(interval), *settings]
+        done = subprocess.run(
+            command,
+            cwd=folder,
+            env={**os.environ, "PATH": path, "PYTHONPATH": folder},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+    line = next((line for line in done.stdout.splitlines() if line.startswith("RECORDS")), None)
+    if line is None:
+        raise RuntimeError(f"{query} failed on PyFlink: {done.stderr[-2_000:]}")
+    _, records, seconds = line.split()
+    return int(records), float(seconds)
+
+
+def main(query: str, events: str, interval: str, *settings: str) -> None:
+    configuration = Configuration()
+    for setting in settings:
+        configuration.set_string(*setting.split("=", 1))
+    env = StreamExecutionEnvironment.get_execution_environment(configuration)
+    env.set_parallelism(2)
+    env.enable_checkpointing(int(interval) * 1_000)
+    streams = StreamsByNumber(env, int(events))
+    QUERIES[query](streams).filter(lambda result: False).print()
+    started = time.perf_counter()
+    env.execute(query)
+    print("RECORDS", streams.records, time.perf_counter() - started)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
