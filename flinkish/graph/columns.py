@@ -59,7 +59,7 @@ def fields_read(node: StreamNode) -> frozenset[int] | None:
             return None
 
 
-def working_on_columns(nodes: Iterable[StreamNode], edges: Collection[StreamEdge]) -> dict[NodeId, str | None]:
+def working_on_columns(nodes: Iterable[StreamNode], edges: Collection[StreamEdge], *, batch: bool) -> dict[NodeId, str | None]:
     """Return, for each operator, why it works on records; None for those that work on columns. Empty if none does.
 
     `nodes` are in topological order.
@@ -68,7 +68,7 @@ def working_on_columns(nodes: Iterable[StreamNode], edges: Collection[StreamEdge
     whys = {edge: unpacked_by(edge.partitioner, by_id[edge.source].output_type, by_id[edge.target]) for edge in edges}
     found: dict[NodeId, str | None] = {}
     for node in by_id.values():
-        reason = records_only(node)
+        reason = "batch mode sorts records by key" if batch and node.key_selectors else records_only(node)
         inputs = [edge for edge in edges if edge.target == node.id]
         if reason is None and not isinstance(node.operator, _MAKES_COLUMNS):
             if inputs and all(found[edge.source] is not None for edge in inputs):
@@ -93,7 +93,7 @@ def chained_on_columns(graph: JobGraph) -> dict[NodeId, str | None]:
     for edge in graph.edges:
         head = graph.vertices[edge.target_vertex].head.id
         edges.append(StreamEdge(source=edge.source, target=head, input_index=edge.input_index, partitioner=edge.partitioner))
-    return working_on_columns([node for vertex in graph.vertices.values() for node in vertex.operators], edges)
+    return working_on_columns([node for vertex in graph.vertices.values() for node in vertex.operators], edges, batch=graph.batch)
 
 
 #: Operators that put records into columns if they get records.

@@ -40,7 +40,7 @@ def explain(stream_graph: StreamGraph, execution_plan: ExecutionPlan, engine_pla
 
 
 def explain_stream_graph(stream_graph: StreamGraph) -> str:
-    reasons = working_on_columns(stream_graph.nodes.values(), stream_graph.edges)
+    reasons = working_on_columns(stream_graph.nodes.values(), stream_graph.edges, batch=stream_graph.batch)
     drawing = _Drawing(stream_graph.nodes, lambda node: _describe_node(stream_graph.nodes[node], reasons), "#{}".format)
     for edge in stream_graph.edges:
         drawing.connect(edge.source, edge.target, _describe_edge(edge.partitioner, edge.side_output))

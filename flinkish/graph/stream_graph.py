@@ -64,5 +64,7 @@ class StreamGraph:
     nodes: Mapping[NodeId, StreamNode]
     edges: tuple[StreamEdge, ...]
     chaining_enabled: bool
+    #: Whether the program runs in batch mode.
+    batch: bool = False
     #: pipeline.operator-chaining.chain-operators-with-different-max-parallelism
     chain_different_max_parallelism: bool = True

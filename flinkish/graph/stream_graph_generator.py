@@ -64,6 +64,7 @@ def generate(program: Program) -> StreamGraph:
         nodes=generator.nodes,
         edges=tuple(generator.edges),
         chaining_enabled=program.chaining,
+        batch=generator.batch,
         chain_different_max_parallelism=program.chaining_with_different_max_parallelism,
     )
 
@@ -123,6 +124,8 @@ class _Generator:
         self._types: dict[TransformationId, TypeInformation] = {}
         self.nodes: dict[NodeId, StreamNode] = {}
         self.edges: list[StreamEdge] = []
+        mode = runtime_mode(program.configuration, program.transformations.values())
+        self.batch = mode is RuntimeExecutionMode.BATCH
 
     def translate(self, transformation: Transformation) -> None:
         """Translate a transformation; those that it reads must have been translated before."""
@@ -151,8 +154,7 @@ class _Generator:
                 return self._add_node(it, it.operator, *inputs, key_type=it.key_type)
             case CacheTransformation() as it:
                 # Readers within this job get the records as they come. As in Flink, an unbounded stream is not cached.
-                mode = runtime_mode(self._program.configuration, self._program.transformations.values())
-                if mode is RuntimeExecutionMode.BATCH:
+                if self.batch:
                     self._add_node(it, SinkConfig(sink=it.cache.sink()), (it.input, None), name="CacheWrite")
                 return self._read(it.input)
             case UnionTransformation() as it:

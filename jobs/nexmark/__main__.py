@@ -51,8 +51,9 @@ class Figures:
     engine: str
     events: int
     seconds: float
-    small_events: int
-    small_seconds: float
+    #: Of the run with fewer events; None if there was none.
+    small_events: int | None
+    small_seconds: float | None
     cores: int
     checkpoint_interval_s: int
     machine: str
@@ -64,6 +65,8 @@ class Figures:
     @property
     def after_start(self) -> float | None:
         """Events a second without the time that a job takes to start; None if that cannot be told from the two runs."""
+        if self.small_events is None or self.small_seconds is None:
+            return None
         more = self.seconds - self.small_seconds
         return (self.events - self.small_events) / more if more >= self.small_seconds else None
 
@@ -118,9 +121,10 @@ def _spark(arguments: argparse.Namespace, session: SparkSession, files: Path, na
 def _measure(
     arguments: argparse.Namespace, engine: str, query: str, run: Callable[[str, int], tuple[int, float]], most: int
 ) -> Figures:
-    small = most // _SMALL
-    run(query, small)  # the first run of a query compiles it
-    small_events, small_seconds = run(query, small)
+    small_events = small_seconds = None
+    if engine != "pyflink":  # which starts anew for each run, in a quarter of a minute
+        run(query, most // _SMALL)  # the first run of a query compiles it
+        small_events, small_seconds = run(query, most // _SMALL)
     events, seconds = run(query, most)
     figures = Figures(
         query=query,
@@ -128,7 +132,7 @@ def _measure(
         events=events,
         seconds=round(seconds, 3),
         small_events=small_events,
-        small_seconds=round(small_seconds, 3),
+        small_seconds=None if small_seconds is None else round(small_seconds, 3),
         cores=len(os.sched_getaffinity(0)),
         checkpoint_interval_s=arguments.checkpoint_interval,
         machine=f"{platform.machine()}, Python {platform.python_version()}",

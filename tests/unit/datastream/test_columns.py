@@ -10,7 +10,7 @@ import pytest
 
 from flinkish.common import Configuration, Duration, Time, Types, WatermarkStrategy
 from flinkish.common.errors import InvalidArgumentError, InvalidProgramError
-from flinkish.datastream import DataStream, StreamExecutionEnvironment, aggregates
+from flinkish.datastream import DataStream, RuntimeExecutionMode, StreamExecutionEnvironment, aggregates
 from flinkish.datastream.connectors.discard import DiscardingSink
 from flinkish.datastream.connectors.number_seq import NumberSequenceSource
 from flinkish.datastream.window import EventTimeSessionWindows, SlidingEventTimeWindows, TumblingEventTimeWindows
@@ -166,3 +166,11 @@ def test_a_plan_makes_no_generator_of_the_program(env: StreamExecutionEnvironmen
     timed = rows(env).assign_timestamps_and_watermarks(WatermarkStrategy.for_generator(supplier))
     timed.name("timed").sink_to(DiscardingSink())
     assert marks(env)["timed"] == "records: the program's own generator of watermarks looks at each record"
+
+
+def test_batch_mode_sorts_records(env: StreamExecutionEnvironment) -> None:
+    env.set_runtime_mode(RuntimeExecutionMode.BATCH)
+    rows(env).filter(pc.field("value") > 1.0).key_by("key").aggregate(total=aggregates.sum("value")).name("sums").print()
+    found = marks(env)
+    assert found["Filter"] == "columns"
+    assert "batch mode sorts records by key" in found["sums"]

@@ -6,8 +6,10 @@ from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, cast
 
+from flinkish.common.configuration import Configuration
 from flinkish.program.operators import KeyedCoProcessConfig, KeyedProcessConfig, MapConfig, OperatorConfig
 from flinkish.program.program import Program
+from flinkish.program.sources import Boundedness
 from flinkish.program.transformations import (
     OneInputTransformation,
     Partitioner,
@@ -54,7 +56,7 @@ class ProgramBuilder:
         return self._add(
             SourceTransformation,
             name=name,
-            source=SimpleNamespace(why_records="records"),
+            source=SimpleNamespace(why_records="records", boundedness=Boundedness.BOUNDED),
             watermarks=None,
             **fields,
         )
@@ -102,7 +104,7 @@ class ProgramBuilder:
         defaults: dict[str, Any] = {
             "job_name": "test",
             "transformations": self.transformations,
-            "configuration": None,
+            "configuration": Configuration(),
             "execution_config": _ExecutionConfig(auto_uids),
             "parallelism": 2,
             "max_parallelism": -1,
