@@ -183,6 +183,13 @@ class Layout:
                 raise TypeMismatchError(
                     f"{what}: column {field.name!r} must be {field.type}; got {column.type}: {error}"
                 ) from error
+            if pa.types.is_temporal(field.type):
+                try:
+                    pc.min_max(arrays[-1]).as_py()
+                except (ValueError, OverflowError) as error:
+                    raise TypeMismatchError(
+                        f"{what}: column {field.name!r} has a time outside the years 1 to 9999, which no record has: {error}"
+                    ) from error
         return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
 
 

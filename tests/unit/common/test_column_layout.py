@@ -155,3 +155,15 @@ def test_runs_become_one_with_times_where_some_have_none() -> None:
     assert joined.records() == [(0, "t0"), (0, "t0"), (1, "t1")]
     assert joined.times() == [None, 7, None]
     assert concat([numbers(1), numbers(1)]).times() is None
+
+
+@pytest.mark.parametrize(
+    ("type_info", "number"), [(Types.SQL_DATE(), 2_932_897), (Types.SQL_TIMESTAMP(), 253_402_300_800_000_000)]
+)
+def test_a_time_that_no_record_has_is_refused(type_info: TypeInformation, number: int) -> None:
+    layout = Layout(Types.ROW_NAMED(["at"], [type_info]))
+    integers = pa.array([number - 1, None, number], pa.int32() if number < 2**31 else pa.int64())
+    column = integers.view(layout.schema.field(0).type)
+    assert layout.checked(pa.table([column[:2]], ["at"]), "it").num_rows == 2
+    with pytest.raises(TypeMismatchError, match="it: column 'at' has a time outside the years 1 to 9999"):
+        layout.checked(pa.table([column], ["at"]), "it")
