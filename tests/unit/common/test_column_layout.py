@@ -17,6 +17,7 @@ from flinkish.common.column_layout import Layout, layout_of
 from flinkish.common.columns import Columns, concat
 from flinkish.common.errors import TypeMismatchError
 from flinkish.common.limits import LONG_MAX, LONG_MIN
+from flinkish.common.typeinfo import TypeInformation
 
 DECIMAL = decimal.Decimal("-1.000000000000000001")
 #: For each type, values with its extremes.
