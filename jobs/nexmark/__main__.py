@@ -199,7 +199,10 @@ def main() -> None:
                 figures.append(_measure(arguments, engine, query, run, arguments.events))
             if arguments.with_pyflink and query not in by_number.NOT_ON_PYFLINK:
                 run = partial(by_number.measure, interval=arguments.checkpoint_interval)
-                figures.append(_measure(arguments, "pyflink", query, run, arguments.pyflink_events))
+                try:
+                    figures.append(_measure(arguments, "pyflink", query, run, arguments.pyflink_events))
+                except by_number.PyFlinkError as error:
+                    print(f"{query:6}pyflink  failed\n{error}", flush=True)
         if arguments.output:
             write_figures(arguments.output, figures)
         if session is not None:

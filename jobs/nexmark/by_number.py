@@ -34,9 +34,14 @@ _BLOCK: Final = 1_000
 PYTHON: Final = "PYFLINK_PYTHON"
 #: Queries that PyFlink cannot run, and why.
 NOT_ON_PYFLINK: Final = {
+    "q7": "PyFlink cannot pickle a type that the program has used before",
     "q8": "PyFlink has no co_group",
     "q10": "PyFlink has no bucket assigners in Python",
 }
+
+
+class PyFlinkError(Exception):
+    """A query failed there; with the end of what was printed."""
 
 
 class DateTime(TimestampAssigner):
@@ -69,7 +74,7 @@ class StreamsByNumber(Streams):
 def measure(query: str, events: int, interval: int, settings: Sequence[str] = ()) -> tuple[int, float]:
     """Run a query on PyFlink; return the number of records read, and the seconds.
 
-    Raises RuntimeError, with the end of what was printed, if it fails.
+    Raises PyFlinkError if it fails.
     """
     interpreter = Path(os.environ[PYTHON])
     with tempfile.TemporaryDirectory() as folder:
@@ -91,7 +96,7 @@ def measure(query: str, events: int, interval: int, settings: Sequence[str] = ()
         )
     line = next((line for line in done.stdout.splitlines() if line.startswith("RECORDS")), None)
     if line is None:
-        raise RuntimeError(f"{query} failed on PyFlink: {done.stderr[-2_000:]}")
+        raise PyFlinkError(done.stderr[-2_000:])
     _, records, seconds = line.split()
     return int(records), float(seconds)
 

@@ -152,6 +152,8 @@ class HighestBids(AggregateFunction):
         return []
 
     def add(self, value: Row, accumulator: list[Row]) -> list[Row]:
+        if accumulator and value.price < accumulator[0].price:
+            return accumulator
         return self.merge(accumulator, [value])
 
     def get_result(self, accumulator: list[Row]) -> list[Row]:
