@@ -11,8 +11,9 @@ from typing import Any
 import msgspec
 
 from flinkish.runtime.state.codec import Codec
+from flinkish.runtime.state.disk.form import Facts, Form, Groups, Members, NoGroups
 from flinkish.runtime.state.disk.store import Store
-from flinkish.runtime.state.disk.stored import Facts, Form, Groups, Members, NoGroups, StoredAddresses, StoredGroups
+from flinkish.runtime.state.disk.stored import StoredAddresses, StoredGroups
 from flinkish.runtime.state.heap.changes import PUT, Changes
 from flinkish.runtime.state.heap.grouped import HeapGroupedLists, HeapMapTable, HeapPaneTable
 from flinkish.runtime.state.heap.tables import HeapListTable, HeapTable, HeapValueTable
@@ -129,56 +130,63 @@ class DiskTable(HeapTable):
         return None
 
 
-class DiskValueTable(DiskTable, HeapValueTable):
+class _AddressedTable(DiskTable):
+    """A table with a row for each address."""
+
+    dirty: Any
+
+    def _use(self, part: TableStore, codec: tuple[Callable[[Any], bytes], Callable[[bytes], Any]]) -> None:
+        self.part = part
+        self.data = StoredAddresses(part.form(NoGroups(None), Members(self.meta.key_type), codec, ordered=False))
+
+    def _take_dirty(self) -> None:
+        if self.since is not None and self.dirty:
+            self.since.setdefault(None, {}).update(dict.fromkeys(self.dirty, PUT))
+        self.dirty.clear()
+
+    def load(self, addresses: Iterable[Address], values: Iterable[Any]) -> None:
+        self.note_keys({None: addresses})
+        self.data.ingest((None, address, value) for address, value in zip(addresses, values, strict=True))
+
+    def expect(self, addresses: Sequence[Address]) -> None:
+        self.data.expect(addresses)
+
+
+class DiskValueTable(_AddressedTable, HeapValueTable):
     """See ValueTable."""
 
     def __init__(self, meta: TableMeta, part: TableStore) -> None:
         super().__init__(meta)
-        self.part = part
-        form = part.form(NoGroups(None), Members(meta.key_type), _single(self.codec), ordered=False)
-        self.data = StoredAddresses(form)
+        self._use(part, _single(self.codec))
 
     def take_changes(self) -> None:
         self.freeze()
         self.note_keys({None: self.dirty})
         if self._check is not None:
             self._check(self.data.written_values())
-        if self.since is not None and self.dirty:
-            self.since.setdefault(None, {}).update(dict.fromkeys(self.dirty, PUT))
-        self.dirty.clear()
+        self._take_dirty()
 
     def frozen(self) -> TableRows:
         self.freeze()
         return TableRows(self.meta, {self.meta.kind: self.data.items()})
 
-    def load(self, addresses: Iterable[Address], values: Iterable[Frozen]) -> None:
-        self.note_keys({None: addresses})
-        self.data.ingest((None, address, value) for address, value in zip(addresses, values, strict=True))
-
     def addresses(self) -> Iterator[Address]:
         self.freeze()
         return (address for _, address in self.data.places())
 
-    def expect(self, addresses: Sequence[Address]) -> None:
-        self.data.expect(addresses)
 
-
-class DiskListTable(DiskTable, HeapListTable):
+class DiskListTable(_AddressedTable, HeapListTable):
     """See ListTable. A list is one row."""
 
     def __init__(self, meta: TableMeta, part: TableStore) -> None:
         super().__init__(meta)
-        self.part = part
-        form = part.form(NoGroups(None), Members(meta.key_type), _several(self.codec), ordered=False)
-        self.data = StoredAddresses(form)
+        self._use(part, _several(self.codec))
 
     def take_changes(self) -> None:
         self._note_changes()
         if self._check is not None:
             self._check(list(chain.from_iterable(self.data.written_values())))
-        if self.since is not None and self.dirty:
-            self.since.setdefault(None, {}).update(dict.fromkeys(self.dirty, PUT))
-        self.dirty.clear()
+        self._take_dirty()
 
     def _note_changes(self) -> None:
         self.note_keys({None: self.dirty})
@@ -188,15 +196,8 @@ class DiskListTable(DiskTable, HeapListTable):
         self._note_changes()
         return TableRows(self.meta, {self.meta.kind: self.data.items()})
 
-    def load(self, addresses: Iterable[Address], lists: Iterable[list[Frozen]]) -> None:
-        self.note_keys({None: addresses})
-        self.data.ingest((None, address, elements) for address, elements in zip(addresses, lists, strict=True))
-
     def addresses(self) -> Iterator[Address]:
         return (address for _, address in self.data.places())
-
-    def expect(self, addresses: Sequence[Address]) -> None:
-        self.data.expect(addresses)
 
 
 class DiskMapTable(DiskTable, HeapMapTable):

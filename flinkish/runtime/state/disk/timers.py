@@ -7,7 +7,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from flinkish.runtime.state.backend import Fire
-from flinkish.runtime.state.disk.stored import Facts, Form, Members, StoredGroups, Times
+from flinkish.runtime.state.disk.form import Facts, Form, Members, Times
+from flinkish.runtime.state.disk.stored import StoredGroups
 from flinkish.runtime.state.disk.tables import DiskTable, Rows, TableStore
 from flinkish.runtime.state.heap.timers import HeapTimerQueue, HeapTimerTable
 from flinkish.runtime.state.rows import TIMER_EVENT, TIMER_PROCESSING, TableRows

@@ -9,8 +9,9 @@ import pytest
 
 from flinkish.common.typeinfo import Types
 from flinkish.runtime.state.codec import Codec
+from flinkish.runtime.state.disk.form import Facts, Form, Groups, Members, NoGroups
 from flinkish.runtime.state.disk.store import Store
-from flinkish.runtime.state.disk.stored import Facts, Form, Groups, Members, NoGroups, StoredAddresses, StoredGroups
+from flinkish.runtime.state.disk.stored import StoredAddresses, StoredGroups
 
 _LONGS = Codec(Types.LONG())
 
