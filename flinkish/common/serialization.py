@@ -17,6 +17,8 @@ from flinkish.common.typeinfo import TypeInformation, Types
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from flinkish.common.columns import Columns
+
 
 class SerializationSchema:
     """Base class for schemas that turn records into bytes: implement `serialize`. (In PyFlink it wraps a Java object.)"""
@@ -27,6 +29,13 @@ class SerializationSchema:
     def serialize(self, element: Any) -> bytes:
         """Return the bytes of a record."""
         raise NotImplementedError(f"{type(self).__name__} must implement serialize(element) -> bytes")
+
+    #: Why records are encoded one by one; None if `serialize_columns` encodes many at once.
+    why_records: str | None = "the schema encodes records one by one"
+
+    def serialize_columns(self, columns: Columns) -> list[bytes] | None:
+        """Return the bytes of each record; None if they must be encoded one by one. Only called if `why_records` is None."""
+        raise NotImplementedError
 
 
 class DeserializationSchema:
@@ -92,6 +101,9 @@ class SimpleStringSchema(SerializationSchema, DeserializationSchema):
         except pa.ArrowInvalid:
             return None
 
+    def serialize_columns(self, columns: Columns) -> list[bytes] | None:
+        return _whole_records(columns, Types.STRING(), str.encode)
+
     def get_produced_type(self) -> TypeInformation:
         return Types.STRING()
 
@@ -116,8 +128,18 @@ class ByteArraySchema(SerializationSchema, DeserializationSchema):
 
         return pa.record_batch([pa.array(messages, pa.binary())], ["value"])
 
+    def serialize_columns(self, columns: Columns) -> list[bytes] | None:
+        return _whole_records(columns, self.get_produced_type(), bytes)
+
     def get_produced_type(self) -> TypeInformation:
         return Types.PRIMITIVE_ARRAY(Types.BYTE())
+
+
+def _whole_records(columns: Columns, type_info: TypeInformation, encode: Callable[[Any], bytes]) -> list[bytes] | None:
+    """Return the bytes of records that have no fields; None if they are of another type."""
+    if columns.layout.has_fields or columns.layout.type_info != type_info:
+        return None
+    return list(map(encode, columns.column(0).to_pylist()))
 
 
 class RowFieldExtractorSchema(SerializationSchema):

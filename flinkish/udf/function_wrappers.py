@@ -211,7 +211,7 @@ def _column_function(call: object) -> str | None:
 
 
 def _is_of_columns(value: object) -> bool:
-    return inspect.isfunction(value) and value.__module__.startswith("pyspark.sql.functions")
+    return inspect.isfunction(value) and (value.__module__ or "").startswith("pyspark.sql.functions")
 
 
 def describe(function: object) -> str:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+import pyarrow.compute as pc
 import pytest
 from deltalake import DeltaTable
 
@@ -17,6 +18,7 @@ from flinkish.common.errors import ForeignCheckpointError, JobExecutionError, Si
 from flinkish.common.ids import random_id
 from flinkish.common.serialization import SimpleStringSchema
 from flinkish.common.watermark_strategy import TimestampAssigner
+from flinkish.datastream import DataStream, StreamExecutionEnvironment
 from flinkish.datastream.connectors.base import CommitRequest, DeliveryGuarantee, RestoredCheckpoint
 from flinkish.datastream.connectors.kafka import (
     FlinkKafkaConsumer,
@@ -32,6 +34,7 @@ from flinkish.datastream.connectors.kafka.committer import KafkaCommitter
 from flinkish.datastream.connectors.kafka.limits import TopicLimits, batch_bytes
 from flinkish.datastream.connectors.kafka.settings import KafkaCommittable, KafkaSinkSettings, Message, digest_of
 from flinkish.datastream.connectors.kafka.staging import Staging
+from flinkish.datastream.formats.json import JsonRowSerializationSchema
 from flinkish.program.refused_records import RefusedRecord, RefusedRecords
 from tests.conftest import MakeEnvironment
 from tests.kit.kafka_broker import Broker
@@ -39,6 +42,7 @@ from tests.kit.waiting import wait_until
 from tests.unit.docs.pages import PAGES_FOLDER, blocks
 
 LOCAL = pytest.mark.parametrize("engine", ["local"])
+BOTH_FORMS = pytest.mark.parametrize("by_columns", [False, True])
 GUARANTEES = list(DeliveryGuarantee)
 
 
@@ -54,6 +58,12 @@ def sink_to(
     for key, value in broker.client.items():
         builder.set_property(key, value)
     return builder.set_transactional_id_prefix(prefix or f"p-{random_id()}")
+
+
+def texts(env: StreamExecutionEnvironment, values: list[str], *, by_columns: bool) -> DataStream:
+    """Return a stream of texts, which come to the sink as columns or one by one."""
+    stream = env.from_collection(values, Types.STRING())
+    return stream.filter(pc.field("value") != "-") if by_columns else stream
 
 
 class Hundreds(TimestampAssigner):
@@ -96,16 +106,17 @@ def test_a_job_writes_keys_values_headers_and_times_to_the_topics_it_chooses(
 
 
 @LOCAL
+@BOTH_FORMS
 @pytest.mark.parametrize("guarantee", GUARANTEES)
 @pytest.mark.parametrize("checkpoints", [True, False])
 def test_every_guarantee_writes_all_messages_of_a_job_that_ends(
-    kafka: Broker, make_env: MakeEnvironment, tmp_path: Path, guarantee: DeliveryGuarantee, checkpoints: bool
+    kafka: Broker, make_env: MakeEnvironment, tmp_path: Path, guarantee: DeliveryGuarantee, checkpoints: bool, by_columns: bool
 ) -> None:
     topic = kafka.create_topic(2)
     settings = {"execution.checkpointing.interval": "20 ms", "execution.checkpointing.dir": tmp_path} if checkpoints else {}
     env = make_env(2, {**settings, "execution.epoch.max-records": 100})
     numbers = [str(number) for number in range(1000)]
-    env.from_collection(numbers, Types.STRING()).sink_to(sink_to(kafka, serializer(topic), guarantee).build())
+    texts(env, numbers, by_columns=by_columns).sink_to(sink_to(kafka, serializer(topic), guarantee).build())
     env.execute()
     assert sorted(kafka.values(topic)) == sorted(numbers)
 
@@ -179,13 +190,14 @@ def test_messages_that_kafka_refuses_fail_the_job_in_the_task(kafka: Broker, mak
 
 @LOCAL
 @pytest.mark.parametrize("guarantee", [DeliveryGuarantee.AT_LEAST_ONCE, DeliveryGuarantee.EXACTLY_ONCE])
-@pytest.mark.parametrize("selected", [False, True])
+@pytest.mark.parametrize(("selected", "by_columns"), [(False, False), (True, False), (False, True)])
 def test_a_topic_with_a_small_limit_takes_many_messages_and_the_large_one_is_a_dead_letter(
     kafka: Broker,
     make_env: MakeEnvironment,
     tmp_path: Path,
     guarantee: DeliveryGuarantee,
     selected: bool,
+    by_columns: bool,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     topic = kafka.create_topic(1, max_message_bytes="2000")
@@ -194,9 +206,8 @@ def test_a_topic_with_a_small_limit_takes_many_messages_and_the_large_one_is_a_d
     schema = serializer().set_topic_selector(lambda value: topic) if selected else serializer(topic)
     # The brokers refuse nothing, as the batches are small enough.
     monkeypatch.delattr(KafkaCommitter, "_write_without_refused")
-    env.from_collection([*values[:50], "a" * 3000, *values[50:]], Types.STRING()).sink_to(
-        sink_to(kafka, schema, guarantee).build()
-    )
+    stream = texts(env, [*values[:50], "a" * 3000, *values[50:]], by_columns=by_columns)
+    stream.sink_to(sink_to(kafka, schema, guarantee).build())
     env.execute()
     assert kafka.values(topic) == values
     (letter,) = DeltaTable(tmp_path / "dead").to_pyarrow_table().to_pylist()
@@ -206,12 +217,14 @@ def test_a_topic_with_a_small_limit_takes_many_messages_and_the_large_one_is_a_d
 @LOCAL
 @pytest.mark.parametrize("guarantee", [DeliveryGuarantee.AT_LEAST_ONCE, DeliveryGuarantee.NONE])
 @pytest.mark.parametrize("dead_letters", [False, True])
+@BOTH_FORMS
 def test_messages_that_only_the_brokers_can_refuse_are_dead_letters_of_a_sink_that_writes_directly(
     kafka: Broker,
     make_env: MakeEnvironment,
     tmp_path: Path,
     dead_letters: bool,
     guarantee: DeliveryGuarantee,
+    by_columns: bool,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     topic = kafka.create_topic(1, max_message_bytes="2000")
@@ -219,9 +232,8 @@ def test_messages_that_only_the_brokers_can_refuse_are_dead_letters_of_a_sink_th
     monkeypatch.setattr("flinkish.datastream.connectors.kafka.writers._MOST_SENT", 40)
     env = make_env(1, {"pipeline.dead-letters.dir": tmp_path / "dead"} if dead_letters else {})
     values = [str(number) for number in range(101)]
-    env.from_collection([*values[:30], "x" * 3000, *values[30:60], *["y" * 3000] * 6, *values[60:]], Types.STRING()).sink_to(
-        sink_to(kafka, serializer(topic), guarantee).build()
-    )
+    stream = texts(env, [*values[:30], "x" * 3000, *values[30:60], *["y" * 3000] * 6, *values[60:]], by_columns=by_columns)
+    stream.sink_to(sink_to(kafka, serializer(topic), guarantee).build())
     if not dead_letters:
         refused = r"(?s)messages were not written, one for topic .*MSG_SIZE_TOO_LARGE.*pipeline\.dead-letters\.dir"
         with pytest.raises(JobExecutionError, match=refused):
@@ -237,14 +249,15 @@ def test_messages_that_only_the_brokers_can_refuse_are_dead_letters_of_a_sink_th
 
 
 @LOCAL
-@pytest.mark.parametrize("selected", [False, True])
+@pytest.mark.parametrize(("selected", "by_columns"), [(False, False), (True, False), (False, True)])
 def test_a_message_without_a_key_for_a_compacted_topic_is_refused_in_the_task(
-    kafka: Broker, make_env: MakeEnvironment, selected: bool
+    kafka: Broker, make_env: MakeEnvironment, selected: bool, by_columns: bool
 ) -> None:
     topics = [kafka.create_topic(1), kafka.create_topic(1, cleanup_policy="compact")]
     schema = serializer().set_topic_selector(lambda value: topics[int(value)]) if selected else serializer(topics[1])
     env = make_env(1)
-    env.from_collection(["0", "1"], Types.STRING()).sink_to(sink_to(kafka, schema, DeliveryGuarantee.EXACTLY_ONCE).build())
+    stream = texts(env, ["0", "1"], by_columns=by_columns)
+    stream.sink_to(sink_to(kafka, schema, DeliveryGuarantee.EXACTLY_ONCE).build())
     with pytest.raises(JobExecutionError, match="has no key, but the topic is compacted"):
         env.execute()
 
@@ -663,15 +676,15 @@ def test_a_missing_or_changed_file_of_messages_fails_the_commit(commits: Commits
 
 
 @LOCAL
+@BOTH_FORMS
 def test_large_checkpoints_go_through_files(
-    kafka: Broker, make_env: MakeEnvironment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    kafka: Broker, make_env: MakeEnvironment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, by_columns: bool
 ) -> None:
     topic = kafka.create_topic(1)
     env = make_env(2, {"execution.checkpointing.interval": "1 h", "execution.checkpointing.dir": tmp_path})
     values = [f"{number:0200}" for number in range(2000)]
-    env.from_collection([Row(value) for value in values], Types.ROW([Types.STRING()])).map(
-        lambda row: row[0], Types.STRING()
-    ).sink_to(sink_to(kafka, serializer(topic), DeliveryGuarantee.EXACTLY_ONCE).build())
+    stream = texts(env, values, by_columns=by_columns)
+    stream.sink_to(sink_to(kafka, serializer(topic), DeliveryGuarantee.EXACTLY_ONCE).build())
     written: list[Any] = []
     write = Staging.write
     monkeypatch.setattr(Staging, "write", lambda self, *arguments: written.append(1) or write(self, *arguments))
@@ -690,3 +703,21 @@ def test_the_example_of_the_documentation_prints_what_it_says(
     (block,) = blocks(PAGES_FOLDER / "connectors" / "kafka.md", "python")
     exec(compile(block.content, "kafka.md", "exec", dont_inherit=True), {"__name__": "example"})
     assert capsys.readouterr().out == block.output
+
+
+@LOCAL
+@BOTH_FORMS
+def test_rows_of_columns_are_written_as_json_with_their_times(kafka: Broker, make_env: MakeEnvironment, by_columns: bool) -> None:
+    rows = Types.ROW_NAMED(["at", "name", "share"], [Types.LONG(), Types.STRING(), Types.DOUBLE()])
+    values = [Row(at=n * 100, name=f"n\n{n} grün" if n % 5 else None, share=n / 3) for n in range(200)]
+    schema = JsonRowSerializationSchema.builder().with_type_info(rows).build()
+    topic = kafka.create_topic(1)
+    by_time = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner("at")
+    stream = make_env(1).from_collection(values, rows).assign_timestamps_and_watermarks(by_time)
+    if by_columns:
+        stream = stream.filter(pc.field("at") >= 0)
+    message = KafkaRecordSerializationSchema.builder().set_topic(topic).set_value_serialization_schema(schema)
+    stream.sink_to(sink_to(kafka, message, DeliveryGuarantee.EXACTLY_ONCE).build())
+    stream.get_execution_environment().execute()
+    found = [(message.value(), message.timestamp()[1]) for message in kafka.read(topic)]
+    assert found == [(schema.serialize(row), max(1, row.at)) for row in values]

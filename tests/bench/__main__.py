@@ -364,15 +364,16 @@ def bench_kafka_json(report: Report, spark: Any, scale: float) -> None:
     messages = int(4 * _MILLION * scale)
     with tempfile.TemporaryDirectory() as folder, own_broker(Path(folder) / "broker") as broker:
         topic = kafka.fill(broker, messages, kafka_json.message)
-        names = ("windows", "windows-records", "windows-spark", "each")
+        names = ("windows", "windows-records", "windows-spark", "each", "each-columns")
         runs = [[kafka.run_json(broker, name, topic) for name in names] for _ in range(2)]
         rates = [max(0.0 if took is None else messages / took.seconds for took in each) for each in zip(*runs, strict=True)]
-        columns, records, plain, each = rates
+        columns, records, plain, each, each_by_columns = rates
         report.add("windows by key, columns, exactly once", f"{columns:,.0f}/s", "300,000/s", columns >= 300_000)
         report.add("the same, records", f"{records:,.0f}/s")
         report.add("Spark's own, at least once", f"{plain:,.0f}/s")
         report.add("columns / Spark's own", f"{_ratio(columns, plain):.1f}", "3", columns >= 3 * plain > 0)
         report.add("JSON in, keyed count, JSON out for each message, records", f"{each:,.0f}/s", "150,000/s", each >= 150_000)
+        report.add("the same, columns", f"{each_by_columns:,.0f}/s")
 
 
 def bench_kafka(report: Report, spark: Any, scale: float) -> None:

@@ -2,8 +2,8 @@
 
     kafka_json.py PROGRAM BROKERS SOURCE TARGET FOLDER JAR...
 
-`windows` counts the messages of each user in windows of 10 s, on columns where they may be; `windows-records` does the same one
-message at a time; `each` writes each message with the count of its user so far. `windows-spark` is Spark's own streaming, at
+`windows` counts the messages of each user in windows of 10 s on columns, `windows-records` one message at a time; `each` writes
+each message with the count of its user so far, `each-columns` does it on columns. `windows-spark` is Spark's own streaming, at
 least once, as its Kafka sink is. Prints the seconds of the second run in the session, with the start of the job or query.
 """
 
@@ -65,6 +65,9 @@ class Count(KeyedProcessFunction):
 
 def results(program: str, events: DataStream) -> DataStream:
     keyed = events.key_by("user")
+    if program == "each-columns":
+        latest = aggregates.max("time")
+        return keyed.aggregate(user=aggregates.key(), start=latest, count=aggregates.count(), per="record")
     if program == "each":
         return keyed.process(Count(), COUNTS)
     windows = keyed.window(TumblingEventTimeWindows.of(Time.seconds(10)))
@@ -86,7 +89,7 @@ def run_flinkish(program: str, brokers: str, source_topic: str, target: str, fol
         .set_value_only_deserializer(JsonRowDeserializationSchema.builder().type_info(EVENTS).build())
         .build()
     )
-    times: Any = "time" if program == "windows" else ByTime()
+    times: Any = ByTime() if program in ("windows-records", "each") else "time"
     watermarks = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(times)
     schema = JsonRowSerializationSchema.builder().with_type_info(COUNTS).build()
     serializer = KafkaRecordSerializationSchema.builder().set_topic(target).set_value_serialization_schema(schema).build()

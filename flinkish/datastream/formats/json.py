@@ -15,7 +15,7 @@ import msgspec
 
 from flinkish.common.arrow_types import bytes_of, values_of
 from flinkish.common.errors import DeserializationError, InvalidArgumentError, InvalidProgramError, TypeMismatchError
-from flinkish.common.kinds import INTEGER_BITS, Kind, part_names, plain_type, range_check, shape_of
+from flinkish.common.kinds import INTEGER_BITS, Kind, kind_of, part_names, plain_type, range_check, shape_of
 from flinkish.common.limits import one_character
 from flinkish.common.serialization import DeserializationSchema, SerializationSchema
 from flinkish.common.text import double_text, float_text, text_function
@@ -28,6 +28,8 @@ from flinkish.datastream.formats._schemas import Made, shown
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+    from flinkish.common.columns import Columns
 
 __all__ = ["JsonRowDeserializationSchema", "JsonRowSerializationSchema"]
 
@@ -139,6 +141,7 @@ class JsonRowSerializationSchema(SerializationSchema):
 
     def __init__(self, row_type: RowTypeInfo) -> None:
         self._write = Made(_json_writer, row_type)
+        self._lines = Made(_LinesOfColumns, row_type)
 
     @staticmethod
     def builder() -> JsonRowSerializationSchema.Builder:
@@ -153,6 +156,14 @@ class JsonRowSerializationSchema(SerializationSchema):
             raise TypeMismatchError(
                 f"Could not serialize row {element!r}. Make sure that the schema matches the input: {error}"
             ) from error
+
+    @property
+    def why_records(self) -> str | None:  # type: ignore[override]
+        # A subclass may encode in another way.
+        return self._lines.value.why_records if type(self) is JsonRowSerializationSchema else super().why_records
+
+    def serialize_columns(self, columns: Columns) -> list[bytes] | None:
+        return self._lines.value.encode(columns)
 
     class Builder:
         """Builder of a JsonRowSerializationSchema."""
@@ -301,6 +312,44 @@ _WRITERS: Final[dict[BasicType | Kind, _Plain]] = {
     Kind.TIMESTAMP: _timestamp,
     Kind.BYTES: bytes_of,
 }
+
+
+#: What msgspec writes of a column's values is what `_json_writer` would; of DOUBLE, if they are finite.
+_PLAIN: Final = (BasicType.STRING, BasicType.BOOLEAN, BasicType.DOUBLE, *INTEGER_BITS)
+
+
+class _LinesOfColumns:
+    """Encodes the rows of columns, if their fields are those of the schema and need no conversion."""
+
+    def __init__(self, row_type: RowTypeInfo) -> None:
+        _, types = shape_of(row_type)
+        self._names, self._kinds = part_names(row_type), list(map(kind_of, types))
+        attributes = [f"f{position}" for position in range(len(types))]
+        renamed = dict(zip(attributes, self._names, strict=True))
+        self._row = msgspec.defstruct("Encoded", [(name, Any) for name in attributes], rename=renamed, gc=False)
+
+    @property
+    def why_records(self) -> str | None:
+        """Why rows are encoded one by one; None if columns may be."""
+        found = next((name for name, kind in zip(self._names, self._kinds, strict=True) if kind not in _PLAIN), None)
+        return None if found is None else f"the field {found!r} of JSON objects is written one by one"
+
+    def encode(self, columns: Columns) -> list[bytes] | None:
+        import pyarrow.compute as pc  # which takes half a second
+
+        layout = columns.layout
+        if not layout.is_row or set(layout.names) != set(self._names):
+            return None
+        lists = []
+        for name, kind in zip(self._names, self._kinds, strict=True):
+            position = layout.names.index(name)
+            column = columns.column(position)
+            if kind_of(layout.types[position]) is not kind:
+                return None
+            if kind is BasicType.DOUBLE and pc.all(pc.is_finite(column)).as_py() is False:
+                return None
+            lists.append(column.to_pylist())
+        return bytes(_ENCODER.encode_lines(list(map(self._row, *lists)))).split(b"\n")[:-1]
 
 
 _FORMATS: Final[dict[Any, Callable[[], TypeInformation]]] = {

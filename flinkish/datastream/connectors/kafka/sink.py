@@ -57,6 +57,12 @@ class KafkaSink(Sink[Any, KafkaCommittable]):
     def _exactly_once(self) -> bool:
         return self._settings.guarantee is DeliveryGuarantee.EXACTLY_ONCE
 
+    @property
+    def why_records(self) -> str | None:  # type: ignore[override]
+        schema = self._settings.serializer
+        chosen = not isinstance(schema.topic, str) or schema.key_schema or schema.partitioner or schema.header_provider
+        return "topic, key, partition or headers are chosen for each record" if chosen else schema.value_schema.why_records
+
     def get_transformer(self) -> None:
         """Return None: the stream is written as it is."""
         return

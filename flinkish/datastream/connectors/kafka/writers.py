@@ -5,11 +5,13 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache, partial
+from itertools import repeat
 from typing import Any, Final
 
 import msgspec
 
 from flinkish.common import options
+from flinkish.common.columns import Columns
 from flinkish.common.errors import RecordRefusedError, SinkError, TargetRefusedError, TypeMismatchError
 from flinkish.common.ids import IdSource
 from flinkish.datastream.connectors._row_buffer import RowBuffer, bytes_state
@@ -112,13 +114,14 @@ def _reason(error: Any, topic: str) -> str:
     return f"{SINK}: topic {topic!r}: {client.text_of(error)}"
 
 
-def message_function(
+def message_functions(
     settings: KafkaSinkSettings, producer: Callable[[], Any], note_limits: Callable[[TopicLimits], None]
-) -> Callable[[Any, int | None], Message]:
-    """Return a function that converts a record and its timestamp to a message.
+) -> tuple[Callable[[Any, int | None], Message], Callable[[Columns], list[Message] | None]]:
+    """Return a function that converts a record and its timestamp to a message, and one that converts columns.
 
     `producer` returns a client that can be asked about topics. `note_limits` is called with the limits of each new topic. The
-    function raises RecordRefusedError for a message beyond them, and SinkError for a topic that cannot be written to.
+    first function raises RecordRefusedError for a message beyond them, and both raise SinkError for a topic that cannot be
+    written to. The second one returns None if records must be looked at one by one, such as if one would be refused.
     """
     schema = settings.serializer
     schema.open()
@@ -130,15 +133,17 @@ def message_function(
     limits: dict[Any, TopicLimits] = {}
     partitions = cache(lambda topic: _count_partitions(producer(), settings.servers, topic))
 
+    def limits_of(topic: Any) -> TopicLimits:
+        if not isinstance(topic, str) or not topic:
+            raise TypeMismatchError(f"{SINK}: the topic selector must return the name of a topic; got {topic!r}")
+        partitions(topic)
+        limit = limits[topic] = TopicLimits() if settings.log_failures_only else ask(settings, topic)
+        note_limits(limit)
+        return limit
+
     def message_of(record: Any, timestamp: int | None) -> Message:
         topic: Any = fixed if select is None else select(record)
-        limit = limits.get(topic)
-        if limit is None:
-            if not isinstance(topic, str) or not topic:
-                raise TypeMismatchError(f"{SINK}: the topic selector must return the name of a topic; got {topic!r}")
-            partitions(topic)
-            limit = limits[topic] = TopicLimits() if settings.log_failures_only else ask(settings, topic)
-            note_limits(limit)
+        limit = limits.get(topic) or limits_of(topic)
         value = serialize(record)
         key = None if serialize_key is None else serialize_key(record)
         partition = -1
@@ -155,7 +160,25 @@ def message_function(
         limit.check(message)
         return message
 
-    return message_of
+    def messages_of(columns: Columns) -> list[Message] | None:
+        topic: Any = fixed
+        limit = limits.get(topic) or limits_of(topic)
+        values = schema.value_schema.serialize_columns(columns)
+        if values is None:
+            return None
+        times = (columns.times() if with_time else None) or repeat(None)
+        pairs = zip(values, times, strict=False)
+        messages: list[Message] = [
+            (topic, -1, None, value, time if time is not None and time >= 0 else -1, None) for value, time in pairs
+        ]
+        try:
+            for message in messages:
+                limit.check(message)
+        except RecordRefusedError:
+            return None
+        return messages
+
+    return message_of, messages_of
 
 
 def _count_partitions(producer: Any, servers: str, topic: str) -> int:
@@ -196,7 +219,7 @@ class DirectWriter(SinkWriter[Any, KafkaCommittable]):
         self._context = context
         self._configuration = settings.producer(str(context.subtask_index))
         self._outbox = Outbox(self._configuration, settings.batch_size)
-        self._message = message_function(settings, lambda: self._outbox.client, self._keep_within)
+        self._message, self._messages = message_functions(settings, lambda: self._outbox.client, self._keep_within)
         self._keeps = context.configuration.contains(options.DEAD_LETTERS_DIR)
         self._waits = self._keeps or settings.guarantee is not DeliveryGuarantee.NONE
         #: The records since the last wait, and their messages; empty if the job keeps no dead letters.
@@ -215,6 +238,12 @@ class DirectWriter(SinkWriter[Any, KafkaCommittable]):
             self._sent.append((value, message))
             if len(self._sent) >= _MOST_SENT:
                 self._settle()
+
+    def write_columns(self, columns: Columns) -> bool:
+        messages = None if self._keeps else self._messages(columns)
+        for message in messages or ():
+            self._outbox.send(message)
+        return messages is not None
 
     def end_epoch(self) -> None:
         self._settle()
@@ -275,7 +304,7 @@ class StagingWriter(SinkWriter[Any, KafkaCommittable]):
         self._context = context
         self._ids = ids
         producer = cache(lambda: client.make("Producer", settings.producer(str(context.subtask_index)), SINK))
-        self._message = message_function(settings, producer, self._note_limits)
+        self._message, self._messages = message_functions(settings, producer, self._note_limits)
         self._batch_bytes: int | None = None
         self._largest = settings.largest
         root = staging_root(context.configuration, context.job_id)
@@ -309,6 +338,19 @@ class StagingWriter(SinkWriter[Any, KafkaCommittable]):
             self._open = self._buffer.group(())
         self._open.append(message)
         self._open_bytes += size
+
+    def write_columns(self, columns: Columns) -> bool:
+        messages = self._messages(columns)
+        if messages is None:
+            return False
+        sizes = [len(message[3] or b"") for message in messages]
+        if max(sizes, default=0) + _OVERHEAD > self._largest:
+            return False
+        if self._open is None:
+            self._open = self._buffer.group(())
+        self._open.extend(messages)
+        self._open_bytes += sum(sizes)
+        return True
 
     def buffered_bytes(self) -> int:
         return self._open_bytes

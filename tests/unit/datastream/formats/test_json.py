@@ -6,11 +6,13 @@ import datetime
 import decimal
 import json
 import math
+import random
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from flinkish.common.column_layout import Layout
 from flinkish.common.errors import (
     DeserializationError,
     InvalidArgumentError,
@@ -20,7 +22,7 @@ from flinkish.common.errors import (
     UnsupportedError,
 )
 from flinkish.common.pickling import dumps, loads
-from flinkish.common.serialization import DeserializationSchema, Encoder, SimpleStringSchema
+from flinkish.common.serialization import ByteArraySchema, DeserializationSchema, Encoder, SimpleStringSchema
 from flinkish.common.time import Instant
 from flinkish.common.typeinfo import TypeInformation, Types
 from flinkish.common.types import Row
@@ -319,3 +321,50 @@ def test_a_schema_that_ends_its_stream_is_refused_for_files() -> None:
 
     with pytest.raises(UnsupportedError, match=r"UntilZero.is_end_of_stream\(\) would not be asked"):
         StreamFormat.line_format(UntilZero())
+
+
+def test_rows_of_columns_are_written_as_they_are_one_by_one() -> None:
+    kinds = {"long": Types.LONG(), "byte": Types.BYTE(), "text": Types.STRING(), "yes": Types.BOOLEAN(), "ä b": Types.DOUBLE()}
+    row_type = Types.ROW_NAMED(list(kinds), list(kinds.values()))
+    rng = random.Random(1)
+    values: list[list[Any]] = [
+        [None, 0, -(2**63), 2**63 - 1],
+        [None, -128, 127],
+        [None, "", "grün", 'a"b\n\u2028\x01', "\U0001f600"],
+        [None, True, False],
+        [None, 0.0, -0.0, 0.1, 1e300, 5e-324, 1e16, 123456789.0],
+    ]
+    rows = [Row(**dict(zip(kinds, map(rng.choice, values), strict=True))) for _ in range(300)]
+    layout = Layout(row_type)
+    for names in (list(kinds), list(reversed(kinds))):
+        schema = JsonRowSerializationSchema.builder().with_type_info(Types.ROW_NAMED(names, [kinds[n] for n in names])).build()
+        assert schema.why_records is None
+        assert loads(dumps(schema)).serialize_columns(layout.columns_of(rows, None)) == list(map(schema.serialize, rows))
+    infinite = layout.columns_of([*rows, Row(**dict(zip(kinds, [1, 1, "", True, math.inf], strict=True)))], None)
+    assert schema.serialize_columns(infinite) is None
+    other = Types.ROW_NAMED(["a"], [Types.LONG()])
+    assert schema.serialize_columns(Layout(other).columns_of([Row(a=1)], None)) is None
+    narrow = Types.ROW_NAMED(names, [Types.INT() if kinds[n] == Types.LONG() else kinds[n] for n in names])
+    assert (
+        JsonRowSerializationSchema.builder().with_type_info(narrow).build().serialize_columns(layout.columns_of(rows, None))
+        is None
+    )
+    dated = JsonRowSerializationSchema.builder().with_type_info(Types.ROW_NAMED(["d"], [Types.SQL_DATE()])).build()
+    assert "'d'" in (dated.why_records or "")
+
+
+@pytest.mark.parametrize(
+    ("schema", "type_info", "values"),
+    [
+        (SimpleStringSchema(), Types.STRING(), ["", "a", "grün\n"]),
+        (ByteArraySchema(), Types.PRIMITIVE_ARRAY(Types.BYTE()), [b"", b"\xff\n"]),
+    ],
+)
+def test_texts_and_bytes_go_both_ways_by_columns(schema: Any, type_info: TypeInformation, values: list[Any]) -> None:
+    columns = Layout(type_info).columns_of(values, None)
+    messages = [schema.serialize(value) for value in values]
+    assert schema.why_records is None
+    assert schema.serialize_columns(columns) == messages
+    assert schema.deserialize_batch(messages).equals(columns.batch)
+    assert schema.serialize_columns(Layout(Types.LONG()).columns_of([1], None)) is None
+    assert "one by one" in SimpleStringSchema("latin-1").why_records
