@@ -150,7 +150,7 @@ class Layout:
         return self._rows.column(position, values)
 
     def batch(self, columns: Sequence[pa.Array]) -> pa.RecordBatch:
-        """Return columns that `column` has made, one for each field, as a batch."""
+        """Return columns of the schema's types, one for each field, as a batch."""
         return pa.RecordBatch.from_arrays(columns, schema=self.schema)
 
     def checked(self, table: object, what: str) -> pa.RecordBatch:
@@ -190,7 +190,7 @@ class Layout:
                     raise TypeMismatchError(
                         f"{what}: column {field.name!r} has a time outside the years 1 to 9999, which no record has: {error}"
                     ) from error
-        return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
+        return self.batch(arrays)
 
 
 class StoredColumns:

@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 class SerializationSchema:
     """Base class for schemas that turn records into bytes: implement `serialize`. (In PyFlink it wraps a Java object.)"""
 
+    #: Why records are encoded one by one; None if `serialize_columns` encodes many at once.
+    why_records: str | None = "the schema encodes records one by one"
+
     def open(self) -> None:
         """Get ready; called once in each task."""
 
@@ -30,16 +33,16 @@ class SerializationSchema:
         """Return the bytes of a record."""
         raise NotImplementedError(f"{type(self).__name__} must implement serialize(element) -> bytes")
 
-    #: Why records are encoded one by one; None if `serialize_columns` encodes many at once.
-    why_records: str | None = "the schema encodes records one by one"
-
     def serialize_columns(self, columns: Columns) -> list[bytes] | None:
         """Return the bytes of each record; None if they must be encoded one by one. Only called if `why_records` is None."""
-        raise NotImplementedError
+        return None
 
 
 class DeserializationSchema:
     """Base class for schemas that turn bytes into records: implement `deserialize`. (In PyFlink it wraps a Java object.)"""
+
+    #: Why messages are decoded one by one; None if `deserialize_batch` decodes many at once.
+    why_records: str | None = "the schema decodes messages one by one"
 
     def open(self) -> None:
         """Get ready; called once in each task."""
@@ -48,15 +51,12 @@ class DeserializationSchema:
         """Return the record that the bytes encode; raise ValueError if they encode none."""
         raise NotImplementedError(f"{type(self).__name__} must implement deserialize(message)")
 
-    #: Why messages are decoded one by one; None if `deserialize_batch` decodes many at once.
-    why_records: str | None = "the schema decodes messages one by one"
-
     def deserialize_batch(self, messages: Sequence[bytes]) -> pa.RecordBatch | None:
         """Return the records of messages as a batch of Arrow; None if they must be decoded one by one, as when one is malformed.
 
         Only called if `why_records` is None. The batch has the layout of the produced type.
         """
-        raise NotImplementedError
+        return None
 
     def is_end_of_stream(self, next_element: Any) -> bool:
         """Return whether the stream ends before this record.

@@ -48,7 +48,7 @@ def build_job_graph(stream_graph: StreamGraph) -> JobGraph:
         )
         for number, edge in enumerate(network)
     )
-    return JobGraph(job_name=stream_graph.job_name, vertices=vertices, edges=edges, batch=stream_graph.batch)
+    return JobGraph(job_name=stream_graph.job_name, vertices=vertices, edges=edges)
 
 
 def is_chainable(edge: StreamEdge, stream_graph: StreamGraph, inputs_of_target: int) -> bool:

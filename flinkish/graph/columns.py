@@ -82,7 +82,7 @@ def working_on_columns(nodes: Iterable[StreamNode], edges: Collection[StreamEdge
     return found if uses or any(isinstance(node.operator, _MAKES_COLUMNS) for node in by_id.values()) else {}
 
 
-def chained_on_columns(graph: JobGraph) -> dict[NodeId, str | None]:
+def chained_on_columns(graph: JobGraph, *, batch: bool) -> dict[NodeId, str | None]:
     """Return the same for the operators of a job graph."""
     forward = Partitioner(partitioning=Partitioning.FORWARD)
     edges = [
@@ -93,7 +93,7 @@ def chained_on_columns(graph: JobGraph) -> dict[NodeId, str | None]:
     for edge in graph.edges:
         head = graph.vertices[edge.target_vertex].head.id
         edges.append(StreamEdge(source=edge.source, target=head, input_index=edge.input_index, partitioner=edge.partitioner))
-    return working_on_columns([node for vertex in graph.vertices.values() for node in vertex.operators], edges, batch=graph.batch)
+    return working_on_columns([node for vertex in graph.vertices.values() for node in vertex.operators], edges, batch=batch)
 
 
 #: Operators that put records into columns if they get records.

@@ -60,8 +60,6 @@ class JobGraph:
     job_name: str
     vertices: Mapping[VertexId, JobVertex]
     edges: tuple[JobEdge, ...]
-    #: Whether the program runs in batch mode.
-    batch: bool = False
 
     def inputs(self, vertex: VertexId) -> tuple[JobEdge, ...]:
         """Return the edges that lead to a vertex, in the order of its inputs."""

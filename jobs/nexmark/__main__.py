@@ -119,10 +119,16 @@ def _spark(arguments: argparse.Namespace, session: SparkSession, files: Path, na
 
 
 def _measure(
-    arguments: argparse.Namespace, engine: str, query: str, run: Callable[[str, int], tuple[int, float]], most: int
+    arguments: argparse.Namespace,
+    engine: str,
+    query: str,
+    run: Callable[[str, int], tuple[int, float]],
+    most: int,
+    *,
+    small_run: bool = True,
 ) -> Figures:
     small_events = small_seconds = None
-    if engine != "pyflink":  # which starts anew for each run, in a quarter of a minute
+    if small_run:
         run(query, most // _SMALL)  # the first run of a query compiles it
         small_events, small_seconds = run(query, most // _SMALL)
     events, seconds = run(query, most)
@@ -181,6 +187,8 @@ def main() -> None:
     arguments = parser.parse_args()
     if arguments.events < 50 * _SMALL:
         parser.error(f"--events must be at least {50 * _SMALL}, of which the small run has a tenth")
+    if arguments.pyflink_events < 50:
+        parser.error("--pyflink-events must be at least 50, so that there is one of each kind")
     if arguments.with_pyflink and by_number.PYTHON not in os.environ:
         parser.error(f"--with-pyflink needs the environment variable {by_number.PYTHON}: the Python that has apache-flink")
     figures: list[Figures] = []
@@ -198,9 +206,14 @@ def main() -> None:
             for engine, run in runs.items():
                 figures.append(_measure(arguments, engine, query, run, arguments.events))
             if arguments.with_pyflink and query not in by_number.NOT_ON_PYFLINK:
-                run = partial(by_number.measure, interval=arguments.checkpoint_interval)
-                try:
-                    figures.append(_measure(arguments, "pyflink", query, run, arguments.pyflink_events))
+                run = partial(
+                    by_number.measure,
+                    seed=arguments.seed,
+                    parallelism=environment(arguments).get_parallelism(),
+                    interval=arguments.checkpoint_interval,
+                )
+                try:  # each run starts PyFlink anew, so there is nothing to warm up
+                    figures.append(_measure(arguments, "pyflink", query, run, arguments.pyflink_events, small_run=False))
                 except by_number.PyFlinkError as error:
                     print(f"{query:6}pyflink  failed\n{error}", flush=True)
         if arguments.output:

@@ -6,7 +6,7 @@ from flinkish.datastream.connectors import BucketAssigner
 
 
 class ByMinute(BucketAssigner):
-    """Folders of q10: those of the date, and in them those of the minute."""
+    """One folder for each date, and in it one for each minute."""
 
     def get_bucket_id(self, element: tuple, context: BucketAssigner.Context) -> str:
         return f"dt={element[5]}/hm={element[6]}"

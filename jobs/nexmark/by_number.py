@@ -1,9 +1,9 @@
 """The streams of Nexmark from a sequence of numbers, so that PyFlink can run the queries: it has no source of batches.
 
-    by_number.py QUERY EVENTS INTERVAL [KEY=VALUE...]
+    by_number.py QUERY EVENTS SEED PARALLELISM INTERVAL
 
-Runs a query with a checkpoint each INTERVAL seconds, drops its results, and prints the records that it has read and its seconds.
-`measure` runs it on PyFlink, with the package's name replaced by `pyflink`.
+Runs a query with a checkpoint every INTERVAL seconds, drops its results, and prints the number of records that it has read and
+the seconds that it took. `measure` runs it on PyFlink, with the package's name replaced by `pyflink`.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 
-from flinkish.common import Configuration, Row, Types, WatermarkStrategy
+from flinkish.common import Row, Types, WatermarkStrategy
 from flinkish.common.watermark_strategy import TimestampAssigner
 from flinkish.datastream import DataStream, StreamExecutionEnvironment
 from flinkish.datastream.connectors.number_seq import NumberSequenceSource
@@ -30,7 +30,7 @@ from jobs.nexmark.queries import QUERIES
 
 #: Records that a number stands for.
 _BLOCK: Final = 1_000
-#: Names of the environment: the Python that has PyFlink.
+#: The environment variable with the path of a Python that has PyFlink.
 PYTHON: Final = "PYFLINK_PYTHON"
 #: Queries that PyFlink cannot run, and why.
 NOT_ON_PYFLINK: Final = {
@@ -41,7 +41,7 @@ NOT_ON_PYFLINK: Final = {
 
 
 class PyFlinkError(Exception):
-    """A query failed there; with the end of what was printed."""
+    """A query failed on PyFlink; the text is the end of its error output."""
 
 
 class DateTime(TimestampAssigner):
@@ -50,7 +50,7 @@ class DateTime(TimestampAssigner):
 
 
 def _records(kind: Kind, total: int, blocks: int, readers: int, seed: int, rate: float, number: int) -> Iterable[Row]:
-    """Return the records that a number stands for; each reader goes through all of time."""
+    """Return the records that a number stands for. The numbers of each reader cover the whole time."""
     (block,) = in_turn(np.array([number]), blocks, readers)
     numbers = np.arange(block * _BLOCK, min(total, (block + 1) * _BLOCK))
     for record in kind.batch(numbers, seed, rate).to_pylist():
@@ -58,7 +58,7 @@ def _records(kind: Kind, total: int, blocks: int, readers: int, seed: int, rate:
 
 
 class StreamsByNumber(Streams):
-    """The same streams by means that PyFlink has, too."""
+    """Makes the same streams from a source that PyFlink has, too."""
 
     def _stream(self, kind: Kind, name: str) -> DataStream:
         total = kind.count(self._events)
@@ -71,8 +71,8 @@ class StreamsByNumber(Streams):
         return numbers.flat_map(lambda number: make(number), kind.record_type).assign_timestamps_and_watermarks(by_time)
 
 
-def measure(query: str, events: int, interval: int, settings: Sequence[str] = ()) -> tuple[int, float]:
-    """Run a query on PyFlink; return the number of records read, and the seconds.
+def measure(query: str, events: int, *, seed: int, parallelism: int, interval: int) -> tuple[int, float]:
+    """Run a query on PyFlink in its default process mode; return the number of records read, and the seconds.
 
     Raises PyFlinkError if it fails.
     """
@@ -85,7 +85,8 @@ def measure(query: str, events: int, interval: int, settings: Sequence[str] = ()
             (package / f"{name}.py").write_text(re.sub(r"\bflinkish\b", "pyflink", text), encoding="utf-8")
         # PyFlink starts its workers by the name `python`.
         path = os.pathsep.join([str(interpreter.parent), os.environ["PATH"]])
-        command = [str(interpreter), "-m", "jobs.nexmark.by_number", query, str(events), str(interval), *settings]
+        arguments = [query, *map(str, (events, seed, parallelism, interval))]
+        command = [str(interpreter), "-m", "jobs.nexmark.by_number", *arguments]
         done = subprocess.run(
             command,
             cwd=folder,
@@ -101,14 +102,11 @@ def measure(query: str, events: int, interval: int, settings: Sequence[str] = ()
     return int(records), float(seconds)
 
 
-def main(query: str, events: str, interval: str, *settings: str) -> None:
-    configuration = Configuration()
-    for setting in settings:
-        configuration.set_string(*setting.split("=", 1))
-    env = StreamExecutionEnvironment.get_execution_environment(configuration)
-    env.set_parallelism(2)
+def main(query: str, events: str, seed: str, parallelism: str, interval: str) -> None:
+    env = StreamExecutionEnvironment.get_execution_environment()
+    env.set_parallelism(int(parallelism))
     env.enable_checkpointing(int(interval) * 1_000)
-    streams = StreamsByNumber(env, int(events))
+    streams = StreamsByNumber(env, int(events), int(seed))
     QUERIES[query](streams).filter(lambda result: False).print()
     started = time.perf_counter()
     env.execute(query)

@@ -12,6 +12,7 @@ import pytest
 from deltalake import DeltaTable
 
 from flinkish.common import Duration, Row, Time, TimestampAssigner, Types, WatermarkStrategy
+from flinkish.common.column_layout import Layout
 from flinkish.common.errors import JobExecutionError, SourceError
 from flinkish.datastream import StreamExecutionEnvironment, aggregates
 from flinkish.datastream.connectors.hybrid_source import HybridSource
@@ -27,6 +28,7 @@ from flinkish.datastream.connectors.record_errors import RecordErrorPolicy
 from flinkish.datastream.formats.json import JsonRowDeserializationSchema
 from flinkish.datastream.functions import ProcessFunction
 from flinkish.datastream.window import TumblingEventTimeWindows
+from flinkish.program.sources import InputStatus
 from tests.conftest import MakeEnvironment
 from tests.kit.kafka_broker import Broker
 from tests.kit.kafka_sources import LATEST, NO_WATERMARKS, committed, read, reader_at, source_of, split_at
@@ -404,3 +406,19 @@ def test_json_is_counted_in_windows_in_both_forms(kafka: Broker, make_env: MakeE
             one[0] += 1
             one[1] += number / 4
     assert {(row.user, row.start): [row.n, row.total] for row in found} == wanted
+
+
+@pytest.mark.parametrize("bad", [False, True])
+def test_a_block_becomes_columns_unless_one_of_its_messages_is_bad(kafka: Broker, bad: bool) -> None:
+    topic = kafka.create_topic(1)
+    texts = [f"{number}" for number in range(1_000)]
+    kafka.produce(topic, [*texts, {"value": b"\xff"}] if bad else texts)
+    source = source_of(kafka, topic).on_record_error(RecordErrorPolicy.skip())
+    reader = reader_at(source, split_at(topic, 0), end=len(texts) + bad)
+    output: Any = FakeOutput(10_000, Layout(Types.STRING()))
+    while reader.poll_next(output) is InputStatus.MORE_AVAILABLE:
+        pass
+    reader.close()
+    assert output.values == texts
+    # Blocks are what has arrived, so the first ones may have had no bad message.
+    assert output.from_columns == len(texts) if not bad else output.from_columns < len(texts)

@@ -34,7 +34,7 @@ class Took:
 
 
 def fill(broker: Broker, messages: int, message: Callable[[int], bytes] = b"%0100d".__mod__) -> str:
-    """Make a topic that holds so many messages, by default of 100 bytes."""
+    """Make a topic with this number of messages, of 100 bytes unless `message` makes others."""
     from confluent_kafka import Producer
 
     topic = broker.create_topic(4)

@@ -254,6 +254,20 @@ def test_queries_give_the_same_from_streams_by_number(make_env: MakeEnvironment)
     check(make_env, CHECKED, RATES[0], streams_of=by_number.StreamsByNumber)
 
 
+def test_pyflink_gets_the_same_arguments_and_its_error_is_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    python = tmp_path / "python"
+    python.write_text("#!/bin/sh\ncat jobs/nexmark/queries.py > $OUT/queries.py; echo $@ > $OUT/arguments; echo RECORDS 46 1.5\n")
+    python.chmod(0o755)
+    monkeypatch.setenv(by_number.PYTHON, str(python))
+    monkeypatch.setenv("OUT", str(tmp_path))
+    assert by_number.measure("q0", 50, seed=7, parallelism=3, interval=10) == (46, 1.5)
+    assert (tmp_path / "arguments").read_text().split() == ["-m", "jobs.nexmark.by_number", "q0", "50", "7", "3", "10"]
+    assert "from pyflink.common import" in (tmp_path / "queries.py").read_text()
+    python.write_text("#!/bin/sh\necho no such module >&2\n")
+    with pytest.raises(by_number.PyFlinkError, match="no such module"):
+        by_number.measure("q0", 50, seed=7, parallelism=3, interval=10)
+
+
 def test_queries_on_columns_are_not_taken_apart() -> None:
     for name, query in columns.QUERIES.items():
         env = StreamExecutionEnvironment.get_execution_environment()

@@ -22,7 +22,7 @@ from flinkish.common.text import double_text, float_text, text_function
 from flinkish.common.time import Instant, utc_time
 from flinkish.common.typeinfo import BasicType, DecimalTypeInfo, RowTypeInfo, TypeInformation, Types
 from flinkish.common.types import Row
-from flinkish.datastream.connectors.file_system.json_reader import JsonReader
+from flinkish.datastream.connectors.file_system.json_reader import JsonReader, struct_of
 from flinkish.datastream.connectors.file_system.json_values import JsonConverters
 from flinkish.datastream.formats._schemas import Made, shown
 
@@ -314,7 +314,7 @@ _WRITERS: Final[dict[BasicType | Kind, _Plain]] = {
 }
 
 
-#: What msgspec writes of a column's values is what `_json_writer` would; of DOUBLE, if they are finite.
+#: The kinds whose values msgspec writes exactly as `_json_writer` does; DOUBLE only if the values are finite.
 _PLAIN: Final = (BasicType.STRING, BasicType.BOOLEAN, BasicType.DOUBLE, *INTEGER_BITS)
 
 
@@ -324,9 +324,7 @@ class _LinesOfColumns:
     def __init__(self, row_type: RowTypeInfo) -> None:
         _, types = shape_of(row_type)
         self._names, self._kinds = part_names(row_type), list(map(kind_of, types))
-        attributes = [f"f{position}" for position in range(len(types))]
-        renamed = dict(zip(attributes, self._names, strict=True))
-        self._row = msgspec.defstruct("Encoded", [(name, Any) for name in attributes], rename=renamed, gc=False)
+        self._row = struct_of(self._names, [Any] * len(types))
 
     @property
     def why_records(self) -> str | None:

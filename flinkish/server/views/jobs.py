@@ -124,7 +124,7 @@ def plan(view: JobView) -> answers.JobPlan:
 
 def plan_of(graph: JobGraph, configuration: Configuration, job_id: str) -> answers.JobPlan:
     """Return the plan of a job, which need not run; the configuration has the decided mode."""
-    reasons = chained_on_columns(graph)
+    reasons = chained_on_columns(graph, batch=is_batch(configuration))
     nodes = tuple(_node(graph, vertex, reasons) for vertex in reversed(tuple(graph.vertices.values())))
     return answers.JobPlan(plan=answers.Plan(jid=job_id, name=graph.job_name, type=job_type(configuration), nodes=nodes))
 

@@ -49,6 +49,13 @@ def _check_text(text: bytes | str) -> None:
         text.decode()
 
 
+def struct_of(names: Sequence[str], types: Sequence[Any], *default: Any) -> type[msgspec.Struct]:
+    """Return a class whose JSON is an object with fields of any names; its attributes are f0, f1, ... ."""
+    attributes = [f"f{position}" for position in range(len(names))]
+    fields: Any = [(attribute, one, *default) for attribute, one in zip(attributes, types, strict=True)]
+    return msgspec.defstruct("Object", fields, rename=dict(zip(attributes, names, strict=True)), gc=False)
+
+
 class JsonReader:
     """Reads texts of JSON.
 
@@ -71,21 +78,22 @@ class JsonReader:
             converters.build(part) if one is None else None for part, one in zip(types, checked, strict=True)
         ]
         self._converts = any(self._converters)
-        attributes = [f"f{position}" for position in range(len(types))]
-        fields: Any = [
-            (attribute, Any if one is None else Optional[one], *([] if converters.fail_on_missing_field else [None]))  # noqa: UP045
-            for attribute, one in zip(attributes, checked, strict=True)
-        ]
-        renamed = dict(zip(attributes, self._names, strict=True))
-        decoded = msgspec.defstruct("Decoded", fields, rename=renamed, gc=False)
+        decoded = struct_of(
+            self._names,
+            [Any if one is None else Optional[one] for one in checked],  # noqa: UP045
+            *([] if converters.fail_on_missing_field else [None]),
+        )
         self._typed = msgspec.json.Decoder(decoded, float_hook=self._decoder.float_hook)
-        self._getters = list(map(operator.attrgetter, attributes))
-        #: The fields that cannot be read as columns.
-        self._one_by_one = [
-            name
-            for name, part, one in zip(self._names, types, checked, strict=True)
-            if one is None and kind_of(part) in _ONE_BY_ONE and not isinstance(plain_type(part), DecimalTypeInfo)
-        ]
+        self._getters = list(map(operator.attrgetter, decoded.__struct_fields__))
+        #: A field that cannot be read as a column; None if there is none.
+        self._one_by_one = next(
+            (
+                name
+                for name, part, one in zip(self._names, types, checked, strict=True)
+                if one is None and kind_of(part) in _ONE_BY_ONE and not isinstance(plain_type(part), DecimalTypeInfo)
+            ),
+            None,
+        )
 
     @functools.cached_property
     def _layout(self) -> Layout:
@@ -113,7 +121,7 @@ class JsonReader:
         """Why blocks of texts cannot be columns; None if they can."""
         if self._typed is None:
             return "only JSON objects of a declared row type are read as columns"
-        return f"the field {self._one_by_one[0]!r} of JSON objects is read one by one" if self._one_by_one else None
+        return None if self._one_by_one is None else f"the field {self._one_by_one!r} of JSON objects is read one by one"
 
     def batch(self, texts: Sequence[bytes]) -> pa.RecordBatch | None:
         """Return the values of texts as columns; None if they must be read one by one, such as when one is malformed."""

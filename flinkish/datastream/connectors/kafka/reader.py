@@ -26,7 +26,7 @@ from flinkish.program.sources import InputStatus, ReaderOutput, SourceReader, So
 _CHUNK: Final = 4096
 #: Messages of a partition that may wait here while another one is fetched; beyond that, the client pauses the partition.
 _MOST_WAITING: Final = 50_000
-#: Messages to decode in one call if they stay columns; if one is bad, so many are decoded one by one.
+#: Number of messages that become columns in one call. If one of them is bad, all of them are decoded one by one.
 _BLOCK: Final = 1 << 14
 #: Seconds between two checks of the deadline of a wait.
 _WAIT: Final = 1.0
@@ -75,7 +75,7 @@ class _Progress:
 
 
 def _take_before(progress: _Progress, most: int) -> list[Any]:
-    """Take at most so many waiting messages before the end for this epoch, and move the position behind them."""
+    """Take up to `most` waiting messages that belong to this epoch, and advance the position past them."""
     messages, end = progress.messages, progress.end
     count = bisect_left(messages, end, hi=min(most, len(messages)), key=lambda message: message.offset())
     taken = [messages.popleft() for _ in range(count)]

@@ -135,7 +135,7 @@ class _AddressedTable(DiskTable):
 
     dirty: Any
 
-    def _use(self, part: TableStore, codec: tuple[Callable[[Any], bytes], Callable[[bytes], Any]]) -> None:
+    def _store_in(self, part: TableStore, codec: tuple[Callable[[Any], bytes], Callable[[bytes], Any]]) -> None:
         self.part = part
         self.data = StoredAddresses(part.form(NoGroups(None), Members(self.meta.key_type), codec, ordered=False))
 
@@ -157,7 +157,7 @@ class DiskValueTable(_AddressedTable, HeapValueTable):
 
     def __init__(self, meta: TableMeta, part: TableStore) -> None:
         super().__init__(meta)
-        self._use(part, _single(self.codec))
+        self._store_in(part, _single(self.codec))
 
     def take_changes(self) -> None:
         self.freeze()
@@ -180,7 +180,7 @@ class DiskListTable(_AddressedTable, HeapListTable):
 
     def __init__(self, meta: TableMeta, part: TableStore) -> None:
         super().__init__(meta)
-        self._use(part, _several(self.codec))
+        self._store_in(part, _several(self.codec))
 
     def take_changes(self) -> None:
         self._note_changes()

@@ -25,6 +25,7 @@ from flinkish.datastream.connectors.base import DeliveryGuarantee
 from flinkish.datastream.connectors.kafka import (
     KafkaOffsetsInitializer,
     KafkaRecordSerializationSchema,
+    KafkaRecordSerializationSchemaBuilder,
     KafkaSink,
     KafkaSource,
     KafkaSourceBuilder,
@@ -322,3 +323,39 @@ def test_a_commit_that_waits_for_the_brokers_says_so_now_and_then(caplog: pytest
     committer._retrying("the transaction was not committed", call)
     text = "KafkaSink: the transaction was not committed; it is tried again: no answer (_TIMED_OUT)"
     assert [record.getMessage() for record in caplog.records] == [text, text]
+
+
+class Shouted(SimpleStringSchema):
+    """A schema of the user's own, which columns would not go through."""
+
+    def serialize(self, element: Any) -> bytes:
+        return super().serialize(element).upper()
+
+    def deserialize(self, message: bytes) -> str:
+        return super().deserialize(message).upper()
+
+
+def test_a_source_has_columns_if_its_schema_decodes_blocks_of_values() -> None:
+    assert builder().build().why_records is None
+    assert "one by one" in (builder().set_value_only_deserializer(Shouted()).build().why_records or "")
+
+
+def test_a_sink_takes_columns_if_nothing_but_the_value_depends_on_the_record() -> None:
+    def why(schema: KafkaRecordSerializationSchemaBuilder) -> str:
+        sink = KafkaSink.builder().set_bootstrap_servers("localhost:1").set_record_serializer(schema.build()).build()
+        return sink.why_records or ""
+
+    def texts(schema: SimpleStringSchema | None = None) -> KafkaRecordSerializationSchemaBuilder:
+        return (
+            KafkaRecordSerializationSchema.builder().set_topic("t").set_value_serialization_schema(schema or SimpleStringSchema())
+        )
+
+    assert why(texts(SimpleStringSchema())) == ""
+    assert "one by one" in why(texts(Shouted()))
+    chosen = (
+        texts(SimpleStringSchema()).set_topic_selector(lambda record: "t"),
+        texts(SimpleStringSchema()).set_key_serialization_schema(SimpleStringSchema()),
+        texts(SimpleStringSchema()).set_partitioner(lambda *_: 0),
+        texts(SimpleStringSchema()).set_header_provider(lambda record: []),
+    )
+    assert {why(schema) for schema in chosen} == {"topic, key, partition or headers are chosen for each record"}
