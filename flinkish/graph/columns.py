@@ -10,11 +10,12 @@ from flinkish.common.watermark_strategy import FieldTimestampAssigner, Watermark
 from flinkish.graph.field_keys import field_read
 from flinkish.graph.job_graph import JobGraph
 from flinkish.graph.stream_graph import NodeId, StreamEdge, StreamNode
-from flinkish.graph.windows import are_aligned
+from flinkish.graph.windows import are_aligned, are_folded_sessions
 from flinkish.program import operators as configs
 from flinkish.program.transformations import Partitioner, Partitioning
 from flinkish.udf.aggregates import FieldAggregates
 from flinkish.udf.function_wrappers import describe
+from flinkish.udf.rolling import AggregatingReduceFunction
 
 
 def records_only(node: StreamNode) -> str | None:
@@ -28,6 +29,8 @@ def records_only(node: StreamNode) -> str | None:
             return None
         case configs.AggregateConfig(function=aggregates):
             return aggregates.why_by_record
+        case configs.ReduceConfig(function=AggregatingReduceFunction() as reducing):
+            return reducing.why_by_record(node.output_type)
         case configs.WindowConfig() as config:
             return _windows(config)
         case configs.TimestampsAndWatermarksConfig(strategy=strategy):
@@ -53,7 +56,7 @@ def fields_read(node: StreamNode) -> frozenset[int] | None:
     match node.operator:
         case configs.AggregateConfig(function=aggregates):
             return aggregates.fields_read
-        case configs.WindowConfig(fold=FieldAggregates() as aggregates, late_data_tag=None) as config if are_aligned(config):
+        case configs.WindowConfig(fold=FieldAggregates() as aggregates, late_data_tag=None) as config if _are_known(config):
             return aggregates.fields_read
         case _:
             return None
@@ -119,6 +122,11 @@ def _times(strategy: WatermarkStrategy | None, record_type: TypeInformation) -> 
 def _windows(config: configs.WindowConfig) -> str | None:
     if not isinstance(config.fold, FieldAggregates):
         return "the windows call a function for each record; aggregate(total=sum(...)) would not"
-    if not are_aligned(config):
-        return "only tumbling and sliding windows with the default trigger work on columns"
+    if not _are_known(config):
+        return "only tumbling and sliding windows and sessions with a fixed gap, with the default trigger, work on columns"
     return config.fold.why_by_record
+
+
+def _are_known(config: configs.WindowConfig) -> bool:
+    """Tell whether there is an operator that folds columns into such windows."""
+    return are_aligned(config) or are_folded_sessions(config, fixed_gap=True)

@@ -6,7 +6,11 @@ from typing import Any
 
 from flinkish.program.operators import WindowConfig
 from flinkish.udf.window import (
+    DynamicEventTimeSessionWindows,
+    DynamicProcessingTimeSessionWindows,
+    EventTimeSessionWindows,
     EventTimeTrigger,
+    ProcessingTimeSessionWindows,
     ProcessingTimeTrigger,
     SlidingEventTimeWindows,
     SlidingProcessingTimeWindows,
@@ -16,6 +20,9 @@ from flinkish.udf.window import (
 
 _TUMBLING = (TumblingEventTimeWindows, TumblingProcessingTimeWindows)
 SLIDING = (SlidingEventTimeWindows, SlidingProcessingTimeWindows)
+#: The assigners of sessions, whose windows are merged in the same way.
+_FIXED_GAP = (EventTimeSessionWindows, ProcessingTimeSessionWindows)
+SESSIONS = (*_FIXED_GAP, DynamicEventTimeSessionWindows, DynamicProcessingTimeSessionWindows)
 #: Allowed lateness (ms) with which windows outlive the end of the input; only the general operator knows which have fired then.
 _FOREVER = 2**62
 
@@ -35,3 +42,12 @@ def are_aligned(config: WindowConfig) -> bool:
     if not fire_by_default(config):
         return False
     return type(assigner) in _TUMBLING or (type(assigner) in SLIDING and assigner._slide <= assigner._size)
+
+
+def are_folded_sessions(config: WindowConfig, *, fixed_gap: bool = False) -> bool:
+    """Tell whether windows are sessions, with a gap that no record changes if `fixed_gap`, which fold their records and fire when
+    they end.
+    """
+    assigner = type(config.assigner)
+    folded = config.fold is not None and config.allowed_lateness == 0
+    return folded and fire_by_default(config) and assigner in (_FIXED_GAP if fixed_gap else SESSIONS)

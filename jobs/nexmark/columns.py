@@ -10,7 +10,12 @@ import pyarrow.compute as pc
 
 from flinkish.common import Time
 from flinkish.datastream import DataStream, aggregates
-from flinkish.datastream.window import SlidingEventTimeWindows, TumblingEventTimeWindows, TumblingProcessingTimeWindows
+from flinkish.datastream.window import (
+    EventTimeSessionWindows,
+    SlidingEventTimeWindows,
+    TumblingEventTimeWindows,
+    TumblingProcessingTimeWindows,
+)
 from jobs.nexmark.events import Streams
 from jobs.nexmark.queries import EUROS, LONG, TEN_SECONDS, MostBids, tuples
 
@@ -51,6 +56,10 @@ def q5(streams: Streams) -> DataStream:
     return by_end.process(MostBids(), tuples(LONG, LONG, LONG))
 
 
+def q11(streams: Streams) -> DataStream:
+    return _counts(streams.bid, "bidder", EventTimeSessionWindows.with_gap(TEN_SECONDS))
+
+
 def q12(streams: Streams) -> DataStream:
     return _counts(streams.bid, "bidder", TumblingProcessingTimeWindows.of(TEN_SECONDS))
 
@@ -80,4 +89,6 @@ def q22(streams: Streams) -> DataStream:
     return streams.bid.select("auction", "bidder", "price", "channel", **folders)
 
 
-QUERIES: Final[dict[str, Callable[[Streams], DataStream]]] = {query.__name__: query for query in (q0, q1, q2, q5, q12, q14, q22)}
+QUERIES: Final[dict[str, Callable[[Streams], DataStream]]] = {
+    query.__name__: query for query in (q0, q1, q2, q5, q11, q12, q14, q22)
+}

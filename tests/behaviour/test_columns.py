@@ -11,7 +11,7 @@ import pytest
 
 from flinkish.common import Configuration, Row, Time, Types, WatermarkStrategy
 from flinkish.datastream import DataStream, StreamExecutionEnvironment, aggregates
-from flinkish.datastream.window import SlidingEventTimeWindows, TumblingEventTimeWindows
+from flinkish.datastream.window import EventTimeSessionWindows, SlidingEventTimeWindows, TumblingEventTimeWindows
 from flinkish.runtime.operators.column_fold import ColumnFold
 from flinkish.state import SavepointReader
 from flinkish.testing import CrashPoint, JobHarness
@@ -42,6 +42,11 @@ class Program:
         rows = rows.filter(pc.field("key") >= 0) if self.columns else rows.filter(lambda row: row.key >= 0)
         rows.key_by("key").aggregate(**FIGURES).uid("rolling").sink_to(job.sink("rolling")).uid("rolling sink")
         rows.key_by("key").aggregate(per="epoch", **FIGURES).uid("latest").sink_to(job.sink("latest")).uid("latest sink")
+        rows.key_by("key").sum("amount").uid("summed").sink_to(job.sink("summed")).uid("summed sink")
+        paused: Any = rows.key_by("name").window(EventTimeSessionWindows.with_gap(Time.milliseconds(3)))
+        shown = {"start": aggregates.window_start(), "end": aggregates.window_end(), "count": aggregates.count()}
+        sessions = paused.aggregate(least=aggregates.min("amount"), total=aggregates.sum("amount"), **shown).uid("sessions")
+        sessions.sink_to(job.sink("sessions")).uid("sessions sink")
         sliding: Any = rows.key_by("name").window(SlidingEventTimeWindows.of(Time.milliseconds(25), Time.milliseconds(10)))
         windows = {"start": aggregates.window_start(), **FIGURES}
         sliding.allowed_lateness(20).aggregate(**windows).uid("sliding").sink_to(job.sink("sliding")).uid("sliding sink")
@@ -49,7 +54,7 @@ class Program:
         tumbling.aggregate(**windows).uid("tumbling").sink_to(job.sink("tumbling")).uid("tumbling sink")
 
 
-SINKS = ("rolling", "sliding", "tumbling")
+SINKS = ("rolling", "sessions", "sliding", "tumbling")
 
 
 def emit(job: JobHarness, step: int) -> None:
@@ -68,7 +73,9 @@ def committed(job: JobHarness) -> dict[str, Counter[Any]]:
     # What a key's rows of two splits add up to, one after the other, depends on which comes first; their last result does not.
     found = {name: Counter(map(repr, job.sink(name).committed())) for name in SINKS[1:]}
     counts = ((record.value.key, record.value.count) for record in job.sink("rolling").committed())
-    return {**found, "rolling": Counter(counts)}
+    sums = [record.value for record in job.sink("summed").committed()]
+    last = Counter({row.key: row.amount for row in sums})
+    return {**found, "rolling": Counter(counts), "sums": Counter(row.key for row in sums), "last sums": last}
 
 
 def undisturbed(steps: int) -> dict[str, Counter[Any]]:

@@ -47,6 +47,10 @@ def _rolling(rows: DataStream) -> DataStream:
     return rows.key_by("key").aggregate(key=aggregates.key(), total=aggregates.sum("value"), count=aggregates.count())
 
 
+def _summed(rows: DataStream) -> DataStream:
+    return rows.key_by("key").sum("value")
+
+
 def _per_epoch(rows: DataStream) -> DataStream:
     figures = {"key": aggregates.key(), "total": aggregates.sum("value"), "count": aggregates.count()}
     return rows.key_by("key").aggregate(per="epoch", **figures)
@@ -62,6 +66,7 @@ PROGRAMS: dict[str, Callable[[DataStream], DataStream]] = {
     "filter and select": _batches,
     "sum and count by key, a result a record": _rolling,
     "sum and count by key, a result a key and epoch": _per_epoch,
+    "sum(field) by key, a result a record": _summed,
     "tumbling window: sum, count, max": _windows,
 }
 

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from flinkish.runtime.operators.column_fold import ColumnFold
+from flinkish.runtime.operators.column_reduce import ColumnReduce
 
 
 @pytest.fixture
@@ -24,6 +25,6 @@ def folded(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
         return call
 
-    for name in ("fold", "running"):
-        monkeypatch.setattr(ColumnFold, name, counting(getattr(ColumnFold, name)))
+    for kind, name in ((ColumnFold, "fold"), (ColumnFold, "running"), (ColumnReduce, "reduce")):
+        monkeypatch.setattr(kind, name, counting(getattr(kind, name)))
     return sizes

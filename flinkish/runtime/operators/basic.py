@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from types import GeneratorType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from flinkish.common.columns import Columns
 from flinkish.common.conversion import converter, mapping, shortest_floats
 from flinkish.common.errors import StateError
 from flinkish.common.records import check_record
@@ -30,6 +31,7 @@ from flinkish.runtime.operators.base import Operator, Output, discard
 from flinkish.runtime.operators.function import ConfigT, FunctionOperator, ResultsCheck, ResultsOperator, keyed, tagged_emit
 from flinkish.runtime.operators.timed import UserTimerOperator
 from flinkish.runtime.operators.timestamps import timer_time
+from flinkish.runtime.operators.waiting import GatheringOperator
 from flinkish.runtime.protocol import MIN_WATERMARK
 from flinkish.runtime.state.handles import Fold
 from flinkish.runtime.state.keyed import KeyedStateBackend
@@ -37,6 +39,9 @@ from flinkish.udf.functions import CoProcessFunction, KeyedCoProcessFunction, Ke
 from flinkish.udf.state import ValueStateDescriptor
 from flinkish.udf.time_domain import TimeDomain
 from flinkish.udf.timerservice import TimerService
+
+if TYPE_CHECKING:
+    from flinkish.runtime.operators.column_reduce import ColumnReduce
 
 
 class _TimesOnly(TimerService):
@@ -239,7 +244,7 @@ class KeyedProcessOperator(UserTimerOperator[KeyedProcessConfig]):
         self.process_each(self.function.process_element, self.timer_context, records)
 
 
-class ReduceOperator(FunctionOperator[ReduceConfig]):
+class ReduceOperator(GatheringOperator, FunctionOperator[ReduceConfig]):
     """Emits the new value for every record; in batch mode, only the last value of each key, without a timestamp."""
 
     def open(self) -> None:
@@ -254,8 +259,11 @@ class ReduceOperator(FunctionOperator[ReduceConfig]):
         converted = self._table.codec.immutable and shortest_floats(output_type) is None
         emit = self.output.main if converted else self.emit
         self._emit_reduced = discard if self.context.batch else emit
+        #: What reduces columns; made with the first ones, so that only jobs that have some import Arrow.
+        self._columns: ColumnReduce | None = None
 
     def process_records(self, input_index: int, records: Records) -> None:
+        self.flush()
         table, reduce, convert, emit = self._table, self._reduce, self._convert, self._emit_reduced
         backend = self.backend
         assert backend is not None
@@ -269,6 +277,25 @@ class ReduceOperator(FunctionOperator[ReduceConfig]):
                 reduced = convert(reduced)
             table.put(key, reduced)
             emit(reduced, timestamp)
+
+    def process_gathered(self, columns: Columns) -> bool:
+        if self._columns is None:
+            from flinkish.runtime.operators.column_reduce import ColumnReduce
+
+            self._columns = ColumnReduce(self.function, columns.layout)
+        assert columns.key_field is not None
+        distinct = columns.column(columns.key_field).dictionary_encode()
+        keys = distinct.dictionary.to_pylist()
+        self.expect(keys)
+        table = self._table
+        found = self._columns.reduce(distinct.indices.to_numpy(), list(map(table.get, keys)), columns)
+        if found is None:
+            return False
+        reduced, last = found
+        for key, record in zip(keys, last, strict=True):
+            table.put(key, record)
+        self.output.columns(Columns(columns.layout, reduced, columns.timestamps))
+        return True
 
     def end_key(self) -> None:
         assert self.backend is not None

@@ -50,20 +50,11 @@ class ColumnFold:
         self, codes: Any, before: Sequence[tuple[Any, ...] | None], columns: Columns
     ) -> tuple[list[Any], Accumulators] | None:
         """Return the slots as they are after each record, and the accumulators after the last one; arguments as in `fold`."""
-        rounds, frequent = _rounds(codes)
-        slots, results = self.arrays(before), []
+        rounds, slots, results = rounds_of(codes), self.arrays(before), []
         for slot, values, fresh in zip(self._slots, slots, self._fresh(columns), strict=True):
             if not _safe(slot, values, fresh):
                 return None
-            combine, result = _COMBINE[slot.kind], np.empty(len(codes), values.dtype)
-            for places in rounds:
-                own = codes[places]
-                result[places] = values[own] = combine(values[own], fresh[places])
-            for places in frequent:
-                code = codes[places[0]]
-                result[places] = combine.accumulate(np.r_[values[code], fresh[places]])[1:]
-                values[code] = result[places[-1]]
-            results.append(result)
+            results.append(add_up(_COMBINE[slot.kind], values, codes, fresh, rounds))
         return results, _accumulators(slots)
 
     def arrays(self, accumulators: Sequence[tuple[Any, ...] | None]) -> list[Any]:
@@ -116,7 +107,12 @@ def _safe(slot: Slot, before: Any, fresh: Any) -> bool:
     if slot.kind in ("min", "max"):
         # Which of 0.0 and -0.0 numpy takes is not defined.
         return fresh.dtype != np.float64 or not (_negative_zero(fresh) or _negative_zero(before))
-    if slot.kind == "count" or fresh.dtype == np.float64:
+    return slot.kind == "count" or sums_are_exact(before, fresh)
+
+
+def sums_are_exact(before: Any, fresh: Any) -> bool:
+    """Tell whether sums are computed as Python does: floats are, integers within 64 bits."""
+    if fresh.dtype == np.float64:
         return True
     return float(np.abs(fresh.astype(np.float64)).sum() + np.abs(before.astype(np.float64)).max(initial=0)) < _SAFE_SUM
 
@@ -125,7 +121,23 @@ def _negative_zero(values: Any) -> bool:
     return bool(np.signbit(values[values == 0]).any())
 
 
-def _rounds(codes: Any) -> tuple[list[Any], list[Any]]:
+def add_up(combine: Any, values: Any, codes: Any, fresh: Any, rounds: tuple[list[Any], list[Any]]) -> Any:
+    """Return the values of the groups after each record; `values` has those before the run and, in the end, those after it.
+
+    `combine` is a ufunc of numpy, `rounds` what `rounds_of` has returned.
+    """
+    result = np.empty(len(codes), values.dtype)
+    for places in rounds[0]:
+        own = codes[places]
+        result[places] = values[own] = combine(values[own], fresh[places])
+    for places in rounds[1]:
+        code = codes[places[0]]
+        result[places] = combine.accumulate(np.r_[values[code], fresh[places]])[1:]
+        values[code] = result[places[-1]]
+    return result
+
+
+def rounds_of(codes: Any) -> tuple[list[Any], list[Any]]:
     """Return the positions of records in rounds, in each of which a group has at most one; and those of each frequent group.
 
     In both, the records of a group keep their order.

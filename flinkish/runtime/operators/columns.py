@@ -10,46 +10,23 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from flinkish.common.column_layout import evaluated, frame_of, needed_layout
-from flinkish.common.columns import Columns, concat
+from flinkish.common.columns import Columns
 from flinkish.common.errors import TypeMismatchError
 from flinkish.program.operators import AggregateConfig, FilterColumnsConfig, MapBatchesConfig, SelectColumnsConfig
 from flinkish.runtime.elements import Records
 from flinkish.runtime.keys import original_key
-from flinkish.runtime.operators.base import Operator, OperatorContext, Output
+from flinkish.runtime.operators.base import OperatorContext, Output
 from flinkish.runtime.operators.column_fold import ColumnFold
 from flinkish.runtime.operators.function import FunctionOperator, keyed
+from flinkish.runtime.operators.waiting import GatheringOperator, WaitingOperator
 from flinkish.runtime.state.keyed import KeyedStateBackend
 from flinkish.udf.state import ValueStateDescriptor
 
 #: Maximum number of records that are put into a batch.
 _BATCH_RECORDS = 1 << 14
-#: Maximum number of records of columns that wait to be aggregated together.
-_WAITING_RECORDS = 1 << 19
 
 
-class _WaitingOperator(Operator):
-    """Holds records back for a short time; `flush` passes them on before anything that follows them."""
-
-    def flush(self) -> None:
-        """Process what waits."""
-        raise NotImplementedError
-
-    def watermark(self, timestamp: int) -> None:
-        self.flush()
-        super().watermark(timestamp)
-
-    def status(self, idle: bool) -> None:
-        self.flush()
-        super().status(idle)
-
-    def before_barrier(self) -> None:
-        self.flush()
-
-    def finish(self) -> None:
-        self.before_barrier()
-
-
-class _ColumnsOperator(_WaitingOperator):
+class _ColumnsOperator(WaitingOperator):
     """Gets columns, or makes columns of records."""
 
     def __init__(self, context: OperatorContext) -> None:
@@ -138,7 +115,7 @@ class MapBatchesOperator(_ColumnsOperator, FunctionOperator[MapBatchesConfig]):
         self.output.columns(Columns(self._output, results, times))
 
 
-class AggregateOperator(_WaitingOperator, FunctionOperator[AggregateConfig]):
+class AggregateOperator(GatheringOperator, FunctionOperator[AggregateConfig]):
     """Rolling aggregates of each key, with a result for each record or, with `per_epoch`, for each key and epoch.
 
     In batch mode each key has one result, without a timestamp, when its records have ended.
@@ -154,9 +131,6 @@ class AggregateOperator(_WaitingOperator, FunctionOperator[AggregateConfig]):
         if self._aggregates.why_by_record is None:
             self._columns = ColumnFold(self._aggregates)
             self._layout = needed_layout(context.node.output_type, context.node.name)
-        #: Columns that wait to be aggregated together.
-        self._runs: list[Columns] = []
-        self._waiting = 0
         #: Keys with a result to show at the end of the epoch, with the time of their last record.
         self._touched: dict[Any, int | None] = {}
 
@@ -176,24 +150,7 @@ class AggregateOperator(_WaitingOperator, FunctionOperator[AggregateConfig]):
             else:
                 self.emit(self._aggregates.row(accumulator, original_key(key)), timestamp)
 
-    def process_columns(self, columns: Columns, input_index: int = 0) -> None:
-        if self._columns is None or columns.key_field is None:
-            super().process_columns(columns, input_index)
-            return
-        self._runs.append(columns)
-        self._waiting += len(columns)
-        if self._waiting >= _WAITING_RECORDS:
-            self.flush()
-
-    def flush(self) -> None:
-        if self._runs:
-            runs, self._runs, self._waiting = self._runs, [], 0
-            columns = concat(runs)
-            if not self._fold(columns):
-                super().process_columns(columns)
-
-    def _fold(self, columns: Columns) -> bool:
-        """Aggregate columns; return False, with nothing changed, if only records can be."""
+    def process_gathered(self, columns: Columns) -> bool:
         assert self._columns is not None
         assert columns.key_field is not None
         distinct = columns.column(columns.key_field).dictionary_encode()

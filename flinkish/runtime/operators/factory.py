@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from flinkish.common import options
 from flinkish.common.errors import UnsupportedError
-from flinkish.graph.windows import SLIDING, are_aligned, fire_by_default
+from flinkish.graph.windows import SLIDING, are_aligned, are_folded_sessions
 from flinkish.program import operators as configs
 from flinkish.runtime.operators.async_wait import AsyncWaitOperator
 from flinkish.runtime.operators.base import Operator, OperatorContext
@@ -32,7 +32,6 @@ from flinkish.runtime.operators.window.aligned import (
     ListedWindowsOperator,
     SharedPanesOperator,
 )
-from flinkish.runtime.operators.window.namespaces import SESSIONS
 from flinkish.runtime.operators.window.operator import WindowOperator, clear_of
 from flinkish.runtime.operators.window.sessions import SessionWindowsOperator
 
@@ -49,8 +48,7 @@ def window_operator(context: OperatorContext) -> Operator:
             return ListedWindowsOperator(context)
         shared = type(config.assigner) in SLIDING and _may_share_panes(context, config)
         return SharedPanesOperator(context) if shared else FoldedWindowsOperator(context)
-    sessions = type(config.assigner) in SESSIONS and config.fold is not None and config.allowed_lateness == 0
-    return SessionWindowsOperator(context) if sessions and fire_by_default(config) else WindowOperator(context)
+    return SessionWindowsOperator(context) if are_folded_sessions(config) else WindowOperator(context)
 
 
 def _may_share_panes(context: OperatorContext, config: configs.WindowConfig) -> bool:

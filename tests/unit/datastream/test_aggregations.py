@@ -10,7 +10,7 @@ import pytest
 
 from flinkish.common import Row, Types
 from flinkish.common.errors import InvalidProgramError, TypeMismatchError
-from flinkish.datastream.keyed_stream import AggregatingReduceFunction, Aggregation, aggregating_function
+from flinkish.udf.rolling import AggregatingReduceFunction, Aggregation, aggregating_function
 
 _RECORDS = [(1, 5, "first"), (2, 3, "second"), (3, 9, "third"), (4, 3, "fourth"), (5, 9, "fifth")]
 _EXPECTED = {

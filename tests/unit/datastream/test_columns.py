@@ -55,6 +55,8 @@ def test_operators_on_columns_are_marked_and_the_others_have_a_reason(env: Strea
     by_field.sink_to(DiscardingSink()).name("drop")
     high.key_by(lambda row: row.key + 1).aggregate(total=aggregates.sum("value")).name("by function").print()
     high.key_by("key").aggregate(last=aggregates.last("name")).name("last").sink_to(DiscardingSink())
+    high.key_by("key").sum("value").name("sum").sink_to(DiscardingSink())
+    high.key_by("key").max_by("name").name("max by name").sink_to(DiscardingSink())
     high.shuffle().select("key").name("shuffled").sink_to(DiscardingSink())
     high.map(len, Types.LONG()).name("mapped").sink_to(DiscardingSink())
     found = marks(env)
@@ -62,6 +64,8 @@ def test_operators_on_columns_are_marked_and_the_others_have_a_reason(env: Strea
     assert found["by function"] == "records: the key is no integer or text in a field; key_by(field) keeps columns"
     assert found["Sink: Print to Std. Out"] == "records: the sink writes records"
     assert found["last"] == "records: last('name') looks at each record"
+    assert found["sum"] == "columns"
+    assert found["max by name"] == "records: max_by('name') looks at each record"
     assert found["mapped"].startswith("records: calls ")
     assert found["shuffled"] == "columns"
 
@@ -78,6 +82,8 @@ def test_windows_say_why_they_take_records(env: StreamExecutionEnvironment) -> N
     tumbling.aggregate(total=aggregates.sum("value")).name("tumbling").sink_to(DiscardingSink())
     sessions = timed.key_by("name").window(EventTimeSessionWindows.with_gap(Time.seconds(5)))
     sessions.aggregate(total=aggregates.sum("value")).name("sessions").sink_to(DiscardingSink())
+    counts = timed.key_by("name").count_window(3)
+    counts.aggregate(total=aggregates.sum("value")).name("counts").sink_to(DiscardingSink())
     sessions.reduce(lambda one, other: one).name("reduce").sink_to(DiscardingSink())
     by_function = WatermarkStrategy.no_watermarks().with_timestamp_assigner(lambda row, _: row.key)
     rows(env).assign_timestamps_and_watermarks(by_function).name("function").sink_to(DiscardingSink())
@@ -85,7 +91,9 @@ def test_windows_say_why_they_take_records(env: StreamExecutionEnvironment) -> N
     rows(env).assign_timestamps_and_watermarks(by_text).name("text").sink_to(DiscardingSink())
     found = marks(env)
     assert found["tumbling"] == "columns"
-    assert found["sessions"] == "records: only tumbling and sliding windows with the default trigger work on columns"
+    assert found["sessions"] == "columns"
+    known = "only tumbling and sliding windows and sessions with a fixed gap, with the default trigger, work on columns"
+    assert found["counts"] == f"records: {known}"
     assert found["reduce"].startswith("records: the windows call a function for each record")
     assert found["function"] == "records: a function assigns event times; with_timestamp_assigner(field) would not"
     assert found["text"] == "records: the field 'name' with the event time is no integer"

@@ -11,18 +11,15 @@ from io import BytesIO
 from typing import Any
 
 from flinkish.common.errors import InvalidProgramError, StateError
+from flinkish.graph.windows import SESSIONS
 from flinkish.runtime.operators.window.restored import merging_set
 from flinkish.runtime.state.keyed import KeyedStateBackend
 from flinkish.udf.window import (
     CountWindow,
     CountWindowSerializer,
-    DynamicEventTimeSessionWindows,
-    DynamicProcessingTimeSessionWindows,
-    EventTimeSessionWindows,
     GlobalWindow,
     GlobalWindowSerializer,
     MergingWindowAssigner,
-    ProcessingTimeSessionWindows,
     TimeWindow,
     TimeWindowSerializer,
     Window,
@@ -84,14 +81,6 @@ class WindowNamespaces:
 
 #: merged window, windows merged into it, namespace of its contents, namespaces whose contents have to be moved there
 OnMerge = Callable[[Namespace, Sequence[Namespace], Namespace, Sequence[Namespace]], None]
-
-#: The assigners of sessions, whose windows are merged in the same way.
-SESSIONS = (
-    EventTimeSessionWindows,
-    ProcessingTimeSessionWindows,
-    DynamicEventTimeSessionWindows,
-    DynamicProcessingTimeSessionWindows,
-)
 
 
 class MergingWindows:

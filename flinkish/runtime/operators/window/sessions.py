@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import functools
 from operator import itemgetter
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from flinkish.common.columns import Columns
 from flinkish.common.limits import LONG_MAX
-from flinkish.runtime.elements import Records
+from flinkish.runtime.elements import Records, unpacked
 from flinkish.runtime.operators.timestamps import after_all_time
+from flinkish.runtime.operators.waiting import GatheringOperator
 from flinkish.runtime.operators.window.contents import fold_state
 from flinkish.runtime.operators.window.operator import BaseWindowOperator
 from flinkish.runtime.operators.window.restored import (
@@ -23,11 +25,15 @@ from flinkish.runtime.operators.window.restored import (
 from flinkish.runtime.state.backend import MapTable
 from flinkish.runtime.state.codec import Codec
 from flinkish.runtime.state.handles import Fold, conversion
+from flinkish.udf.aggregates import FieldAggregates
 from flinkish.udf.time_domain import TimeDomain
 from flinkish.udf.window.windows import TimeWindow
 
+if TYPE_CHECKING:
+    from flinkish.runtime.operators.window.session_columns import SessionColumns
 
-class SessionWindowsOperator(BaseWindowOperator):
+
+class SessionWindowsOperator(GatheringOperator, BaseWindowOperator):
     """Keeps the open sessions of each key; a growing session does not move its contents.
 
     A session has a timer at the last timestamp that it had when it began. If the session has grown by then, the timer is set
@@ -45,6 +51,8 @@ class SessionWindowsOperator(BaseWindowOperator):
         self._table: MapTable = self.backend.table_of(sessions(config.fold_type))[0]
         #: The gap in milliseconds; None = it depends on the record.
         self._gap: int | None = getattr(assigner, "_session_gap", None)
+        #: What folds columns; made with the first ones, so that only jobs that have some import Arrow.
+        self._columns: SessionColumns | None = None
         super().open()
         if self.context.restored_checkpoint is not None and MERGING_SET in self.context.state.unclaimed():
             drop_timers(timers)
@@ -57,7 +65,35 @@ class SessionWindowsOperator(BaseWindowOperator):
             self._table.put(key, start, (end, accumulator))
             self.own_timers.register(end - 1, key)
 
+    def process_gathered(self, columns: Columns) -> bool:
+        import numpy as np
+
+        assert self._gap is not None
+        if not self.event_time:
+            times = np.full(len(columns), self.context.time.now(), np.int64)
+        elif columns.timestamps is None or columns.timestamps.null_count:
+            return False
+        else:
+            times = columns.timestamps.to_numpy()
+            if int(times.min()) + self._gap - 1 <= self.current_watermark:
+                return False
+        if self._columns is None:
+            from flinkish.runtime.operators.window.session_columns import SessionColumns
+
+            assert isinstance(self.config.fold, FieldAggregates)
+            self._columns = SessionColumns(self.config.fold, self._table, self._gap, self.expect)
+        found = self._columns.add(columns, times)
+        if found is None:
+            return False
+        begun, rest = found
+        for key, end in begun:
+            self._set_timer_at(key, end - 1)
+        if rest is not None:
+            self.process_records(0, unpacked(rest))
+        return True
+
     def process_records(self, input_index: int, records: Records) -> None:
+        self.flush()
         backend, entries, put = self.backend, self._table.entries, self._table.put
         into, gap = self._fold.into, self._gap
         times = self.times_of(records, self.context.time.now())

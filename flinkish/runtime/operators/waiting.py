@@ -1,0 +1,62 @@
+"""Operators that hold records back for a short time, to process many of them together."""
+
+from __future__ import annotations
+
+from flinkish.common.columns import Columns, concat
+from flinkish.runtime.operators.base import Operator, OperatorContext
+
+#: Maximum number of records of columns that wait to be processed together.
+_WAITING_RECORDS = 1 << 19
+
+
+class WaitingOperator(Operator):
+    """Holds records back; `flush` passes them on before anything that follows them."""
+
+    def flush(self) -> None:
+        """Process what waits."""
+        raise NotImplementedError
+
+    def watermark(self, timestamp: int) -> None:
+        self.flush()
+        super().watermark(timestamp)
+
+    def status(self, idle: bool) -> None:
+        self.flush()
+        super().status(idle)
+
+    def before_barrier(self) -> None:
+        self.flush()
+        super().before_barrier()
+
+    def finish(self) -> None:
+        self.before_barrier()
+        super().finish()
+
+
+class GatheringOperator(WaitingOperator):
+    """Gathers runs of columns with keys, so that each key is looked up once; `process_records` must flush first."""
+
+    def __init__(self, context: OperatorContext) -> None:
+        super().__init__(context)
+        self._runs: list[Columns] = []
+        self._waiting = 0
+
+    def process_columns(self, columns: Columns, input_index: int = 0) -> None:
+        if columns.key_field is None or not self.takes_columns():
+            super().process_columns(columns, input_index)
+            return
+        self._runs.append(columns)
+        self._waiting += len(columns)
+        if self._waiting >= _WAITING_RECORDS:
+            self.flush()
+
+    def flush(self) -> None:
+        if self._runs:
+            runs, self._runs, self._waiting = self._runs, [], 0
+            columns = concat(runs)
+            if not self.process_gathered(columns):
+                super().process_columns(columns)
+
+    def process_gathered(self, columns: Columns) -> bool:
+        """Process a run as columns; return False, with nothing changed, if it must be taken record by record."""
+        raise NotImplementedError
