@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, assert_never
 from flinkish.checkpoint.checkpoint_settings import JobEnd
 from flinkish.checkpoint.failure_manager import FailureReason
 from flinkish.checkpoint.storage import StoredCheckpoint
-from flinkish.common import pickling
+from flinkish.common import options, pickling
 from flinkish.common.clock import Clock
 from flinkish.common.completable_future import CompletableFuture
 from flinkish.common.errors import EngineError, JobCancelledError, JobExecutionError
@@ -24,6 +24,7 @@ from flinkish.common.ids import AttemptId, IdSource
 from flinkish.common.job_execution_result import JobExecutionResult
 from flinkish.common.job_id import JobID
 from flinkish.common.job_status import JobStatus
+from flinkish.graph.columns import chained_on_columns
 from flinkish.graph.runtime_mode import is_batch
 from flinkish.jobmaster import failures, user_messages
 from flinkish.jobmaster.attempt import Attempt, Cancelled, Failed, Finished, Outcome
@@ -291,7 +292,14 @@ class JobMaster:
             dead_letters=setup.dead_letters if setup.keeps_dead_letters else None,
             dependencies=setup.dependencies,
             python_executable=setup.python_executable,
+            uses_arrow=self._uses_arrow(),
         )
+
+    def _uses_arrow(self) -> bool:
+        configuration = self.setup.configuration
+        if configuration.get(options.CHECKPOINTING_INTERVAL):
+            return True
+        return None in chained_on_columns(self._task_plan.job_graph, batch=is_batch(configuration)).values()
 
     def _begin_states(self, number: int, restored: StoredCheckpoint | None) -> None:
         if number > 0:

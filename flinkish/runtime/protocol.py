@@ -72,6 +72,8 @@ class TaskProgram:
     dependencies: Dependencies = NO_DEPENDENCIES
     #: The Python interpreter of the tasks if they have their own processes; None = that of the engine.
     python_executable: str | None = None
+    #: Whether every slot will need Arrow: for checkpoints or columns.
+    uses_arrow: bool = False
 
     def moved_to(self, folder: Path) -> TaskProgram:
         """Return the program with all its folders in another one, for slots that cannot access those of the driver."""

@@ -91,6 +91,8 @@ class HostConfig:
     #: Milliseconds without a call after which a host ends by itself, unless the program file was touched in the meantime, as the
     #: driver does while no epoch begins.
     silence_ms: int = 600_000
+    #: Whether every host needs Arrow: for checkpoints or columns.
+    uses_arrow: bool = False
 
 
 def folder_prefix(attempt_id: str) -> str:
@@ -236,6 +238,7 @@ class _SlotHost:
             "slot": self._slot,
             "slot_values": config.slot_values,
             "silence_ms": config.silence_ms,
+            "uses_arrow": config.uses_arrow,
             "executor": [self._executor.pid, self._executor.created],
         }
 

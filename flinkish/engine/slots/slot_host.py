@@ -2,7 +2,7 @@
 
 It takes one call at a time, in its main thread, because clients that user functions open often belong to the thread that created
 them. It ends on SIGTERM, when the executor or the attempt's program file is gone, or after a long time without calls; in
-all cases user functions are closed first. pandas and pyspark are not imported here: it starts in 0.15 s and stays small.
+all cases user functions are closed first. It imports no pyspark, and Arrow only for jobs that use it, so it starts in 0.15 s.
 """
 
 from __future__ import annotations
@@ -62,6 +62,8 @@ class Order:
     own_folder: bool = False
     #: Whether all slots are on this machine, so that large frames go through files.
     one_machine: bool = False
+    #: Whether the template imports Arrow before it forks the host.
+    uses_arrow: bool = False
 
 
 class _Host:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import functools
 import gc
 import hashlib
 import importlib
@@ -23,6 +24,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+import warnings
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -41,6 +43,16 @@ _WATCH_INTERVAL = 1.0
 _IDLE_LIMIT = 120.0
 #: Length of the order; pid of the host.
 _LENGTH, _PID = struct.Struct("<I"), struct.Struct("<q")
+
+
+#: What hosts need for checkpoints and columns.
+_ARROW_MODULES = (
+    "flinkish.runtime.operators.columns",
+    "flinkish.runtime.operators.window.columns",
+    "flinkish.runtime.state.restore",
+    "flinkish.runtime.state.snapshot",
+    "pyarrow.parquet",
+)
 
 
 class TemplateError(Exception):
@@ -176,6 +188,9 @@ def main() -> None:
     from flinkish.engine.slots import slot_host
 
     importlib.import_module(request["module"])
+    importlib.import_module("flinkish.datastream")  # the functions of nearly every program refer to it
+    # numpy and Arrow have threads, which take care of forks by themselves.
+    warnings.filterwarnings("ignore", ".* is multi-threaded, use of fork", DeprecationWarning)
     order = None
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
         before = os.umask(0o077)
@@ -185,13 +200,27 @@ def main() -> None:
         os.write(request["readiness"], b"1")
         os.close(request["readiness"])
         signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the kernel reaps the hosts
-        gc.collect()
-        gc.freeze()  # so that hosts share the pages of what is imported
+        _share_imports()
         order = _serve(listener, ProcessId(*request["executor"]))
     if order is not None:
         slot_host.run(slot_host.Order(**order))
     shutil.rmtree(folder, ignore_errors=True)
     os._exit(0)
+
+
+def _share_imports() -> None:
+    """Keep the pages of what is imported out of garbage collection, so that hosts share them."""
+    gc.collect()
+    gc.freeze()
+
+
+@functools.cache
+def _import_arrow() -> None:
+    """Import once what each host would import: with pandas, which pyarrow imports for its first array, it takes 0.7 s."""
+    for module in _ARROW_MODULES:
+        importlib.import_module(module)
+    importlib.import_module("pyarrow").array([0])
+    _share_imports()
 
 
 def _serve(listener: socket.socket, executor: ProcessId) -> dict[str, Any] | None:
@@ -215,6 +244,8 @@ def _fork(connection: socket.socket) -> dict[str, Any] | None:
         connection.settimeout(_REQUEST_TIMEOUT)
         (length,) = _LENGTH.unpack(_receive(connection, _LENGTH.size))
         order: dict[str, Any] = json.loads(_receive(connection, length))
+        if order["uses_arrow"]:
+            _import_arrow()
         if os.fork():
             return None
         # In the host: create a new session, as for a new process.

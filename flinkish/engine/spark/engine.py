@@ -323,6 +323,7 @@ class _Attempt:
             python_files=self.python_files,
             own_modules=None if one_machine or program.dependencies.own_modules is None else _OWN_MODULES,
             python=dependencies.interpreter(program.python_executable, work),
+            uses_arrow=program.uses_arrow,
         )
         dumped = pickling.dump_program(program)
         self._program_file.write_bytes(dumped)

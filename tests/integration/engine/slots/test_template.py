@@ -57,7 +57,9 @@ def _id(process: subprocess.Popen[bytes]) -> ProcessId:
     return found
 
 
-def _host(folder: Path, executor: ProcessId, slot: int = 0, environment: dict[str, str] | None = None) -> ProcessId:
+def _host(
+    folder: Path, executor: ProcessId, slot: int = 0, environment: dict[str, str] | None = None, *, uses_arrow: bool = False
+) -> ProcessId:
     program = folder / "program"
     program.touch()
     order = {
@@ -68,6 +70,7 @@ def _host(folder: Path, executor: ProcessId, slot: int = 0, environment: dict[st
         "slot": slot,
         "slot_values": [0, 1],
         "silence_ms": 60_000,
+        "uses_arrow": uses_arrow,
         "executor": [executor.pid, executor.created],
     }
     return fork_host(order, executor, sys.executable, environment or {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)})
@@ -87,6 +90,18 @@ def test_hosts_have_one_template_and_sessions_and_sockets_of_their_own(folder: P
     assert _template_of(hosts[0]) == _template_of(hosts[1])
     assert [os.getsid(host.pid) for host in hosts] == [host.pid for host in hosts]
     assert all((folder / f"s{slot}.sock").is_socket() for slot in range(2))
+
+
+def test_arrow_is_imported_once_for_the_hosts_of_jobs_that_use_it(folder: Path, executor: subprocess.Popen[bytes]) -> None:
+    hosts = [_host(folder, _id(executor), slot, uses_arrow=slot > 0) for slot in range(3)]
+    assert len(set(map(_template_of, hosts))) == 1
+    loaded = [{part for part in ("pyarrow", "pandas") if f"/{part}/" in _maps(host)} for host in hosts]
+    assert loaded == [set(), {"pyarrow", "pandas"}, {"pyarrow", "pandas"}]
+
+
+def _maps(process: ProcessId) -> str:
+    """Return the files that a process has loaded."""
+    return Path(f"/proc/{process.pid}/maps").read_text()
 
 
 def test_another_environment_has_another_template(folder: Path, executor: subprocess.Popen[bytes]) -> None:
