@@ -154,7 +154,7 @@ def test_windows_that_the_general_operator_runs_are_not_called_columns(env: Stre
     for_ever.aggregate(n=aggregates.count()).name("for ever").sink_to(DiscardingSink())
     found = marks(env)
     assert {found[name] for name in ("gaps", "for ever")} == {
-        "records: only tumbling and sliding windows with the default trigger work on columns"
+        "records: only tumbling and sliding windows and sessions with a fixed gap, with the default trigger, work on columns"
     }
 
 
