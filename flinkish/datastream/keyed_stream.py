@@ -9,6 +9,7 @@ from flinkish.common.absent import AbsentMember
 from flinkish.common.absent_names import INTERNAL
 from flinkish.common.arguments import check
 from flinkish.common.errors import InvalidArgumentError, InvalidProgramError
+from flinkish.common.time import Duration, Time, milliseconds_of
 from flinkish.common.typeinfo import TypeInformation, Types, type_of
 from flinkish.common.types import Row
 from flinkish.datastream.data_stream import DataStream, Opens
@@ -16,6 +17,7 @@ from flinkish.datastream.shapes import K, K_co, KeyedProcesses, Reduces, Selects
 from flinkish.program import operators
 from flinkish.program.transformations import Partitioner, TransformationId
 from flinkish.udf.aggregates import Aggregate, FieldAggregates
+from flinkish.udf.deduplication import FirstOfKey
 from flinkish.udf.function_wrappers import check_function, check_kind, function_behind, reduce_function
 from flinkish.udf.functions import KeyedProcessFunction, MapFunction
 from flinkish.udf.rolling import Aggregation, aggregating_function
@@ -183,6 +185,22 @@ class KeyedStream(DataStream[T_co], Generic[T_co, K_co]):
     def _aggregate(self, aggregation: Aggregation, position: int | str) -> DataStream:
         function = aggregating_function(aggregation, position, self._record_type)
         return self._one_input("Reduce", operators.ReduceConfig(function=function), self._record_type)
+
+    def deduplicate(self, ttl: Time | Duration | None = None) -> DataStream[T_co]:
+        """Keep the first record of each key, in the order of arrival; drop the others.
+
+        The keys are state for ever or, with `ttl`, until that much processing time has passed since the first record; then the
+        next record counts as the first one again. PyFlink has no such method. It works on columns, except with `ttl`.
+
+        Example:
+
+            >>> orders = env.from_collection([("a", 1), ("b", 2), ("a", 3)], Types.TUPLE([Types.STRING(), Types.LONG()]))
+            >>> orders.key_by(0).deduplicate().execute_and_collect(limit=9)
+            [('a', 1), ('b', 2)]
+        """
+        millis = None if ttl is None else milliseconds_of(ttl, "the ttl of deduplicate()", minimum=1)
+        config = operators.DeduplicateConfig(function=FirstOfKey(millis))
+        return self._one_input("Deduplicate", config, self._record_type)
 
     def interval_join(self, other_stream: KeyedStream[U, Any]) -> IntervalJoin[T_co, U]:
         """Join the records of this stream with those of another one that have the same key and are close in event time.

@@ -31,6 +31,8 @@ def records_only(node: StreamNode) -> str | None:
             return aggregates.why_by_record
         case configs.ReduceConfig(function=AggregatingReduceFunction() as reducing):
             return reducing.why_by_record(node.output_type)
+        case configs.DeduplicateConfig(function=deduplicating):
+            return None if deduplicating.ttl is None else "its time-to-live looks at each record"
         case configs.WindowConfig() as config:
             return _windows(config)
         case configs.TimestampsAndWatermarksConfig(strategy=strategy):

@@ -15,6 +15,7 @@ from flinkish.program.sources import AnySource
 from flinkish.udf import functions
 from flinkish.udf.aggregates import FieldAggregates
 from flinkish.udf.async_retry_strategies import AsyncRetryStrategy
+from flinkish.udf.deduplication import FirstOfKey
 from flinkish.udf.evictors import Evictor
 from flinkish.udf.output_tag import OutputTag
 from flinkish.udf.state import MapStateDescriptor
@@ -66,6 +67,13 @@ class ReduceConfig(OperatorConfig):
     """Rolling reduce over a keyed stream; also behind sum, min, max, min_by and max_by."""
 
     function: functions.ReduceFunction
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeduplicateConfig(OperatorConfig):
+    """Keeps the first record of each key."""
+
+    function: FirstOfKey
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

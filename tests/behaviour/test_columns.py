@@ -43,6 +43,7 @@ class Program:
         rows.key_by("key").aggregate(**FIGURES).uid("rolling").sink_to(job.sink("rolling")).uid("rolling sink")
         rows.key_by("key").aggregate(per="epoch", **FIGURES).uid("latest").sink_to(job.sink("latest")).uid("latest sink")
         rows.key_by("key").sum("amount").uid("summed").sink_to(job.sink("summed")).uid("summed sink")
+        rows.key_by("name").deduplicate().uid("first").sink_to(job.sink("first")).uid("first sink")
         paused: Any = rows.key_by("name").window(EventTimeSessionWindows.with_gap(Time.milliseconds(3)))
         shown = {"start": aggregates.window_start(), "end": aggregates.window_end(), "count": aggregates.count()}
         sessions = paused.aggregate(least=aggregates.min("amount"), total=aggregates.sum("amount"), **shown).uid("sessions")
@@ -75,6 +76,7 @@ def committed(job: JobHarness) -> dict[str, Counter[Any]]:
     counts = ((record.value.key, record.value.count) for record in job.sink("rolling").committed())
     sums = [record.value for record in job.sink("summed").committed()]
     last = Counter({row.key: row.amount for row in sums})
+    found["first"] = Counter(record.value.name for record in job.sink("first").committed())
     return {**found, "rolling": Counter(counts), "sums": Counter(row.key for row in sums), "last sums": last}
 
 

@@ -102,7 +102,7 @@ def _await_archive(cache: Path) -> None:
     """Wait until the JVM has ended that writes the archive; where it writes none, there is nothing to wait for."""
     for note in cache.rglob("*.json"):
         with contextlib.suppress(psutil.Error):
-            psutil.Process(json.loads(note.read_text())["pid"]).wait(60)
+            psutil.Process(json.loads(note.read_text())["writer"]["pid"]).wait(60)
 
 
 def _run(way: str, environment: dict[str, str]) -> Seconds:

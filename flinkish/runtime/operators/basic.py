@@ -222,6 +222,31 @@ class FilterOperator(FunctionOperator[FilterConfig]):
         self.process = process
 
 
+class DeduplicateOperator(GatheringOperator, FilterOperator):
+    """Passes the first record of each key."""
+
+    def process_records(self, input_index: int, records: Records) -> None:
+        self.flush()
+        super().process_records(input_index, records)
+
+    def process_gathered(self, columns: Columns) -> bool:
+        import numpy as np
+
+        assert self.backend is not None
+        assert columns.key_field is not None
+        table, _ = self.backend.table_of(self.function.seen)
+        distinct = columns.column(columns.key_field).dictionary_encode()
+        keys = distinct.dictionary.to_pylist()
+        self.expect(keys)
+        codes = distinct.indices.to_numpy()
+        first = np.empty(len(keys), np.int64)
+        first[codes[::-1]] = np.arange(len(codes) - 1, -1, -1)
+        fresh = [number for number, seen in enumerate(table.get_all(keys)) if not seen]
+        table.put_all([keys[number] for number in fresh], [True] * len(fresh))
+        self.output.columns(columns.take(np.sort(first[fresh])))
+        return True
+
+
 class ProcessOperator(ResultsOperator[ProcessConfig]):
     def open(self) -> None:
         super().open()

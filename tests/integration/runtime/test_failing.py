@@ -389,6 +389,7 @@ CASES: Mapping[type[configs.OperatorConfig], Sequence[Case]] = {
         (lambda numbers: numbers.key_by(parity).process(FailingKeyedProcess()), "Record: 3"),
         (lambda numbers: timed(numbers).key_by(parity).process(Timer()), "due at 1000, of the key 1"),
     ),
+    configs.DeduplicateConfig: (),  # it calls no function, and checks no record
     configs.MapBatchesConfig: (
         (lambda numbers: numbers.map_batches(explode), BATCH),
         (lambda numbers: numbers.map_batches(explode, batch_format="pandas"), BATCH),

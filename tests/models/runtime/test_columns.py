@@ -295,6 +295,19 @@ def test_rolling_aggregations_of_pyflink(folded: list[int]) -> None:
     assert len(folded) > 20
 
 
+def test_deduplication() -> None:
+    @several(25)
+    @given(data=DATA, key=KEY_FIELDS, record_type=TYPES, way=WAYS, settings=SETTINGS)
+    def check(data: Data, key: str, record_type: Any, way: Way, settings: dict[str, Any]) -> None:
+        def build(stream: DataStream) -> DataStream:
+            # The results of functions have times of whole milliseconds.
+            return by_key(stream, key, record_type).deduplicate().map(lambda record: record, record_type)
+
+        equal(build, data, way, record_type, **settings)
+
+    check()
+
+
 def test_batches(folded: list[int]) -> None:
     @several(20)
     @given(data=DATA, chosen=SOME, key=KEY_FIELDS, per=st.sampled_from(("record", "epoch")), window=st.booleans())
@@ -435,6 +448,7 @@ OPERATORS: dict[str, Operator] = {
     "rolling": lambda keyed: keyed.aggregate(**FIGURES),
     "sum": lambda keyed: keyed.sum("time"),
     "least": lambda keyed: keyed.min_by("time"),
+    "first": lambda keyed: keyed.deduplicate(),
     "epochs": lambda keyed: keyed.aggregate(per="epoch", **FIGURES),
     "tumbling": lambda keyed: keyed.window(TumblingEventTimeWindows.of(ms(10))).allowed_lateness(15).aggregate(**FIGURES),
     "sliding": lambda keyed: keyed.window(SlidingEventTimeWindows.of(ms(20), ms(10))).aggregate(**FIGURES),
@@ -446,7 +460,7 @@ OPERATORS: dict[str, Operator] = {
 
 
 def test_operators_that_are_restored(folded: list[int]) -> None:
-    @several(45)
+    @several(50)
     @given(
         data=DATA,
         operator=st.sampled_from(list(OPERATORS)),

@@ -57,6 +57,8 @@ def test_operators_on_columns_are_marked_and_the_others_have_a_reason(env: Strea
     high.key_by("key").aggregate(last=aggregates.last("name")).name("last").sink_to(DiscardingSink())
     high.key_by("key").sum("value").name("sum").sink_to(DiscardingSink())
     high.key_by("key").max_by("name").name("max by name").sink_to(DiscardingSink())
+    high.key_by("key").deduplicate().name("first").sink_to(DiscardingSink())
+    high.key_by("key").deduplicate(Time.seconds(5)).name("first in 5 s").sink_to(DiscardingSink())
     high.shuffle().select("key").name("shuffled").sink_to(DiscardingSink())
     high.map(len, Types.LONG()).name("mapped").sink_to(DiscardingSink())
     found = marks(env)
@@ -64,7 +66,8 @@ def test_operators_on_columns_are_marked_and_the_others_have_a_reason(env: Strea
     assert found["by function"] == "records: the key is no integer or text in a field; key_by(field) keeps columns"
     assert found["Sink: Print to Std. Out"] == "records: the sink writes records"
     assert found["last"] == "records: last('name') looks at each record"
-    assert found["sum"] == "columns"
+    assert found["sum"] == found["first"] == "columns"
+    assert found["first in 5 s"] == "records: its time-to-live looks at each record"
     assert found["max by name"] == "records: max_by('name') looks at each record"
     assert found["mapped"].startswith("records: calls ")
     assert found["shuffled"] == "columns"
