@@ -43,12 +43,16 @@ class TimedOperator(ResultsOperator[ConfigT]):
         """Call the user's on_timer."""
         raise NotImplementedError
 
+    def after_timers(self) -> None:
+        """Emit what `fire` has kept of the timers that were due."""
+
     def watermark(self, timestamp: int) -> None:
         self.current_watermark = timestamp
         look: Look = self._check_interrupted
         if timestamp == MAX_WATERMARK:
             look = self._bounded_by(self.timers.event_time.size + self._chain_limit)
         self.timers.event_time.advance(timestamp, self._fire_event_time, look)
+        self.after_timers()
         self.output.watermark(timestamp)
 
     def _check_interrupted(self, fired: int) -> None:
@@ -84,6 +88,7 @@ class TimedOperator(ResultsOperator[ConfigT]):
         if not self.ended and not self.context.batch:
             now = self.context.time.processing_time
             self.timers.processing_time.advance_clock(now, self._fire_processing_time, self._check_interrupted)
+            self.after_timers()
 
     def before_barrier(self) -> None:
         self.begin_epoch()

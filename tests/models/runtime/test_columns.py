@@ -413,7 +413,7 @@ def test_sessions(folded: list[int]) -> None:
             windows: Any = by_key(stream, key, ROW).window(EventTimeSessionWindows.with_gap(ms(gap)))
             shown = {"key": aggregates.key(), "start": aggregates.window_start(), "end": aggregates.window_end()}
             found: DataStream = windows.aggregate(**shown, n=aggregates.count(), **aggregates_of(chosen, str))
-            return found
+            return found.filter(pc.field("n") != 2)
 
         equal(build, data, way, ordered=False, **settings)
 

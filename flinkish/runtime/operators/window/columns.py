@@ -73,15 +73,31 @@ class WindowColumns:
 
     def results(self, window: Span, keys: Sequence[Any], accumulators: Sequence[tuple[Any, ...]]) -> Columns | None:
         """Return the results of a window for its keys; None if they cannot be columns."""
-        shown = {aggregate.kind: name for name, aggregate in zip(self._layout.names, self._aggregates.aggregates, strict=True)}
-        times = {"window_start": window[0], "window_end": window[1]}
+        shown = {"window_start", "window_end"}.intersection(aggregate.kind for aggregate in self._aggregates.aggregates)
         # A window that is not shown may begin before all 64 bits.
-        outer = {kind: pa.array(np.full(len(keys), time, np.int64)) for kind, time in times.items() if kind in shown}
-        if "key" in shown:
-            if not set(map(type, keys)) <= {int, str}:
-                return None
-            outer["key"] = pa.array(keys, self._layout.schema.field(shown["key"]).type)
-        batch = self._fold.results(self._fold.arrays(accumulators), outer, self._layout.schema)
-        if batch is None:
+        start, end = (np.full(len(keys), time if shown else 0, np.int64) for time in window)
+        times = pa.array(np.full(len(keys), window[1] - 1, np.int64))
+        return results_of(self._aggregates, self._fold, self._layout, keys, accumulators, (start, end), times)
+
+
+def results_of(
+    aggregates: FieldAggregates,
+    fold: ColumnFold,
+    layout: Layout,
+    keys: Sequence[Any],
+    accumulators: Sequence[tuple[Any, ...]],
+    span: tuple[Any, Any],
+    times: pa.Array,
+) -> Columns | None:
+    """Return the results of windows as columns; None if they cannot be columns.
+
+    For each window: its key, accumulator, start and end (`span`, arrays of milliseconds), and the timestamp of the result.
+    """
+    shown = {aggregate.kind: name for name, aggregate in zip(layout.names, aggregates.aggregates, strict=True)}
+    outer = {kind: pa.array(array) for kind, array in zip(("window_start", "window_end"), span, strict=True) if kind in shown}
+    if "key" in shown:
+        if not set(map(type, keys)) <= {int, str}:
             return None
-        return Columns(self._layout, batch, pa.array(np.full(len(keys), window[1] - 1, np.int64)))
+        outer["key"] = pa.array(keys, layout.schema.field(shown["key"]).type)
+    batch = fold.results(fold.arrays(accumulators), outer, layout.schema)
+    return None if batch is None else Columns(layout, batch, times)

@@ -6,11 +6,17 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
+from flinkish.common.column_layout import Layout
 from flinkish.common.columns import Columns
 from flinkish.runtime.operators.column_fold import ColumnFold
+from flinkish.runtime.operators.window.columns import results_of
 from flinkish.runtime.state.backend import MapTable
 from flinkish.udf.aggregates import FieldAggregates
+
+#: Key, start, end (ms), accumulator, timestamp of the result.
+EndedSession = tuple[Any, int, int, tuple[Any, ...], int]
 
 #: Times up to this (ms) can be added up within 64 bits.
 _FAR = 1 << 61
@@ -19,8 +25,17 @@ _FAR = 1 << 61
 class SessionColumns:
     """Cuts runs of columns into stretches of time in which a key does not pause, and folds each stretch into its session."""
 
-    def __init__(self, aggregates: FieldAggregates, table: MapTable, gap: int, expect: Callable[[Sequence[Any]], None]) -> None:
+    def __init__(
+        self,
+        aggregates: FieldAggregates,
+        layout: Layout,
+        table: MapTable,
+        gap: int,
+        expect: Callable[[Sequence[Any]], None],
+    ) -> None:
         """Make one for a table of sessions with a gap in milliseconds; `expect` is told of keys before they are looked up."""
+        self._aggregates = aggregates
+        self._layout = layout
         self._fold = ColumnFold(aggregates)
         self._table = table
         self._gap = gap
@@ -67,6 +82,12 @@ class SessionColumns:
                 start, end = min(start, session[0]), max(end, session[1][0])
             self._table.put(key, start, (end, accumulator))
         return begun, columns.take(np.flatnonzero(np.isin(codes, list(apart)))) if apart else None
+
+    def results(self, ended: Sequence[EndedSession]) -> Columns | None:
+        """Return the results of sessions; None if they cannot be columns."""
+        keys, starts, ends, accumulators, times = zip(*ended, strict=True)
+        span = np.array(starts, np.int64), np.array(ends, np.int64)
+        return results_of(self._aggregates, self._fold, self._layout, keys, accumulators, span, pa.array(times, pa.int64()))
 
     def _sessions_of(
         self, keys: Sequence[Any], owners: Sequence[int], starts: Sequence[int], ends: Sequence[int]

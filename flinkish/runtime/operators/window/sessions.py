@@ -30,7 +30,11 @@ from flinkish.udf.time_domain import TimeDomain
 from flinkish.udf.window.windows import TimeWindow
 
 if TYPE_CHECKING:
-    from flinkish.runtime.operators.window.session_columns import SessionColumns
+    from flinkish.runtime.operators.window.session_columns import EndedSession, SessionColumns
+
+
+#: Maximum number of sessions whose results are emitted together.
+_MOST_ENDED = 1 << 16
 
 
 class SessionWindowsOperator(GatheringOperator, BaseWindowOperator):
@@ -53,6 +57,8 @@ class SessionWindowsOperator(GatheringOperator, BaseWindowOperator):
         self._gap: int | None = getattr(assigner, "_session_gap", None)
         #: What folds columns; made with the first ones, so that only jobs that have some import Arrow.
         self._columns: SessionColumns | None = None
+        #: Sessions whose timers have fired, to be emitted together.
+        self._ended: list[EndedSession] = []
         super().open()
         if self.context.restored_checkpoint is not None and MERGING_SET in self.context.state.unclaimed():
             drop_timers(timers)
@@ -78,10 +84,12 @@ class SessionWindowsOperator(GatheringOperator, BaseWindowOperator):
             if int(times.min()) + self._gap - 1 <= self.current_watermark:
                 return False
         if self._columns is None:
+            from flinkish.common.column_layout import needed_layout
             from flinkish.runtime.operators.window.session_columns import SessionColumns
 
             assert isinstance(self.config.fold, FieldAggregates)
-            self._columns = SessionColumns(self.config.fold, self._table, self._gap, self.expect)
+            layout = needed_layout(self.node.output_type, self.node.name)
+            self._columns = SessionColumns(self.config.fold, layout, self._table, self._gap, self.expect)
         found = self._columns.add(columns, times)
         if found is None:
             return False
@@ -140,7 +148,27 @@ class SessionWindowsOperator(GatheringOperator, BaseWindowOperator):
                 self._set_timer_at(key, end - 1)
                 continue
             self._table.remove(key, start)
-            result = self._fold.result(accumulator)
-            if result is not None:
-                self.emit_window(TimeWindow(start, end), (start, end), [result], timestamp)
-            self.clear_window_function(TimeWindow(start, end), (start, end))
+            if self._columns is not None and self.output.takes_columns:
+                self._ended.append((key, start, end, accumulator, timestamp))
+                if len(self._ended) >= _MOST_ENDED:
+                    self.after_timers()
+                continue
+            self._emit_session(key, start, end, accumulator, timestamp)
+
+    def after_timers(self) -> None:
+        if self._ended:
+            ended, self._ended = self._ended, []
+            assert self._columns is not None
+            results = self._columns.results(ended)
+            if results is not None:
+                self.output.columns(results)
+                return
+            for session in ended:
+                self._emit_session(*session)
+
+    def _emit_session(self, key: Any, start: int, end: int, accumulator: Any, timestamp: int) -> None:
+        self.backend.current_key = key
+        result = self._fold.result(accumulator)
+        if result is not None:
+            self.emit_window(TimeWindow(start, end), (start, end), [result], timestamp)
+        self.clear_window_function(TimeWindow(start, end), (start, end))
