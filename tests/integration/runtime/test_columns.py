@@ -165,6 +165,24 @@ def test_windows_at_the_ends_of_time(env: StreamExecutionEnvironment, times: tup
     assert len(columns) == 2 if times != (-1, 0) or offset == 0 else columns
 
 
+@pytest.mark.parametrize(
+    "times", [(LONG_MIN, LONG_MIN + 5000), (LONG_MAX - 2000, 0), (-(1 << 62), 1 << 62), (LONG_MAX - 1999, 0)]
+)
+def test_sessions_at_the_ends_of_time(env: StreamExecutionEnvironment, times: tuple[int, ...]) -> None:
+    """The last one ends behind all 64 bits; its last timestamp is the last of all."""
+    script = [Row(key=number % 2, value=1.0, time=times[number % 2]) for number in range(100)]
+    common = [Row(key=3, value=1.0, time=5) for _ in range(100)]
+
+    def build(stream: DataStream) -> DataStream:
+        windows: Any = stream.key_by("key").window(EventTimeSessionWindows.with_gap(Time.seconds(2)))
+        found: DataStream = windows.aggregate(**FIGURES)
+        return found.filter(pc.field("count") > 0)
+
+    columns, records = both(env, build, common, script)
+    assert sorted(map(repr, columns)) == sorted(map(repr, records))
+    assert len(columns) == 3
+
+
 def test_a_key_of_no_declared_type_is_aggregated_record_by_record(env: StreamExecutionEnvironment) -> None:
     keyed = rows(env, several(4, keys=2)).key_by(lambda row: (row.key, "text"))
     assert collect(keyed.aggregate(**FIGURES))[-1] == Row(key=(1, "text"), total=1 / 7 + 3 / 7, count=2)

@@ -73,9 +73,12 @@ class WindowColumns:
 
     def results(self, window: Span, keys: Sequence[Any], accumulators: Sequence[tuple[Any, ...]]) -> Columns | None:
         """Return the results of a window for its keys; None if they cannot be columns."""
-        shown = {"window_start", "window_end"}.intersection(aggregate.kind for aggregate in self._aggregates.aggregates)
-        # A window that is not shown may begin before all 64 bits.
-        start, end = (np.full(len(keys), time if shown else 0, np.int64) for time in window)
+        kinds = {aggregate.kind for aggregate in self._aggregates.aggregates}
+        # A start that is not shown may be before all 64 bits.
+        start, end = (
+            np.full(len(keys), time if kind in kinds else 0, np.int64)
+            for kind, time in zip(("window_start", "window_end"), window, strict=True)
+        )
         times = pa.array(np.full(len(keys), window[1] - 1, np.int64))
         return results_of(self._aggregates, self._fold, self._layout, keys, accumulators, (start, end), times)
 

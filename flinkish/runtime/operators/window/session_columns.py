@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from flinkish.common.column_layout import Layout
 from flinkish.common.columns import Columns
+from flinkish.common.limits import LONG_MAX
 from flinkish.runtime.operators.column_fold import ColumnFold
 from flinkish.runtime.operators.window.columns import results_of
 from flinkish.runtime.state.backend import MapTable
@@ -86,6 +87,8 @@ class SessionColumns:
     def results(self, ended: Sequence[EndedSession]) -> Columns | None:
         """Return the results of sessions; None if they cannot be columns."""
         keys, starts, ends, accumulators, times = zip(*ended, strict=True)
+        if max(ends) > LONG_MAX:
+            return None
         span = np.array(starts, np.int64), np.array(ends, np.int64)
         return results_of(self._aggregates, self._fold, self._layout, keys, accumulators, span, pa.array(times, pa.int64()))
 
