@@ -87,6 +87,12 @@ class Columns:
         """Return the timestamps as ints; None if no record has one."""
         return None if self.timestamps is None else self.timestamps.to_pylist()
 
+    def groups(self) -> tuple[Any, list[Any]]:
+        """Return the number of each record's key, as an array of numpy, and the different keys by number; on an edge by key."""
+        assert self.key_field is not None
+        distinct = self.column(self.key_field).dictionary_encode()
+        return distinct.indices.to_numpy(), distinct.dictionary.to_pylist()
+
     def keys(self) -> list[Any] | None:
         """Return the keys as Python objects; None on an edge without keys."""
         return None if self.key_field is None else self.column(self.key_field).to_pylist()

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from flinkish.runtime.operators.basic import DeduplicateOperator
 from flinkish.runtime.operators.column_fold import ColumnFold
 from flinkish.runtime.operators.column_reduce import ColumnReduce
 
@@ -25,6 +26,7 @@ def folded(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
         return call
 
-    for kind, name in ((ColumnFold, "fold"), (ColumnFold, "running"), (ColumnReduce, "reduce")):
+    methods = [(ColumnFold, "fold"), (ColumnFold, "running"), (ColumnReduce, "reduce"), (DeduplicateOperator, "process_gathered")]
+    for kind, name in methods:
         monkeypatch.setattr(kind, name, counting(getattr(kind, name)))
     return sizes

@@ -39,11 +39,10 @@ _LONGEST_FOLDER = 85
 #: Seconds.
 _REQUEST_TIMEOUT = 10.0
 _WATCH_INTERVAL = 1.0
-#: Seconds without requests after which it ends; it takes 30 MB, and half a second to start.
+#: Seconds without requests after which it ends; without Arrow it takes 30 MB, and half a second to start.
 _IDLE_LIMIT = 120.0
 #: Length of the order; pid of the host.
 _LENGTH, _PID = struct.Struct("<I"), struct.Struct("<q")
-
 
 #: What hosts need for checkpoints and columns.
 _ARROW_MODULES = (

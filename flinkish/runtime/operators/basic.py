@@ -233,12 +233,9 @@ class DeduplicateOperator(GatheringOperator, FilterOperator):
         import numpy as np
 
         assert self.backend is not None
-        assert columns.key_field is not None
         table, _ = self.backend.table_of(self.function.seen)
-        distinct = columns.column(columns.key_field).dictionary_encode()
-        keys = distinct.dictionary.to_pylist()
+        codes, keys = columns.groups()
         self.expect(keys)
-        codes = distinct.indices.to_numpy()
         first = np.empty(len(keys), np.int64)
         first[codes[::-1]] = np.arange(len(codes) - 1, -1, -1)
         fresh = [number for number, seen in enumerate(table.get_all(keys)) if not seen]
@@ -308,12 +305,10 @@ class ReduceOperator(GatheringOperator, FunctionOperator[ReduceConfig]):
             from flinkish.runtime.operators.column_reduce import ColumnReduce
 
             self._columns = ColumnReduce(self.function, columns.layout)
-        assert columns.key_field is not None
-        distinct = columns.column(columns.key_field).dictionary_encode()
-        keys = distinct.dictionary.to_pylist()
+        codes, keys = columns.groups()
         self.expect(keys)
         table = self._table
-        found = self._columns.reduce(distinct.indices.to_numpy(), list(map(table.get, keys)), columns)
+        found = self._columns.reduce(codes, list(map(table.get, keys)), columns)
         if found is None:
             return False
         reduced, last = found

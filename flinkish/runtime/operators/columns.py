@@ -153,8 +153,7 @@ class AggregateOperator(GatheringOperator, FunctionOperator[AggregateConfig]):
     def process_gathered(self, columns: Columns) -> bool:
         assert self._columns is not None
         assert columns.key_field is not None
-        distinct = columns.column(columns.key_field).dictionary_encode()
-        codes, keys = distinct.indices.to_numpy(), distinct.dictionary.to_pylist()
+        codes, keys = columns.groups()
         self.expect(keys)
         before = self._table.get_all(keys)
         if self.config.per_epoch:

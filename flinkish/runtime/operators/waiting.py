@@ -38,11 +38,12 @@ class GatheringOperator(WaitingOperator):
 
     def __init__(self, context: OperatorContext) -> None:
         super().__init__(context)
+        self._by_columns = self.takes_columns()
         self._runs: list[Columns] = []
         self._waiting = 0
 
     def process_columns(self, columns: Columns, input_index: int = 0) -> None:
-        if columns.key_field is None or not self.takes_columns():
+        if columns.key_field is None or not self._by_columns:
             super().process_columns(columns, input_index)
             return
         self._runs.append(columns)

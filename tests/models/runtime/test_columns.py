@@ -295,7 +295,7 @@ def test_rolling_aggregations_of_pyflink(folded: list[int]) -> None:
     assert len(folded) > 20
 
 
-def test_deduplication() -> None:
+def test_deduplication(folded: list[int]) -> None:
     @several(25)
     @given(data=DATA, key=KEY_FIELDS, record_type=TYPES, way=WAYS, settings=SETTINGS)
     def check(data: Data, key: str, record_type: Any, way: Way, settings: dict[str, Any]) -> None:
@@ -306,6 +306,7 @@ def test_deduplication() -> None:
         equal(build, data, way, record_type, **settings)
 
     check()
+    assert len(folded) > 10
 
 
 def test_batches(folded: list[int]) -> None:

@@ -62,10 +62,8 @@ class WindowColumns:
         waiting, self._waiting, self._records = self._waiting, {}, 0
         for span, runs in waiting.items():
             columns = concat(runs)
-            assert columns.key_field is not None
-            distinct = columns.column(columns.key_field).dictionary_encode()
-            keys = distinct.dictionary.to_pylist()
-            after = self._fold.fold(distinct.indices.to_numpy(), self._table.get_all(span, keys), columns)
+            codes, keys = columns.groups()
+            after = self._fold.fold(codes, self._table.get_all(span, keys), columns)
             if after is None:
                 self._by_records(span, columns)
             else:

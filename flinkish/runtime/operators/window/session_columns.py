@@ -52,9 +52,7 @@ class SessionColumns:
         """
         if int(np.abs(times).max()) + self._gap > _FAR:
             return None
-        assert columns.key_field is not None
-        distinct = columns.column(columns.key_field).dictionary_encode()
-        codes, keys = distinct.indices.to_numpy(), distinct.dictionary.to_pylist()
+        codes, keys = columns.groups()
         order = np.lexsort((times, codes))
         sorted_codes, sorted_times = codes[order], times[order]
         begins = np.r_[True, (np.diff(sorted_codes) != 0) | (np.diff(sorted_times) > self._gap)]
