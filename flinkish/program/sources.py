@@ -256,7 +256,28 @@ class SplitEnumerator(ABC, Generic[SplitT, CheckpointT]):
         """Release all resources."""
 
 
-class Source(ABC, Generic[T, SplitT, CheckpointT]):
+class BaseSource(ABC, Generic[T]):
+    """The base of all kinds of sources."""
+
+    #: Whether records are new ones that nothing else refers to, so that an edge or a sink need not copy them.
+    makes_new_records: bool = False
+    #: Why records are made, in a line; None if columns can be: by `collect_columns` of a reader, or `create_columns_decoder`.
+    why_records: str | None = _MAKES_RECORDS
+
+    @property
+    @abstractmethod
+    def boundedness(self) -> Boundedness:
+        """Whether the input of the source ends."""
+
+    def produced_type(self) -> TypeInformation | None:
+        """Return the type of the records if the source knows it; None = the program declares it, or records are pickled."""
+        return None
+
+    def validate(self) -> None:
+        """Raise an error if the source cannot work as configured; called when the job is built."""
+
+
+class Source(BaseSource[T], Generic[T, SplitT, CheckpointT]):
     """A source: immutable and picklable; it makes the enumerator and the readers."""
 
     get_java_function = AbsentMember(JAVA_OBJECT)
@@ -265,18 +286,9 @@ class Source(ABC, Generic[T, SplitT, CheckpointT]):
     emits_watermarks: bool = False
     #: Whether the records are a part of the program, so that there are few.
     is_in_program: bool = False
-    #: Whether readers emit new records that nothing else refers to, so that an edge or a sink need not copy them.
-    makes_new_records: bool = False
-    #: Why readers emit records, in a line; None if they can emit columns, by `collect_columns`.
-    why_records: str | None = _MAKES_RECORDS
     #: Whether the order in which records are read says nothing about their event times, because another system has chosen it.
     #: Only a bounded source may say so: its watermark is held back until it has been read.
     unordered: bool = False
-
-    @property
-    @abstractmethod
-    def boundedness(self) -> Boundedness:
-        """Whether the input of the source ends."""
 
     @property
     @abstractmethod
@@ -309,13 +321,6 @@ class Source(ABC, Generic[T, SplitT, CheckpointT]):
     def create_reader(self, context: SourceReaderContext) -> SourceReader[T, SplitT]:
         """Make a reader, in the task."""
 
-    def produced_type(self) -> TypeInformation | None:
-        """Return the type of the records if the source knows it; None = the program declares it, or records are pickled."""
-        return None
-
-    def validate(self) -> None:
-        """Raise an error if the source cannot work as configured; called when the job is built."""
-
 
 class DriverReader(Protocol):
     """Reads input on the driver that cannot be read again, such as a socket; records are sent to subtask 0 with the commands."""
@@ -329,29 +334,15 @@ class DriverReader(Protocol):
     def close(self) -> None: ...
 
 
-class DriverSource(ABC, Generic[T]):
+class DriverSource(BaseSource[T]):
     """A source that cannot be read twice, so one reader on the driver reads it. Records in flight at a failure are lost."""
-
-    why_records = _MAKES_RECORDS
-
-    @property
-    @abstractmethod
-    def boundedness(self) -> Boundedness:
-        """Whether the input of the source ends."""
 
     @abstractmethod
     def create_driver_reader(self, configuration: Configuration) -> DriverReader:
         """Make the reader, on the driver, when an attempt starts."""
 
-    def produced_type(self) -> TypeInformation | None:
-        """Return the type of the records if the source knows it."""
-        return None
 
-    def validate(self) -> None:
-        """Raise an error if the source cannot work as configured; called when the job is built."""
-
-
-class NativeSource(NeedsDataFrames, ABC, Generic[T]):
+class NativeSource(NeedsDataFrames, BaseSource[T]):
     """A source that the engine reads with its own means, which is a streaming DataFrame of Spark.
 
     There are no splits and no readers: in each epoch the engine sends the tasks what has arrived, as Arrow data, and says where
@@ -362,10 +353,6 @@ class NativeSource(NeedsDataFrames, ABC, Generic[T]):
     instead = "use a Source"
     #: It never ends by itself.
     boundedness = Boundedness.CONTINUOUS_UNBOUNDED
-    #: Whether the decoder returns new records that nothing else refers to, so that an edge or a sink need not copy them.
-    makes_new_records: bool = False
-    #: Why the decoder makes records, in a line; None if there is a `create_columns_decoder`.
-    why_records: str | None = _MAKES_RECORDS
 
     @property
     @abstractmethod
@@ -386,15 +373,11 @@ class NativeSource(NeedsDataFrames, ABC, Generic[T]):
         return self.create_decoder()
 
     def create_columns_decoder(self, context: SourceReaderContext) -> Callable[[bytes], Iterable[Any]]:
-        """Make the function, in the task, that returns the runs of records of a piece, for `emit_read`."""
+        """Make the function, in the task, that returns the runs of records of a piece, for `emit_read`.
+
+        Only called if `why_records` is None.
+        """
         raise NotImplementedError
-
-    def produced_type(self) -> TypeInformation | None:
-        """Type of the records if the source knows it."""
-        return None
-
-    def validate(self) -> None:
-        """Raise an error if the source cannot work as configured; called when the job is built."""
 
 
 #: A source that a program may read.

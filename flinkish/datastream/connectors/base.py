@@ -17,6 +17,7 @@ from flinkish.program.sinks import (
     WriteContext,
 )
 from flinkish.program.sources import (
+    BaseSource,
     Boundedness,
     DriverReader,
     DriverSource,
@@ -34,6 +35,7 @@ from flinkish.program.sources import (
 
 __all__ = [
     "END_OF_INPUT_CHECKPOINT",
+    "BaseSource",
     "Boundedness",
     "CommitRequest",
     "Committer",
