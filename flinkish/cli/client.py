@@ -86,9 +86,8 @@ class RestClient:
     All methods raise ServerError if there is no server, if it refuses the request, or if it answers with an error.
     """
 
-    def __init__(self, address: Address, *, timeout: float = _REQUEST_TIMEOUT) -> None:
+    def __init__(self, address: Address) -> None:
         self.address = address
-        self._timeout = timeout
         # No proxies: the server is in the same network. No redirects: they would carry the token to another host.
         self._opener = urllib.request.build_opener(
             urllib.request.ProxyHandler({}), _NoRedirects(), urllib.request.HTTPSHandler(context=address.tls)
@@ -102,8 +101,8 @@ class RestClient:
         """Return the answer to a GET that is a text, such as a log."""
         return str(self._ask("GET", path, decode=lambda content: content.decode(errors="replace")))
 
-    def post(self, path: str, body: Any, *, timeout: float | None = None) -> Any:
-        """Send a body as JSON and return the answer; `timeout` is in seconds, None = the client's own timeout."""
+    def post(self, path: str, body: Any, *, timeout: float = _REQUEST_TIMEOUT) -> Any:
+        """Send a body as JSON and return the answer; `timeout` is in seconds."""
         return self._ask("POST", path, json.dumps(body).encode(), timeout=timeout)
 
     def patch(self, path: str) -> Any:
@@ -132,7 +131,7 @@ class RestClient:
         body: bytes | None = None,
         content_type: str = "application/json",
         *,
-        timeout: float | None = None,
+        timeout: float = _REQUEST_TIMEOUT,
         decode: Callable[[bytes], Any] | None = None,
     ) -> Any:
         headers = {"Accept": "application/json", **({} if body is None else {"Content-Type": content_type})}
@@ -140,7 +139,7 @@ class RestClient:
             headers["Authorization"] = f"Bearer {self.address.token}"
         request = urllib.request.Request(f"{self.address.url}/v1{path}", body, headers, method=method)
         try:
-            with self._opener.open(request, timeout=timeout or self._timeout) as response:
+            with self._opener.open(request, timeout=timeout) as response:
                 return (decode or self._decode)(response.read(_LONGEST_ANSWER))
         except urllib.error.HTTPError as error:
             with error:

@@ -66,10 +66,10 @@ def bytes_of(what: str, value: object) -> bytes:
     return bytes(value)
 
 
-def callable_of(what: str, value: object, expected: str = "a function", *, hint: str | None = None) -> Callable[..., Any]:
+def callable_of(what: str, value: object, expected: str = "a function") -> Callable[..., Any]:
     """Return a function or other callable; raise InvalidArgumentError, which says what is expected, for other values."""
     if not callable(value):
-        raise InvalidArgumentError(_message(what, expected, value), hint=hint)
+        raise InvalidArgumentError(_message(what, expected, value))
     return value
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from flinkish.common import pickling
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from flinkish.common.column_layout import Layout
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class Columns:
     """A run of records of one declared type, all of kind INSERT and none of them None, as columns.
 
@@ -24,15 +26,10 @@ class Columns:
     `key_field` is the position of the column with the keys, on an edge by key.
     """
 
-    __slots__ = ("batch", "key_field", "layout", "timestamps")
-
-    def __init__(
-        self, layout: Layout, batch: pa.RecordBatch, timestamps: pa.Array | None = None, key_field: int | None = None
-    ) -> None:
-        self.layout = layout
-        self.batch = batch
-        self.timestamps = timestamps
-        self.key_field = key_field
+    layout: Layout
+    batch: pa.RecordBatch
+    timestamps: pa.Array | None = None
+    key_field: int | None = None
 
     def __len__(self) -> int:
         return int(self.batch.num_rows)

@@ -89,7 +89,7 @@ class JobCheckpoints:
         self._attempt: Attempt | None = None
         self._restored: RestoredRecord | None = None
         self._watches_generation = setup.configuration.contains(options.HA_CLUSTER_ID)
-        self._generation_due: int | None = None
+        self.next_look: int | None = None
         self._lock = threading.Lock()
         self._requests: deque[_Request] = deque()
         #: Why requests are refused.
@@ -203,14 +203,9 @@ class JobCheckpoints:
         """Abort overdue checkpoints, and check whether another driver has taken over the job; if so, call `fail_job`."""
         self.coordinator.expire_overdue()
         now = self.clock.monotonic()
-        if self._generation_due is not None and self._generation_due <= now:
-            self._generation_due = now + _GENERATION_CHECK_MS
+        if self.next_look is not None and self.next_look <= now:
+            self.next_look = now + _GENERATION_CHECK_MS
             self.coordinator.check_generation()
-
-    @property
-    def next_look(self) -> int | None:
-        """Return when to call `look` to check for another driver, in monotonic milliseconds; None = never."""
-        return self._generation_due
 
     # -- for the JobMaster ---------------------------------------------------------------------------------------------------
 
@@ -223,7 +218,7 @@ class JobCheckpoints:
 
     def end_attempt(self, reason: FailureReason) -> None:
         """Abort checkpoints in progress, because the tasks no longer run."""
-        self._attempt = self._generation_due = None
+        self._attempt = self.next_look = None
         self.coordinator.end_attempt(reason)
 
     @property
@@ -306,7 +301,7 @@ class JobCheckpoints:
 
     def _watch_generation(self) -> None:
         if self._watches_generation and self.storage is not None:
-            self._generation_due = self.clock.monotonic() + _GENERATION_CHECK_MS
+            self.next_look = self.clock.monotonic() + _GENERATION_CHECK_MS
 
     def _opened(self) -> CheckpointCoordinator:
         """Return the coordinator, with a storage. Raises CheckpointError if the job cannot have one."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from flinkish.common.arguments import callable_of, int_of, text_of
@@ -123,21 +124,15 @@ class Distribution(Metric):
         return {"count": plain(self._count), "sum": plain(self._sum), "min": plain(self._min), "max": plain(self._max)}
 
 
+@dataclass(eq=False, repr=False)
 class MetricGroup:
-    """A named group of metrics and of other groups."""
+    """A named group of metrics and of other groups; made by `MetricRegistry`."""
 
-    def __init__(
-        self,
-        registry: MetricRegistry,
-        scope: tuple[str, ...] = (),
-        logical: tuple[str, ...] = (),
-        labels: tuple[tuple[str, str], ...] = (),
-    ) -> None:
-        """Made by `MetricRegistry`; `logical` is the scope without the values of keys, which are in `labels` with their keys."""
-        self._registry = registry
-        self._scope = scope
-        self._logical = logical
-        self._labels = labels
+    _registry: MetricRegistry
+    _scope: tuple[str, ...] = ()
+    #: The scope without the values of keys, which are in the labels with their keys.
+    _logical: tuple[str, ...] = ()
+    _labels: tuple[tuple[str, str], ...] = ()
 
     def add_group(self, name: str, extra: str | None = None) -> MetricGroup:
         """Return the group `name` within this one; with `extra`, the group `extra` within that one.

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from flinkish.common.clock import Clock, SystemClock
+from flinkish.common.clock import SystemClock
 from flinkish.common.redaction import redact
 
 #: Maximum number of bytes of a file that are shown; the last ones are.
@@ -38,11 +38,11 @@ class LogFile:
 class Logs(logging.Handler):
     """The logs of this process. As a handler of the logger `flinkish`, it keeps the last messages in memory."""
 
-    def __init__(self, clock: Clock | None = None, more: Callable[[], Iterable[Path]] = tuple) -> None:
+    def __init__(self, more: Callable[[], Iterable[Path]] = tuple) -> None:
         """`more` returns further files, which need not exist."""
         super().__init__()
         self._more = more
-        self._clock = clock or SystemClock()
+        self._clock = SystemClock()
         self._messages: deque[str] = deque(maxlen=_MESSAGES)
         self._changed = self._clock.wall_time()
         self._messages_lock = threading.Lock()

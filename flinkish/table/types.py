@@ -183,10 +183,7 @@ class DataTypes:
         """Points in time (`Instant`); files hold microseconds, whatever the precision."""
         return _of_precision("TIMESTAMP_LTZ", precision, Types.INSTANT(), nullable)
 
-    @staticmethod
-    def TIMESTAMP_LTZ(precision: int = 6, nullable: bool = True) -> DataType:
-        """Points in time (`Instant`); files hold microseconds, whatever the precision."""
-        return _of_precision("TIMESTAMP_LTZ", precision, Types.INSTANT(), nullable)
+    TIMESTAMP_LTZ = TIMESTAMP_WITH_LOCAL_TIME_ZONE
 
     @staticmethod
     def ARRAY(element_type: DataType, nullable: bool = True) -> DataType:

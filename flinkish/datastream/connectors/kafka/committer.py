@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import PurePath
@@ -235,11 +235,12 @@ class KafkaCommitter(Committer[KafkaCommittable]):
                 if refused is not None or not client.is_passing(error.args[0]) or self._clock.monotonic() > deadline:
                     what = f"{SINK}: the offsets of the group {application!r}, which say what was written, cannot be read"
                     raise client.described(SinkError, what, refused or error) from None
-        return _newest(
+        commits = [
             _Commit(application=application, topic=each.topic, marker=msgspec.json.decode(each.metadata, type=_Marker))
             for each in found
             if each.metadata
-        )
+        ]
+        return max(commits, key=lambda commit: commit.marker.checkpoint, default=None)
 
     def _reader(self, application: str, *, waits: bool) -> client.GroupReader:
         key = application, waits
@@ -452,10 +453,6 @@ class KafkaCommitter(Committer[KafkaCommittable]):
         readers, self._readers = self._readers, {}
         for reader in readers.values():
             reader.client.close()
-
-
-def _newest(commits: Iterable[_Commit | None]) -> _Commit | None:
-    return max((commit for commit in commits if commit is not None), key=lambda commit: commit.marker.checkpoint, default=None)
 
 
 def _messages(requests: Requests) -> Iterator[tuple[CommitRequest[KafkaCommittable], Message]]:
