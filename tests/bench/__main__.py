@@ -31,6 +31,7 @@ from tests.bench import (
     columns,
     columns_of_files,
     data_frames,
+    epoch_costs,
     floor,
     guarantees,
     kafka,
@@ -191,6 +192,20 @@ def bench_epoch(report: Report, spark: Any, scale: float) -> None:
         env.execute("small epochs")
     took = median(times.durations_ms(int(150 * scale)))
     report.add("smallest epoch, median", f"{took:.0f} ms", "250 ms", took <= 250)
+
+
+def bench_epoch_costs(report: Report, spark: Any, scale: float) -> None:
+    """What an epoch of 100 records costs by slots and by levels: Spark's steps, and processor time by kind of process."""
+    shapes = [(slots, 2) for slots in epoch_costs.SLOTS] + [(2, levels) for levels in epoch_costs.LEVELS if levels != 2]
+    for slots, levels in shapes:
+        cost = epoch_costs.cost(spark, slots, levels)
+        parts = (
+            ", ".join(f"{name} {took:.0f}" for name, took in sorted(each.items(), key=lambda item: -item[1]) if took >= 1)
+            for each in (cost.steps, cost.processor)
+        )
+        report.add(f"{slots} slots, {levels} levels: epoch", f"{cost.epoch:.0f} ms")
+        report.add("    of it, ms", next(parts))
+        report.add("    processor time, ms", next(parts))
 
 
 def bench_idle(report: Report, spark: Any, scale: float) -> None:
@@ -465,6 +480,7 @@ _BENCHES: dict[str, Callable[[Report, Any, float], None]] = {
     "metrics": bench_metrics,
     "credit": bench_credit,
     "epoch": bench_epoch,
+    "epoch-costs": bench_epoch_costs,
     "idle": bench_idle,
     "state": bench_state,
     "backends": bench_backends,

@@ -85,17 +85,22 @@ def processes() -> dict[str, list[psutil.Process]]:
     return found
 
 
-def cpu_seconds() -> float:
-    """Return the processor time of all processes of the job so far."""
-    total = 0.0
-    for group in processes().values():
+def cpu_by_kind() -> dict[str, float]:
+    """Return the processor time so far, in seconds, by kind of process."""
+    found: dict[str, float] = {}
+    for name, group in processes().items():
         for process in group:
             try:
                 times = process.cpu_times()
             except psutil.Error:
                 continue
-            total += times.user + times.system
-    return total
+            found[name] = found.get(name, 0.0) + times.user + times.system
+    return found
+
+
+def cpu_seconds() -> float:
+    """Return the processor time of all processes of the job so far."""
+    return sum(cpu_by_kind().values())
 
 
 def memory_mb() -> dict[str, float]:
