@@ -38,6 +38,7 @@ from tests.bench import (
     kafka_json,
     keyed_count,
     keys,
+    main_job,
     metrics,
     naive,
     peer,
@@ -206,6 +207,26 @@ def bench_epoch_costs(report: Report, spark: Any, scale: float) -> None:
         report.add(f"{slots} slots, {levels} levels: epoch", f"{cost.epoch:.0f} ms")
         report.add("    of it, ms", next(parts))
         report.add("    processor time, ms", next(parts))
+
+
+def bench_main_job(report: Report, spark: Any, scale: float) -> None:
+    """Processor time of a flight in the main job, with a checkpoint every 5 s and with one at the end, in turn."""
+    often, once = 5_000, 3_600_000
+    main_job.microseconds_a_flight(once)  # warms the JVM up
+    runs = [
+        {interval: main_job.microseconds_a_flight(interval) for interval in order} for order in [(often, once), (once, often)] * 2
+    ]
+    cost, without = (
+        {kind: median([run[interval][kind] for run in runs]) for kind in runs[0][often]} for interval in (often, once)
+    )
+    for kind, used in cost.items():
+        if kind != "slot hosts":
+            report.add(f"main job, a flight: {kind}", f"{used:.0f} us")
+    report.add("main job, a flight: slot hosts", f"{cost['slot hosts']:.0f} us", "35 us", cost["slot hosts"] <= 35)
+    whole, least = sum(cost.values()), sum(without.values())
+    report.add("main job, a flight: all processes", f"{whole:.0f} us", "60 us", whole <= 60)
+    share = 1 - least / whole
+    report.add("main job: of it for a checkpoint every 5 s", f"{share:.1%}", "5 %", share <= 0.05)
 
 
 def bench_idle(report: Report, spark: Any, scale: float) -> None:
@@ -481,6 +502,7 @@ _BENCHES: dict[str, Callable[[Report, Any, float], None]] = {
     "credit": bench_credit,
     "epoch": bench_epoch,
     "epoch-costs": bench_epoch_costs,
+    "main-job": bench_main_job,
     "idle": bench_idle,
     "state": bench_state,
     "backends": bench_backends,
