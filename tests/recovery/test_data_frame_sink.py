@@ -7,7 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pyspark.sql import SparkSession
 
+from flinkish.common.errors import JobExecutionError
+from flinkish.runtime.faults import InjectedFaultError, Point, call_at
+from tests.recovery import data_frame_sink_job
 from tests.recovery.data_frame_sink_job import RETAINED
 from tests.recovery.processes import running
 
@@ -24,7 +28,7 @@ def files(folder: Path) -> set[str]:
     return {path.name for path in (folder / "checkpoints").glob("*/rows/sinks/*/*.parquet")}
 
 
-def test_files_that_a_killed_process_has_left_go_with_the_next_start(tmp_path: Path) -> None:
+def test_files_that_a_killed_process_has_left_go_with_the_next_start(spark_session: SparkSession, tmp_path: Path) -> None:
     # Killed with the files of a checkpoint that is not committed, after some that are.
     with running(str(tmp_path), log=tmp_path / "log", fault="P9:kill9:nth=5", script="data_frame_sink_job.py") as job:
         assert job.finish() == -9, job.output()
@@ -35,12 +39,16 @@ def test_files_that_a_killed_process_has_left_go_with_the_next_start(tmp_path: P
     assert (len(before), len(uncommitted)) == (4, 1)
     assert len(left) == RETAINED + 1
 
-    with running(str(tmp_path), log=tmp_path / "log", fault="P11:stop:nth=1", script="data_frame_sink_job.py") as job:
-        job.wait_until("the first new checkpoint is committed", job.stands_still)
-        after = calls(tmp_path)
-        kept = [call[2] for call in after[-RETAINED:]]
-        assert files(tmp_path) == {name for names in kept for name in names}
-        job.kill_all()
+    found: list[set[str]] = []
+
+    def end_job() -> None:
+        found.append(files(tmp_path))
+        raise InjectedFaultError("the first new checkpoint is committed")
+
+    with call_at(Point.SINKS_COMMITTED, end_job), pytest.raises(JobExecutionError, match="the first new checkpoint"):
+        data_frame_sink_job.main(tmp_path)
+    after = calls(tmp_path)
+    assert found == [{name for call in after[-RETAINED:] for name in call[2]}]
     # The last checkpoint of the killed process is committed again, with the same rows.
     assert after[len(before)] == before[-1]
     rows = [row for call in [*before, *after[len(before) + 1 :]] for row in call[1]]

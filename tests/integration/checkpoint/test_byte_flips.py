@@ -1,6 +1,6 @@
 """Single bits flipped in any file of a chain of checkpoints: each is noticed by name, or restores exactly the state there was.
 
-FLINKISH_FLIPS sets how many (default 200; `make proof` takes 1,000), FLINKISH_SEED which.
+FLINKISH_FLIPS sets how many (default 100; `make proof` takes 1,000), FLINKISH_SEED which.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from flinkish.runtime.state.rows import RestoreRequest
 from tests.kit.backends import BACKENDS
 from tests.unit.checkpoint.support import COUNT, coordinator_state, make_storage
 
-_FLIPS = int(os.environ.get("FLINKISH_FLIPS", "200"))
+_FLIPS = int(os.environ.get("FLINKISH_FLIPS", "100"))
 _SEED = int(os.environ.get("FLINKISH_SEED", "21"))
 _KEYS = range(12)
 _GROUPS = 16
