@@ -314,11 +314,13 @@ def _incremental(report: Report, values: str, keys: int, epochs: int) -> None:
     runs = [[checkpoints.run(values, keys, epochs, settings) for settings in ({}, incremental, each_second)] for _ in range(2)]
     none, changed, full = (min(each, key=lambda run: run.epoch_ms) for each in zip(*runs, strict=True))
     what = f"{keys:,} keys, {values}: incremental checkpoint"
-    size, took = changed.written / full.written, changed.duration_ms / full.duration_ms
+    size, took = changed.written / full.written, changed.work_ms / full.work_ms
     cost = changed.epoch_ms / none.epoch_ms - 1
     report.add(f"{what} / full one, bytes", f"{size:.3f}", "0.1", size <= 0.1)
-    report.add(f"{what} / full one, time", f"{took:.2f}", "0.1", took <= 0.1)
-    report.add(f"{what}, stop of a task", f"{changed.sync_ms:.0f} ms of {changed.duration_ms:.0f}")
+    report.add(f"{what} / full one, time of the slowest subtask", f"{took:.2f}", "0.1", took <= 0.1)
+    durations = f"{changed.duration_ms:.0f} ms, {full.duration_ms:.0f} ms"
+    report.add(f"{what}, full one: from trigger to end, with the epoch of the barrier", durations)
+    report.add(f"{what}, stop of a task", f"{changed.sync_ms:.0f} ms")
     report.add(f"{what} each second, longest epoch", f"{changed.longest:.2f} medians", "1.5", changed.longest <= 1.5)
     report.add(f"{what} each second costs", f"{cost:.1%}", "5 %", cost <= 0.05)
 
