@@ -48,7 +48,7 @@ class Keep(KeyedProcessFunction):
 class Measured:
     """Epochs with updates, in ms, and the medians of the checkpoints taken meanwhile: bytes, ms.
 
-    `work_ms` is the stop and the upload of the slowest subtask; the rest of the duration is mostly the epoch that the barrier is in.
+    `work_ms` is the stop and the upload of the slowest subtask; most of the rest of the duration is the epoch with the barrier.
     """
 
     epochs: list[float]
