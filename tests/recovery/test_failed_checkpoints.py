@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -119,6 +120,32 @@ def test_the_last_good_checkpoint_survives_a_full_disk(start: Start, small_disk:
     finish(again)
     assert again.get_job_id() == client.get_job_id()
     assert_golden(tmp_path)
+
+
+@pytest.mark.parametrize("engine", ["local", pytest.param("spark", marks=[pytest.mark.spark, pytest.mark.soak])], indirect=True)
+def test_a_full_disk_under_the_state_costs_restarts_until_there_is_room(
+    start: Start, small_disk: Disk, engine: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    settings = {
+        "state.backend.type": "rocksdb",
+        "io.tmp.dirs": small_disk.folder,
+        "restart-strategy.type": "fixed-delay",
+        "restart-strategy.fixed-delay.attempts": 1_000,
+        "restart-strategy.fixed-delay.delay": "100 ms",
+    }
+    client = start(settings, build=slow)
+    wait_for_checkpoints(client, 2)
+    assert list(small_disk.folder.rglob("rocksdb-*"))
+    small_disk.fill()
+    wait_until("two restarts", lambda: client.figures().restarts >= 2)
+    small_disk.free()
+    finish(client)
+    # On Spark, a query's own log is in the same folder.
+    full = "the state on disk in .*rocksdb-.* cannot be written: .*" if engine == "local" else ""
+    assert re.search(f"failed in .*{full}No space left on device", caplog.text)
+    assert_golden(tmp_path)
+    # What ended attempts had there has gone with them.
+    assert not list(small_disk.folder.rglob("rocksdb-*"))
 
 
 @pytest.mark.parametrize("engine", ["local"], indirect=True)
