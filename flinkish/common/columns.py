@@ -23,13 +23,13 @@ class Columns:
     """A run of records of one declared type, all of kind INSERT and none of them None, as columns.
 
     `timestamps` are the event times in milliseconds, as an array of int64 in which null means none; None = no record has one.
-    `key_field` is the position of the column with the keys, on an edge by key.
+    `key_fields` are the positions of the columns with the keys, on an edge by key: the values of one, or tuples of several.
     """
 
     layout: Layout
     batch: pa.RecordBatch
     timestamps: pa.Array | None = None
-    key_field: int | None = None
+    key_fields: tuple[int, ...] = ()
 
     def __len__(self) -> int:
         return int(self.batch.num_rows)
@@ -45,7 +45,7 @@ class Columns:
     def _part(self, choose: Callable[[Any], Any]) -> Columns:
         """Return the columns of some records; `choose` does the same to a batch and to an array."""
         timestamps = None if self.timestamps is None else choose(self.timestamps)
-        return Columns(self.layout, choose(self.batch), timestamps, self.key_field)
+        return Columns(self.layout, choose(self.batch), timestamps, self.key_fields)
 
     def take(self, places: Any) -> Columns:
         """Return the records at some positions: an array of integers of Arrow or numpy."""
@@ -68,13 +68,13 @@ class Columns:
         absent = pa.nulls(len(self))
         arrays = [column if position in fields else absent for position, column in enumerate(self.batch.columns)]
         batch = pa.RecordBatch.from_arrays(arrays, list(self.layout.names))
-        return Columns(self.layout, batch, self.timestamps, self.key_field)
+        return Columns(self.layout, batch, self.timestamps, self.key_fields)
 
-    def with_key(self, key_field: int | None) -> Columns:
-        return Columns(self.layout, self.batch, self.timestamps, key_field)
+    def with_key(self, key_fields: tuple[int, ...]) -> Columns:
+        return Columns(self.layout, self.batch, self.timestamps, key_fields)
 
     def with_times(self, timestamps: pa.Array | None) -> Columns:
-        return Columns(self.layout, self.batch, timestamps, self.key_field)
+        return Columns(self.layout, self.batch, timestamps, self.key_fields)
 
     def records(self) -> list[Any]:
         """Return the records as Python objects."""
@@ -86,13 +86,33 @@ class Columns:
 
     def groups(self) -> tuple[Any, list[Any]]:
         """Return the number of each record's key, as an array of numpy, and the different keys by number; on an edge by key."""
-        assert self.key_field is not None
-        distinct = self.column(self.key_field).dictionary_encode()
-        return distinct.indices.to_numpy(), distinct.dictionary.to_pylist()
+        import pyarrow as pa
+
+        first, *others = [self.column(field).dictionary_encode() for field in self.key_fields]
+        numbers, values = first.indices.to_numpy(), first.dictionary
+        if not others:
+            return numbers, values.to_pylist()
+        # The values of the fields so far, of which each pair has a number below the square of the number of records.
+        parts = [values]
+        for each in others:
+            size = len(each.dictionary)
+            pairs = pa.array(numbers.astype("int64") * size + each.indices.to_numpy()).dictionary_encode()
+            numbers, chosen = pairs.indices.to_numpy(), pairs.dictionary.to_numpy()
+            parts = [part.take(pa.array(chosen // size)) for part in parts]
+            parts.append(each.dictionary.take(pa.array(chosen % size)))
+        return numbers, list(zip(*[part.to_pylist() for part in parts], strict=True))
 
     def keys(self) -> list[Any] | None:
         """Return the keys as Python objects; None on an edge without keys."""
-        return None if self.key_field is None else self.column(self.key_field).to_pylist()
+        columns = [self.column(field).to_pylist() for field in self.key_fields]
+        return None if not columns else columns[0] if len(columns) == 1 else list(zip(*columns, strict=True))
+
+    def key_column(self, arrow: pa.DataType) -> pa.Array:
+        """Return the keys as a column of the Arrow type of all keys; on an edge by key."""
+        import pyarrow as pa
+
+        columns = [self.column(field) for field in self.key_fields]
+        return columns[0] if len(columns) == 1 else pa.StructArray.from_arrays(columns, fields=list(arrow))
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle the rows of this batch only: Arrow itself would write all of what it is a part of."""
@@ -106,7 +126,7 @@ class Columns:
         sink = pa.BufferOutputStream()
         with pa.ipc.new_stream(sink, whole.schema) as writer:
             writer.write_batch(whole)
-        return _unpickled, (self.layout.encoded, sink.getvalue().to_pybytes(), self.timestamps is not None, self.key_field)
+        return _unpickled, (self.layout.encoded, sink.getvalue().to_pybytes(), self.timestamps is not None, self.key_fields)
 
 
 @functools.lru_cache(maxsize=100)
@@ -116,18 +136,18 @@ def _layout(encoded: bytes) -> Layout:
     return needed_layout(pickling.loads(encoded), "a run of columns")
 
 
-def _unpickled(encoded: bytes, data: bytes, timed: bool, key_field: int | None) -> Columns:
+def _unpickled(encoded: bytes, data: bytes, timed: bool, key_fields: tuple[int, ...]) -> Columns:
     import pyarrow as pa
 
     (batch,) = pa.ipc.open_stream(data)
     if not timed:
-        return Columns(_layout(encoded), batch, None, key_field)
+        return Columns(_layout(encoded), batch, None, key_fields)
     last = batch.num_columns - 1
-    return Columns(_layout(encoded), batch.select(list(range(last))), batch.column(last), key_field)
+    return Columns(_layout(encoded), batch.select(list(range(last))), batch.column(last), key_fields)
 
 
 def concat(runs: Sequence[Columns]) -> Columns:
-    """Return one run with the records of several of the same type and key field; at least one."""
+    """Return one run with the records of several of the same type and key fields; at least one."""
     import pyarrow as pa
 
     if len(runs) == 1:
@@ -136,4 +156,4 @@ def concat(runs: Sequence[Columns]) -> Columns:
     times = None
     if any(run.timestamps is not None for run in runs):
         times = pa.concat_arrays([pa.nulls(len(run), pa.int64()) if run.timestamps is None else run.timestamps for run in runs])
-    return Columns(first.layout, pa.concat_batches([run.batch for run in runs]), times, first.key_field)
+    return Columns(first.layout, pa.concat_batches([run.batch for run in runs]), times, first.key_fields)

@@ -6,7 +6,7 @@ import operator
 import re
 from collections.abc import Callable, Iterable, Sequence
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Generic, Literal, NoReturn, cast, overload
+from typing import TYPE_CHECKING, Any, Generic, Literal, NoReturn, TypeGuard, cast, overload
 
 from flinkish.common.absent import AbsentMember, add_getattr, declare_absent
 from flinkish.common.absent_names import JAVA_OBJECT, NAMES_ON_STREAMS, SPARK_FRAME, SPARK_WRITE
@@ -445,11 +445,14 @@ class DataStream(_OperatorSettings, Generic[T_co]):
         )
 
     def key_by(
-        self, key_selector: Callable[[T_co], K] | SelectsKeys[T_co, K] | int | str, key_type: TypeInformation[K] | None = None
+        self,
+        key_selector: Callable[[T_co], K] | SelectsKeys[T_co, K] | int | str | Sequence[int | str],
+        key_type: TypeInformation[K] | None = None,
     ) -> KeyedStream[T_co, K]:
         """Send all records of a key to one subtask; each key then has its own state and timers.
 
-        The key may also be a field: its name in rows, its position in tuples; it then has the field's type.
+        The key may also be a field: its name in rows, its position in tuples; it then has the field's type. A tuple or list of
+        several fields makes keys that are tuples of their values.
         Equal numbers are the same key whatever their type (1, 1.0 and True). Keys need not be hashable.
 
         Example:
@@ -460,9 +463,14 @@ class DataStream(_OperatorSettings, Generic[T_co]):
         """
         from flinkish.datastream.keyed_stream import KeyedStream
 
-        if isinstance(key_selector, (int, str)) and not isinstance(key_selector, bool):
+        if _is_field(key_selector):
             key_type = key_type or self._field_type(key_selector)
             key_selector = cast("Callable[[T_co], K]", operator.itemgetter(key_selector))
+        elif isinstance(key_selector, (tuple, list)) and len(key_selector) > 1 and all(map(_is_field, key_selector)):
+            types = [type_info for field in key_selector if (type_info := self._field_type(field)) is not None]
+            if key_type is None and len(types) == len(key_selector):
+                key_type = cast("TypeInformation[K]", Types.TUPLE(types))
+            key_selector = cast("Callable[[T_co], K]", operator.itemgetter(*key_selector))
         selector = as_key_selector(key_selector, "key_by")
         check_function(key_selector, "key_by", "key_selector")
         partition = self._partition(Partitioner(partitioning=Partitioning.HASH, key_selector=selector), "key_by()")
@@ -987,6 +995,10 @@ class _Projection(MapFunction):
 
     def map(self, value: Any) -> Any:
         return tuple([value[field] for field in self._fields])
+
+
+def _is_field(given: object) -> TypeGuard[int | str]:
+    return isinstance(given, (int, str)) and not isinstance(given, bool)
 
 
 #: Classes that PyFlink has in this module, with the module that they are in here; those build upon this one.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Generic, Literal, cast, overload
 
 from flinkish.common.absent import AbsentMember
@@ -228,7 +228,9 @@ class KeyedStream(DataStream[T_co], Generic[T_co, K_co]):
         return IntervalJoin(self, other_stream)
 
     def key_by(
-        self, key_selector: Callable[[T_co], K] | SelectsKeys[T_co, K] | int | str, key_type: TypeInformation[K] | None = None
+        self,
+        key_selector: Callable[[T_co], K] | SelectsKeys[T_co, K] | int | str | Sequence[int | str],
+        key_type: TypeInformation[K] | None = None,
     ) -> KeyedStream[T_co, K]:
         """Key the original stream by another selector; keys do not nest.
 

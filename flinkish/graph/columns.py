@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable
 from flinkish.common.kinds import INTEGER_BITS, Kind, kind_of, part_names, shape_of
 from flinkish.common.typeinfo import TypeInformation
 from flinkish.common.watermark_strategy import FieldTimestampAssigner, WatermarkStrategy
-from flinkish.graph.field_keys import field_read
+from flinkish.graph.field_keys import fields_of_key
 from flinkish.graph.job_graph import JobGraph
 from flinkish.graph.stream_graph import NodeId, StreamEdge, StreamNode
 from flinkish.graph.windows import are_aligned, are_folded_sessions
@@ -48,8 +48,8 @@ def unpacked_by(partitioner: Partitioner, record_type: TypeInformation, target: 
         return "each record is sent to a subtask of its own"
     if partitioner.partitioning is Partitioning.HASH:
         assert partitioner.key_selector is not None
-        if field_read(partitioner.key_selector, record_type) is None:
-            return "the key is no integer or text in a field; key_by(field) keeps columns"
+        if not fields_of_key(partitioner.key_selector, record_type, target.key_type):
+            return "the key is no integer or text in a field, nor several of them; key_by(field) keeps columns"
     return records_only(target)
 
 

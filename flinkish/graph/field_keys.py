@@ -1,14 +1,14 @@
-"""Recognizes key selectors that only read a field of a row or tuple, which the sending edge then reads without a call."""
+"""Recognizes key selectors that only read fields of a row or tuple, which the sending edge then reads without a call."""
 
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from types import FunctionType
 from typing import Any
 
 from flinkish.common.kinds import Kind, shape_of
-from flinkish.common.typeinfo import BasicType, BasicTypeInfo, RowTypeInfo, TypeInformation
+from flinkish.common.typeinfo import BasicType, BasicTypeInfo, PickledBytesTypeInfo, RowTypeInfo, TupleTypeInfo, TypeInformation
 from flinkish.common.types import is_attribute, learn_names
 
 #: Types whose values, once checked, are keys as they are (see `as_key`).
@@ -20,37 +20,56 @@ _BY_ITEM = (lambda row: row["field"]).__code__
 
 
 def field_read(select: Callable[[Any], Any], type_info: TypeInformation) -> int | None:
-    """Return the position of the field of a row or tuple whose value a key selector returns.
+    """Return the position of the only field that `fields_of_key` finds; None if it finds several or none."""
+    fields = fields_of_key(select, type_info, None)
+    return fields[0] if len(fields) == 1 else None
 
-    Such selectors are those that key_by() makes of a field, `lambda row: row.k` and `lambda row: row["k"]`. Returns None for any
-    other selector, and for a field whose values may not be keys as they are.
+
+def fields_of_key(select: Callable[[Any], Any], type_info: TypeInformation, key_type: TypeInformation | None) -> tuple[int, ...]:
+    """Return the positions of the fields of a row or tuple whose values a key selector returns: one value, or a tuple of several.
+
+    Such selectors are those that key_by() makes of fields, `lambda row: row.k` and `lambda row: row["k"]`. Returns no positions
+    for any other selector, for fields whose values may not be keys as they are, and for several fields if their types are not
+    those of `key_type`; None or a pickled type = any.
     """
     kind, types = shape_of(type_info)
-    position: int | None = None
+    known: Sequence[Any] = ()
     if kind is Kind.TUPLE:
-        item = _item(select)
-        position = item if isinstance(item, int) and 0 <= item < len(types) else None
+        known = range(len(types))
     elif isinstance(type_info, RowTypeInfo):
-        position = _named(select, type_info)
-    field_type = None if position is None else types[position]
-    return position if isinstance(field_type, BasicTypeInfo) and field_type.basic_type in _KEY_TYPES else None
+        known = type_info.field_names
+    items = _items(select, known)
+    if not all(item in known for item in items):
+        return ()
+    fields = tuple(map(known.index, items))
+    read = [types[field] for field in fields]
+    declared = key_type is not None and not isinstance(key_type, PickledBytesTypeInfo)
+    if not all(map(_holds_keys, read)) or (len(fields) > 1 and declared and key_type != TupleTypeInfo(read)):
+        return ()
+    return fields
 
 
-def _item(select: Callable[[Any], Any]) -> Any:
-    """Return what an operator.itemgetter of one item gets; None for any other selector."""
-    items: Any = select.__reduce__()[1] if isinstance(select, operator.itemgetter) else ()
-    return items[0] if len(items) == 1 else None
+def _holds_keys(type_info: TypeInformation) -> bool:
+    return isinstance(type_info, BasicTypeInfo) and type_info.basic_type in _KEY_TYPES
 
 
-def _named(select: Callable[[Any], Any], type_info: RowTypeInfo) -> int | None:
-    name: Any = _item(select)
+def _items(select: Callable[[Any], Any], known: Sequence[Any]) -> tuple[Any, ...]:
+    """Return the names or positions that a selector reads; none if it is not known to do only that."""
+    if isinstance(select, operator.itemgetter):
+        return tuple(select.__reduce__()[1])
+    name = _named(select, known)
+    return () if name is None else (name,)
+
+
+def _named(select: Callable[[Any], Any], known: Sequence[Any]) -> str | None:
+    name: Any = None
     code = select.__code__ if isinstance(select, FunctionType) else None
     # In the process of a slot there may be no row yet.
-    learn_names(type_info.field_names)
+    learn_names(known)
     if code is None or code.co_argcount != 1:
         pass
     elif code.co_code == _BY_ATTRIBUTE.co_code and is_attribute(code.co_names[0]):
         name = code.co_names[0]
     elif code.co_code == _BY_ITEM.co_code:
         name = code.co_consts[_BY_ITEM.co_consts.index("field")]
-    return type_info.field_names.index(name) if isinstance(name, str) and name in type_info.field_names else None
+    return name if isinstance(name, str) else None

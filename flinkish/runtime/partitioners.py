@@ -15,13 +15,13 @@ from flinkish.common.typeinfo import PickledBytesTypeInfo, RowTypeInfo, TypeInfo
 from flinkish.common.types import RowColumns
 from flinkish.graph.columns import fields_read
 from flinkish.graph.execution_plan import ExecutionPlan
-from flinkish.graph.field_keys import field_read
+from flinkish.graph.field_keys import field_read, fields_of_key
 from flinkish.graph.job_graph import JobEdge
 from flinkish.program.transformations import Partitioning
 from flinkish.runtime.channels import Channel, EdgeWriter, RowChannel
 from flinkish.runtime.elements import Emit
 from flinkish.runtime.isolation import SCALARS, isolate
-from flinkish.runtime.key_groups import MASK, MULTIPLIER, key_group, key_groups, subtask_of_group
+from flinkish.runtime.key_groups import MASK, MULTIPLIER, key_group, key_groups, key_groups_of_tuples, subtask_of_group
 from flinkish.runtime.keys import CanonicalKey, as_key, is_stored_as_given, original_key
 
 #: Number of records whose channels are found together, and the least number for which numpy does it.
@@ -104,6 +104,12 @@ class _Located(dict[Any, Channel]):
         if not self._least <= numbers.min() <= numbers.max() <= self._most:
             return None
         return np.array(self._targets)[key_groups(numbers, self._max_parallelism)]
+
+    def indexes_of_tuples(self, columns: Sequence[Any]) -> Any:
+        """Return the indexes of the channels of keys that are tuples as numpy's array; `columns` are their items."""
+        import numpy as np
+
+        return np.array(self._targets)[key_groups_of_tuples(columns, self._max_parallelism)]
 
     def locate(self, key: Any) -> Channel:
         """Find and keep the channel of a key; raise TypeMismatchError if it has no canonical encoding."""
@@ -316,15 +322,14 @@ class _HashWriter(EdgeWriter):
         return found
 
     def emit_columns(self, columns: Columns) -> None:
-        field = field_read(self._select, columns.layout.type_info)
-        indexes = None if field is None else self._column_indexes(columns.column(field))
-        if field is None or indexes is None:
+        keyed = columns.with_key(fields_of_key(self._select, columns.layout.type_info, self._target_vertex.head.key_type))
+        indexes = self._column_indexes(keyed)
+        if indexes is None:
             super().emit_columns(columns)
             return
-        keyed = columns.with_key(field)
         read = fields_read(self._target_vertex.head)
         if read is not None and not self.keeps_all:
-            keyed = keyed.only({*read, field})
+            keyed = keyed.only({*read, *keyed.key_fields})
         if len(self.channels) == 1:
             self._append_columns(0, keyed)
             return
@@ -333,19 +338,21 @@ class _HashWriter(EdgeWriter):
             if len(places):
                 self._append_columns(index, keyed.take(places))
 
-    def _column_indexes(self, keys: Any) -> Any:
-        """Return the indexes of the channels of a column of keys as an array; None if not all are sent as they are."""
+    def _column_indexes(self, columns: Columns) -> Any:
+        """Return the indexes of the channels of columns with keys as an array; None if not all are sent as they are."""
         import numpy as np
 
-        if keys.null_count or not len(keys):
+        fields = [columns.column(field) for field in columns.key_fields]
+        if not fields or not len(columns) or any(field.null_count for field in fields):
             return None
-        if str(keys.type) != "string":
-            return self._located.indexes(keys.to_numpy(zero_copy_only=False))
+        if len(fields) > 1:
+            return self._located.indexes_of_tuples(fields)
+        if str(fields[0].type) != "string":
+            return self._located.indexes(fields[0].to_numpy(zero_copy_only=False))
         if not self._located.takes_texts:
             return None
-        distinct = keys.dictionary_encode()
-        channels = [self._located[text].index for text in distinct.dictionary.to_pylist()]
-        return np.array(channels)[distinct.indices.to_numpy()]
+        codes, keys = columns.groups()
+        return np.array([self._located[text].index for text in keys])[codes]
 
     def _as_key(self, key: Any) -> Any:
         try:

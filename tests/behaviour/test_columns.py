@@ -32,7 +32,7 @@ FIGURES: dict[str, Any] = {
 
 
 class Program:
-    """Rolling aggregates and two kinds of windows; `columns` may change between two starts."""
+    """Rolling aggregates, of keys of one field and of two, and two kinds of windows; `columns` may change between two starts."""
 
     columns = True
 
@@ -42,7 +42,7 @@ class Program:
         rows = rows.filter(pc.field("key") >= 0) if self.columns else rows.filter(lambda row: row.key >= 0)
         rows.key_by("key").aggregate(**FIGURES).uid("rolling").sink_to(job.sink("rolling")).uid("rolling sink")
         rows.key_by("key").aggregate(per="epoch", **FIGURES).uid("latest").sink_to(job.sink("latest")).uid("latest sink")
-        rows.key_by("key").sum("amount").uid("summed").sink_to(job.sink("summed")).uid("summed sink")
+        rows.key_by(["name", "key"]).sum("amount").uid("summed").sink_to(job.sink("summed")).uid("summed sink")
         rows.key_by("name").deduplicate().uid("first").sink_to(job.sink("first")).uid("first sink")
         paused: Any = rows.key_by("name").window(EventTimeSessionWindows.with_gap(Time.milliseconds(3)))
         shown = {"start": aggregates.window_start(), "end": aggregates.window_end(), "count": aggregates.count()}
@@ -75,7 +75,7 @@ def committed(job: JobHarness) -> dict[str, Counter[Any]]:
     found = {name: Counter(map(repr, job.sink(name).committed())) for name in SINKS[1:]}
     counts = ((record.value.key, record.value.count) for record in job.sink("rolling").committed())
     sums = [record.value for record in job.sink("summed").committed()]
-    last = Counter({row.key: row.amount for row in sums})
+    last = Counter({(row.key, row.name): row.amount for row in sums})
     found["first"] = Counter(record.value.name for record in job.sink("first").committed())
     return {**found, "rolling": Counter(counts), "sums": Counter(row.key for row in sums), "last sums": last}
 

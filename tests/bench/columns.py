@@ -47,6 +47,11 @@ def _rolling(rows: DataStream) -> DataStream:
     return rows.key_by("key").aggregate(key=aggregates.key(), total=aggregates.sum("value"), count=aggregates.count())
 
 
+def _two_fields(rows: DataStream) -> DataStream:
+    parted = rows.select("key", "value", part=pc.bit_wise_and(pc.field("key"), 7))
+    return parted.key_by(["part", "key"]).aggregate(key=aggregates.key(), total=aggregates.sum("value"), count=aggregates.count())
+
+
 def _summed(rows: DataStream) -> DataStream:
     return rows.key_by("key").sum("value")
 
@@ -66,6 +71,7 @@ PROGRAMS: dict[str, Callable[[DataStream], DataStream]] = {
     "filter and select": _batches,
     "sum and count by key, a result a record": _rolling,
     "sum and count by key, a result a key and epoch": _per_epoch,
+    "sum and count by two fields, a result a record": _two_fields,
     "sum(field) by key, a result a record": _summed,
     "tumbling window: sum, count, max": _windows,
 }

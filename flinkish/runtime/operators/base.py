@@ -119,7 +119,7 @@ class Output:
     def columns(self, columns: Columns) -> None:
         """Pass columns of exactly the declared type on."""
         if len(columns):
-            columns = columns.with_key(None)
+            columns = columns.with_key(())
             for emit in self._columns:
                 emit(columns)
 

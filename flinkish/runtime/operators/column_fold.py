@@ -11,7 +11,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from flinkish.common.column_layout import Layout
 from flinkish.common.columns import Columns
+from flinkish.common.errors import TypeMismatchError
 from flinkish.udf.aggregates import FieldAggregates, Slot
 
 #: Sums of numbers below this stay exact and within 64 bits.
@@ -81,6 +83,23 @@ class ColumnFold:
                 values = values / np.maximum(slots[places[1]], 1)
             arrays.append(pa.array(values, mask=unknown, from_pandas=False).cast(field.type))
         return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+    def place_of(self, kind: str) -> int | None:
+        """Return the position of the first aggregate of a kind; None if there is none."""
+        kinds = [aggregate.kind for aggregate in self._aggregates.aggregates]
+        return kinds.index(kind) if kind in kinds else None
+
+    def shown_keys(self, keys: Sequence[Any], layout: Layout) -> dict[str, pa.Array] | None:
+        """Return the column of keys for `results`, if they are shown; None if they cannot be a column."""
+        place = self.place_of("key")
+        if place is None:
+            return {}
+        if not {type(item) for key in keys for item in (key if key.__class__ is tuple else (key,))} <= {int, str, bool}:
+            return None
+        try:
+            return {"key": layout.column(place, keys)}
+        except TypeMismatchError:  # a key that is equal to one of its type, such as True for 1
+            return None
 
     def _fresh(self, columns: Columns) -> Iterator[Any]:
         """Return what the records of a run have for each slot: for null, what changes nothing."""

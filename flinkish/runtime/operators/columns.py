@@ -152,7 +152,6 @@ class AggregateOperator(GatheringOperator, FunctionOperator[AggregateConfig]):
 
     def process_gathered(self, columns: Columns) -> bool:
         assert self._columns is not None
-        assert columns.key_field is not None
         codes, keys = columns.groups()
         self.expect(keys)
         before = self._table.get_all(keys)
@@ -166,7 +165,9 @@ class AggregateOperator(GatheringOperator, FunctionOperator[AggregateConfig]):
         found = self._columns.running(codes, before, columns)
         if found is None:
             return False
-        results = self._columns.results(found[0], {"key": columns.column(columns.key_field)}, self._layout.schema)
+        shown = self._columns.place_of("key")
+        outer = {} if shown is None else {"key": columns.key_column(self._layout.schema.types[shown])}
+        results = self._columns.results(found[0], outer, self._layout.schema)
         if results is None:
             return False
         self._table.put_all(keys, found[1])
@@ -189,11 +190,9 @@ class AggregateOperator(GatheringOperator, FunctionOperator[AggregateConfig]):
 
     def _show(self, keys: list[Any], times: list[int | None]) -> None:
         accumulators = list(map(self._table.get, keys))
-        if self._columns is not None and self.output.takes_columns and set(map(type, keys)) <= {int, str}:
-            schema = self._layout.schema
-            kinds = [aggregate.kind for aggregate in self._aggregates.aggregates]
-            outer = {"key": pa.array(keys, schema.field(kinds.index("key")).type)} if "key" in kinds else {}
-            results = self._columns.results(self._columns.arrays(accumulators), outer, schema)
+        if self._columns is not None and self.output.takes_columns:
+            slots, outer = self._columns.arrays(accumulators), self._columns.shown_keys(keys, self._layout)
+            results = None if outer is None else self._columns.results(slots, outer, self._layout.schema)
             if results is not None:
                 stamps = pa.array(times, pa.int64())
                 self.output.columns(Columns(self._layout, results, None if stamps.null_count == len(stamps) else stamps))

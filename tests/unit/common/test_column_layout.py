@@ -125,15 +125,27 @@ def test_times_that_are_all_absent_are_none() -> None:
 
 
 def test_parts_keep_times_and_key() -> None:
-    columns = numbers(5, [0, 1, None, 3, 4]).with_key(1)
+    columns = numbers(5, [0, 1, None, 3, 4]).with_key((1,))
     for part in (columns.take([4, 2]), columns.slice(1, 3), columns.filter(pa.array([True, None, True, False, True]))):
         assert part.times() == [[0, 1, None, 3, 4][n] for n, _ in part.records()]
         assert part.keys() == [text for _, text in part.records()]
     assert [n for n, _ in columns.take([4, 2]).records()] == [4, 2]
 
 
+@pytest.mark.parametrize("fields", [(0,), (1,), (1, 0), (0, 1, 2)])
+def test_records_of_the_same_key_have_the_same_number(fields: tuple[int, ...]) -> None:
+    records = [(n % 3, f"t{n % 5}", n % 2 == 0) for n in range(60)]
+    columns = Layout(Types.TUPLE([Types.LONG(), Types.STRING(), Types.BOOLEAN()])).columns_of(records, None).with_key(fields)
+    expected = [tuple(record[field] for field in fields) for record in records]
+    if len(fields) == 1:
+        expected = [key for (key,) in expected]
+    numbers_of_keys, keys = columns.groups()
+    assert columns.keys() == [keys[number] for number in numbers_of_keys] == expected
+    assert len(set(keys)) == len(keys)
+
+
 def test_a_slice_is_pickled_without_the_rest() -> None:
-    whole = numbers(50_000, list(range(50_000))).with_key(0)
+    whole = numbers(50_000, list(range(50_000))).with_key((0,))
     part = whole.slice(40_000, 2)
     data = pickle.dumps(part)
     assert len(data) < len(pickle.dumps(whole)) / 100
@@ -146,7 +158,7 @@ def test_a_slice_is_pickled_without_the_rest() -> None:
 
 
 def test_fields_that_are_not_read_are_shown_as_such() -> None:
-    only = pickle.loads(pickle.dumps(numbers(2).with_key(0).only({0})))
+    only = pickle.loads(pickle.dumps(numbers(2).with_key((0,)).only({0})))
     assert exactly(only.records()) == ["(0, ...)", "(1, ...)"]
     assert only.keys() == [0, 1]
 

@@ -54,6 +54,9 @@ def test_operators_on_columns_are_marked_and_the_others_have_a_reason(env: Strea
     by_field = high.key_by("key").aggregate(key=aggregates.key(), total=aggregates.sum("value")).name("by field")
     by_field.sink_to(DiscardingSink()).name("drop")
     high.key_by(lambda row: row.key + 1).aggregate(total=aggregates.sum("value")).name("by function").print()
+    high.key_by(["key", "name"]).aggregate(key=aggregates.key(), total=aggregates.sum("value")).name("by two fields").print()
+    key_type = Types.ROW([Types.LONG(), Types.STRING()])
+    high.key_by(["key", "name"], key_type).aggregate(total=aggregates.sum("value")).name("by a row").print()
     high.key_by("key").aggregate(last=aggregates.last("name")).name("last").sink_to(DiscardingSink())
     high.key_by("key").sum("value").name("sum").sink_to(DiscardingSink())
     high.key_by("key").max_by("name").name("max by name").sink_to(DiscardingSink())
@@ -63,7 +66,9 @@ def test_operators_on_columns_are_marked_and_the_others_have_a_reason(env: Strea
     high.map(len, Types.LONG()).name("mapped").sink_to(DiscardingSink())
     found = marks(env)
     assert {found[name] for name in ("Source: numbers", "Map Batches", "Filter", "by field", "Sink: drop")} == {"columns"}
-    assert found["by function"] == "records: the key is no integer or text in a field; key_by(field) keeps columns"
+    other = "records: the key is no integer or text in a field, nor several of them; key_by(field) keeps columns"
+    assert found["by function"] == found["by a row"] == other
+    assert found["by two fields"] == "columns"
     assert found["Sink: Print to Std. Out"] == "records: the sink writes records"
     assert found["last"] == "records: last('name') looks at each record"
     assert found["sum"] == found["first"] == "columns"

@@ -180,7 +180,8 @@ def test_map_refuses_what_is_no_function_for_it(env: StreamExecutionEnvironment,
 @pytest.mark.parametrize(
     ("method", "given", "hint"),
     [
-        ("key_by", ["a", "b"], "write it as a function: lambda row: (row.a, row.b)."),
+        ("map", ["a", "b"], "write it as a function: lambda row: (row.a, row.b)."),
+        ("key_by", ["a"], "write it as a function: lambda row: row.a."),
         ("key_by", None, "pass the function itself: f, not f()."),
         ("map", "k", "write it as a function: lambda row: row.k."),
         ("map", "order id", "write it as a function: lambda row: row['order id']."),

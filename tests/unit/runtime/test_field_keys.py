@@ -10,7 +10,7 @@ import cloudpickle
 import pytest
 
 from flinkish.common.typeinfo import TypeInformation, Types
-from flinkish.graph.field_keys import field_read
+from flinkish.graph.field_keys import field_read, fields_of_key
 
 NAMES = ["shop", "count", "price", "as_dict", "_kind"]
 ORDERS = Types.ROW_NAMED(NAMES, [Types.STRING(), Types.LONG(), Types.DOUBLE(), Types.STRING(), Types.STRING()])
@@ -64,6 +64,30 @@ PAIR = Types.TUPLE([Types.STRING(), Types.DOUBLE()])
 def test_items_that_key_by_gets_of_a_field(items: tuple[Any, ...], type_info: TypeInformation, position: int | None) -> None:
     for select in (operator.itemgetter(*items), cloudpickle.loads(cloudpickle.dumps(operator.itemgetter(*items)))):
         assert field_read(select, type_info) == position
+
+
+@pytest.mark.parametrize(
+    ("items", "type_info", "positions"),
+    [
+        (("count",), ORDERS, (1,)),
+        (("count", "shop"), ORDERS, (1, 0)),
+        (("shop", "shop"), ORDERS, (0, 0)),
+        (("shop", "price"), ORDERS, ()),  # NaN and 1.0 are keys in another form
+        (("shop", "other"), ORDERS, ()),
+        ((1, 0), Types.TUPLE([Types.BOOLEAN(), Types.INT()]), (1, 0)),
+        ((0, 1), PAIR, ()),
+    ],
+)
+def test_several_fields_that_key_by_gets(items: tuple[Any, ...], type_info: TypeInformation, positions: tuple[int, ...]) -> None:
+    assert fields_of_key(operator.itemgetter(*items), type_info, None) == positions
+
+
+def test_several_fields_are_a_key_of_their_own_types_only() -> None:
+    select = operator.itemgetter("count", "shop")
+    for key_type in (Types.TUPLE([Types.LONG(), Types.STRING()]), Types.PICKLED_BYTE_ARRAY()):
+        assert fields_of_key(select, ORDERS, key_type) == (1, 0)
+    for key_type in (Types.TUPLE([Types.INT(), Types.STRING()]), Types.ROW([Types.LONG(), Types.STRING()])):
+        assert fields_of_key(select, ORDERS, key_type) == ()
 
 
 def test_a_field_is_recognized_before_there_is_any_row_with_its_name() -> None:

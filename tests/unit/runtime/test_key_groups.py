@@ -10,13 +10,14 @@ from typing import Any
 
 import hypothesis.strategies as st
 import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import given
 
 from flinkish.common import pickling
 from flinkish.common.errors import InvalidArgumentError
 from flinkish.common.types import Row, RowKind
-from flinkish.runtime.key_groups import key_group, key_group_range, stable_hash, subtask_of_group
+from flinkish.runtime.key_groups import key_group, key_group_range, key_groups_of_tuples, stable_hash, subtask_of_group
 from flinkish.runtime.keys import CanonicalKey, as_key, original_key
 from flinkish.runtime.state.columns import key_groups_of
 
@@ -165,3 +166,17 @@ def test_batches_of_keys_go_to_the_same_groups(keys: list[int], max_parallelism:
 @given(keys=st.lists(st.one_of(st.integers(), st.text(), st.booleans(), st.none(), st.floats())))
 def test_batches_of_mixed_keys_go_to_the_same_groups(keys: list[Any]) -> None:
     assert key_groups_of(keys, 128).to_pylist() == [key_group(key, 128) for key in keys]
+
+
+LONGS = st.integers(-(2**63), 2**63 - 1) | st.integers(-200, 200)
+TEXTS = st.text(st.characters(exclude_categories=["Cs"]))
+
+
+@given(keys=st.lists(st.tuples(LONGS, TEXTS, st.booleans())), max_parallelism=st.integers(1, 32_768))
+def test_tuples_as_columns_go_to_the_same_groups(keys: list[tuple[int, str, bool]], max_parallelism: int) -> None:
+    keys = [(0, "", False), *keys]
+    types = (pa.int64(), pa.string(), pa.bool_())
+    # A column may be a part of a longer one.
+    columns = [pa.array(items, arrow)[1:] for items, arrow in zip(zip(*keys, strict=True), types, strict=True)]
+    expected = [key_group(key, max_parallelism) for key in keys[1:]]
+    assert key_groups_of_tuples(columns, max_parallelism).tolist() == expected

@@ -94,11 +94,11 @@ def results_of(
 
     For each window: its key, accumulator, start and end (`span`, arrays of milliseconds), and the timestamp of the result.
     """
-    shown = {aggregate.kind: name for name, aggregate in zip(layout.names, aggregates.aggregates, strict=True)}
-    outer = {kind: pa.array(array) for kind, array in zip(("window_start", "window_end"), span, strict=True) if kind in shown}
-    if "key" in shown:
-        if not set(map(type, keys)) <= {int, str}:
-            return None
-        outer["key"] = pa.array(keys, layout.schema.field(shown["key"]).type)
+    outer = fold.shown_keys(keys, layout)
+    if outer is None:
+        return None
+    for kind, array in zip(("window_start", "window_end"), span, strict=True):
+        if fold.place_of(kind) is not None:
+            outer[kind] = pa.array(array)
     batch = fold.results(fold.arrays(accumulators), outer, layout.schema)
     return None if batch is None else Columns(layout, batch, times)
