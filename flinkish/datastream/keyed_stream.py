@@ -7,20 +7,22 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, cast, overload
 
 from flinkish.common.absent import AbsentMember
 from flinkish.common.absent_names import INTERNAL
-from flinkish.common.arguments import check
+from flinkish.common.arguments import check, int_of
 from flinkish.common.errors import InvalidArgumentError, InvalidProgramError
+from flinkish.common.kinds import kind_of
 from flinkish.common.time import Duration, Time, milliseconds_of
-from flinkish.common.typeinfo import TypeInformation, Types, type_of
+from flinkish.common.typeinfo import RowTypeInfo, TypeInformation, Types, type_of
 from flinkish.common.types import Row
 from flinkish.datastream.data_stream import DataStream, Opens
 from flinkish.datastream.shapes import K, K_co, KeyedProcesses, Reduces, SelectsKeys, T_co, U
 from flinkish.program import operators
 from flinkish.program.transformations import Partitioner, TransformationId
-from flinkish.udf.aggregates import Aggregate, FieldAggregates
+from flinkish.udf.aggregates import ORDERED, Aggregate, FieldAggregates
 from flinkish.udf.deduplication import FirstOfKey
 from flinkish.udf.function_wrappers import check_function, check_kind, function_behind, reduce_function
 from flinkish.udf.functions import KeyedProcessFunction, MapFunction
 from flinkish.udf.rolling import Aggregation, aggregating_function
+from flinkish.udf.top_n import TopN
 from flinkish.udf.window import CountSlidingWindowAssigner, CountTumblingWindowAssigner
 
 if TYPE_CHECKING:
@@ -201,6 +203,44 @@ class KeyedStream(DataStream[T_co], Generic[T_co, K_co]):
         millis = None if ttl is None else milliseconds_of(ttl, "the ttl of deduplicate()", minimum=1)
         config = operators.DeduplicateConfig(function=FirstOfKey(millis))
         return self._one_input("Deduplicate", config, self._record_type)
+
+    def top_n(self, n: int, field: str, *, ascending: bool = False) -> DataStream[Row]:
+        """Keep the `n` records of each key with the greatest values of a field or, with `ascending`, with the least.
+
+        The results are changes, as those of Flink SQL's `ROW_NUMBER() OVER (PARTITION BY key ORDER BY field) <= n` without the
+        number itself. A record that becomes one of the `n` is emitted; before it the record that it displaces, of kind DELETE.
+        Both have the event time of the new record. In BATCH mode only the records in the end are emitted, in order. Among equals,
+        the earlier record comes first. None is less than all other values, NaN is greater than all.
+
+        Records must be rows of a declared type, all of kind INSERT; others fail the job. The `n` records are state for ever. They
+        are read and written together, so `n` should be small. PyFlink has no such method. It works on columns, but its results
+        are records; operators on columns refuse those of kind DELETE.
+
+        Raises InvalidArgumentError if `n` is less than 1, and InvalidProgramError if there is no such field or its values have no
+        order.
+
+        Example:
+
+            >>> row_type = Types.ROW_NAMED(["item", "price"], [Types.STRING(), Types.LONG()])
+            >>> bids = env.from_collection([Row("car", 5), Row("car", 7), Row("car", 6)], row_type)
+            >>> [(str(bid.get_row_kind()), bid.price) for bid in bids.key_by("item").top_n(1, "price").execute_and_collect()]
+            [('+I', 5), ('-D', 5), ('+I', 7)]
+        """
+        int_of("the n of top_n()", n, minimum=1)
+        record_type = self._record_type
+        check(
+            isinstance(record_type, RowTypeInfo),
+            f"top_n() needs records that are rows, because its results have kinds; these are {record_type!r}.",
+            hint="map() them to rows, and give the type of the rows as output_type.",
+        )
+        assert isinstance(record_type, RowTypeInfo)
+        names = record_type.get_field_names()
+        known = isinstance(field, str) and field in names
+        check(known, f"top_n(): there is no field {field!r}; the records have {names}.")
+        field_type = record_type.field_types[names.index(field)]
+        check(kind_of(field_type) in ORDERED, f"top_n(): values of the field {field!r}, of type {field_type!r}, have no order.")
+        config = operators.TopNConfig(function=TopN(n, field, record_type, ascending=ascending))
+        return self._one_input("Top N", config, record_type)
 
     def interval_join(self, other_stream: KeyedStream[U, Any]) -> IntervalJoin[T_co, U]:
         """Join the records of this stream with those of another one that have the same key and are close in event time.

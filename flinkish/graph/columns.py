@@ -25,7 +25,7 @@ def records_only(node: StreamNode) -> str | None:
             return source.why_records or _times(watermarks, node.output_type)
         case configs.SinkConfig(sink=sink) | configs.SinkWriterConfig(sink=sink):
             return sink.why_records
-        case configs.MapBatchesConfig() | configs.FilterColumnsConfig() | configs.SelectColumnsConfig():
+        case configs.MapBatchesConfig() | configs.FilterColumnsConfig() | configs.SelectColumnsConfig() | configs.TopNConfig():
             return None
         case configs.AggregateConfig(function=aggregates):
             return aggregates.why_by_record
@@ -76,7 +76,7 @@ def working_on_columns(nodes: Iterable[StreamNode], edges: Collection[StreamEdge
         reason = "batch mode sorts records by key" if batch and node.key_selectors else records_only(node)
         inputs = [edge for edge in edges if edge.target == node.id]
         if reason is None and not isinstance(node.operator, _MAKES_COLUMNS):
-            if inputs and all(found[edge.source] is not None for edge in inputs):
+            if inputs and all(found[edge.source] is not None or _makes_records(by_id[edge.source]) for edge in inputs):
                 reason = "its input is records"
             elif not inputs and all(whys[edge] is not None for edge in edges if edge.source == node.id):
                 reason = "what reads it takes records"
@@ -99,6 +99,11 @@ def chained_on_columns(graph: JobGraph, *, batch: bool) -> dict[NodeId, str | No
         head = graph.vertices[edge.target_vertex].head.id
         edges.append(StreamEdge(source=edge.source, target=head, input_index=edge.input_index, partitioner=edge.partitioner))
     return working_on_columns([node for vertex in graph.vertices.values() for node in vertex.operators], edges, batch=batch)
+
+
+def _makes_records(node: StreamNode) -> bool:
+    """Tell whether results are records also if an operator works on columns: changes, which are not all of kind INSERT."""
+    return isinstance(node.operator, configs.TopNConfig)
 
 
 #: Operators that put records into columns if they get records.

@@ -19,6 +19,7 @@ from flinkish.udf.deduplication import FirstOfKey
 from flinkish.udf.evictors import Evictor
 from flinkish.udf.output_tag import OutputTag
 from flinkish.udf.state import MapStateDescriptor
+from flinkish.udf.top_n import TopN
 from flinkish.udf.window import Trigger, WindowAssigner
 
 
@@ -74,6 +75,13 @@ class DeduplicateConfig(OperatorConfig):
     """Keeps the first record of each key."""
 
     function: FirstOfKey
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopNConfig(OperatorConfig):
+    """Keeps the first records of each key in the order of a field."""
+
+    function: TopN
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

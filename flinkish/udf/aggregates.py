@@ -124,7 +124,8 @@ _PARTS: dict[str, tuple[str, ...]] = {
 #: What the operator knows, and no accumulator.
 OUTER = ("key", "window_start", "window_end")
 _NUMBERS = {*INTEGER_BITS, BasicType.FLOAT, BasicType.DOUBLE, BasicType.BIG_INT, BasicType.BIG_DEC}
-_ORDERED = {
+#: Types whose values have an order.
+ORDERED = {
     *_NUMBERS,
     BasicType.STRING,
     BasicType.CHAR,
@@ -214,8 +215,8 @@ class FieldAggregates(AggregateFunction):
     def _slot(self, kind: str, aggregate: Aggregate) -> Slot:
         if aggregate.field is None:
             return Slot(kind, None)
-        allowed = {"sum": _NUMBERS, "min": _ORDERED, "max": _ORDERED}.get(kind)
-        by = None if aggregate.by is None else self._position(aggregate, aggregate.by, _ORDERED)
+        allowed = {"sum": _NUMBERS, "min": ORDERED, "max": ORDERED}.get(kind)
+        by = None if aggregate.by is None else self._position(aggregate, aggregate.by, ORDERED)
         return Slot(kind, self._position(aggregate, aggregate.field, allowed), by)
 
     def _position(self, aggregate: Aggregate, field: int | str, allowed: set[Any] | None) -> int:

@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow.compute as pc
 import pytest
 
-from flinkish.common import Configuration, Row, Time, Types, WatermarkStrategy
+from flinkish.common import Configuration, Row, RowKind, Time, Types, WatermarkStrategy
 from flinkish.datastream import DataStream, StreamExecutionEnvironment, aggregates
 from flinkish.datastream.window import EventTimeSessionWindows, SlidingEventTimeWindows, TumblingEventTimeWindows
 from flinkish.runtime.operators.column_fold import ColumnFold
@@ -44,6 +44,7 @@ class Program:
         rows.key_by("key").aggregate(per="epoch", **FIGURES).uid("latest").sink_to(job.sink("latest")).uid("latest sink")
         rows.key_by(["name", "key"]).sum("amount").uid("summed").sink_to(job.sink("summed")).uid("summed sink")
         rows.key_by("name").deduplicate().uid("first").sink_to(job.sink("first")).uid("first sink")
+        rows.key_by("name").top_n(3, "amount").uid("greatest").sink_to(job.sink("greatest")).uid("greatest sink")
         paused: Any = rows.key_by("name").window(EventTimeSessionWindows.with_gap(Time.milliseconds(3)))
         shown = {"start": aggregates.window_start(), "end": aggregates.window_end(), "count": aggregates.count()}
         sessions = paused.aggregate(least=aggregates.min("amount"), total=aggregates.sum("amount"), **shown).uid("sessions")
@@ -77,6 +78,12 @@ def committed(job: JobHarness) -> dict[str, Counter[Any]]:
     sums = [record.value for record in job.sink("summed").committed()]
     last = Counter({(row.key, row.name): row.amount for row in sums})
     found["first"] = Counter(record.value.name for record in job.sink("first").committed())
+    # Which records are displaced depends on the order, too; those that are left do not.
+    found["greatest"] = Counter()
+    for record in job.sink("greatest").committed():
+        row = record.value
+        found["greatest"][row.name, row.amount] += 1 if row.get_row_kind() is RowKind.INSERT else -1
+    found["greatest"] = +found["greatest"]
     return {**found, "rolling": Counter(counts), "sums": Counter(row.key for row in sums), "last sums": last}
 
 

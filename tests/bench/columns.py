@@ -56,6 +56,12 @@ def _summed(rows: DataStream) -> DataStream:
     return rows.key_by("key").sum("value")
 
 
+def _greatest(rows: DataStream) -> DataStream:
+    """Take the greatest of values that come in no order."""
+    mixed = rows.select("key", value=pc.bit_wise_and(pc.multiply(pc.field("time"), 7_919), 4_095))
+    return mixed.key_by("key").top_n(3, "value")
+
+
 def _per_epoch(rows: DataStream) -> DataStream:
     figures = {"key": aggregates.key(), "total": aggregates.sum("value"), "count": aggregates.count()}
     return rows.key_by("key").aggregate(per="epoch", **figures)
@@ -74,6 +80,7 @@ PROGRAMS: dict[str, Callable[[DataStream], DataStream]] = {
     "sum and count by two fields, a result a record": _two_fields,
     "sum(field) by key, a result a record": _summed,
     "tumbling window: sum, count, max": _windows,
+    "the three greatest by key, as changes": _greatest,
 }
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from flinkish.runtime.operators.basic import DeduplicateOperator
+from flinkish.runtime.operators.basic import DeduplicateOperator, TopNOperator
 from flinkish.runtime.operators.column_fold import ColumnFold
 from flinkish.runtime.operators.column_reduce import ColumnReduce
 
@@ -26,7 +26,7 @@ def folded(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
         return call
 
-    methods = [(ColumnFold, "fold"), (ColumnFold, "running"), (ColumnReduce, "reduce"), (DeduplicateOperator, "process_gathered")]
-    for kind, name in methods:
+    methods = [(ColumnFold, "fold"), (ColumnFold, "running"), (ColumnReduce, "reduce")]
+    for kind, name in (*methods, (DeduplicateOperator, "process_gathered"), (TopNOperator, "process_gathered")):
         monkeypatch.setattr(kind, name, counting(getattr(kind, name)))
     return sizes

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from flinkish.common.columns import Columns
 from flinkish.common.conversion import converter, mapping, shortest_floats
-from flinkish.common.errors import StateError
+from flinkish.common.errors import StateError, TypeMismatchError
 from flinkish.common.records import check_record
 from flinkish.program.operators import (
     CoFlatMapConfig,
@@ -242,6 +242,43 @@ class DeduplicateOperator(GatheringOperator, FilterOperator):
         table.put_all([keys[number] for number in fresh], [True] * len(fresh))
         self.output.columns(columns.take(np.sort(first[fresh])))
         return True
+
+
+class TopNOperator(GatheringOperator, FlatMapOperator):
+    """Emits the changes of the first records of each key; in batch mode, only the records in the end, without timestamps."""
+
+    def open(self) -> None:
+        super().open()
+        self._emit_last = self.emit
+        if self.context.batch:
+            self.emit = discard
+
+    def process_records(self, input_index: int, records: Records) -> None:
+        self.flush()
+        super().process_records(input_index, records)
+
+    def process_gathered(self, columns: Columns) -> bool:
+        """Drop the records that were not among the first even before this run; take the others one by one."""
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        assert self.backend is not None
+        bounds, _ = self.backend.table_of(self.function.bound)
+        codes, keys = columns.groups()
+        self.expect(keys)
+        position = columns.layout.names.index(self.function.field)
+        try:
+            bound = columns.layout.column(position, list(map(bounds.get, keys)))
+        except TypeMismatchError:  # a value that no column can hold
+            return False
+        stays_out = pc.greater_equal if self.function.ascending else pc.less_equal
+        out = stays_out(columns.column(position), bound.take(pa.array(codes)))
+        Operator.process_columns(self, columns.filter(pc.invert(out.fill_null(False))))
+        return True
+
+    def end_key(self) -> None:
+        for record in self.function.records():
+            self._emit_last(record, None)
 
 
 class ProcessOperator(ResultsOperator[ProcessConfig]):

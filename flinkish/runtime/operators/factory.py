@@ -22,6 +22,7 @@ from flinkish.runtime.operators.basic import (
     MapOperator,
     ProcessOperator,
     ReduceOperator,
+    TopNOperator,
 )
 from flinkish.runtime.operators.broadcast import BroadcastProcessOperator, KeyedBroadcastProcessOperator
 from flinkish.runtime.operators.interval_join import IntervalJoinOperator
@@ -81,6 +82,7 @@ OPERATORS: dict[type[configs.OperatorConfig], Callable[[OperatorContext], Operat
     configs.KeyedProcessConfig: KeyedProcessOperator,
     configs.ReduceConfig: ReduceOperator,
     configs.DeduplicateConfig: DeduplicateOperator,
+    configs.TopNConfig: TopNOperator,
     configs.MapBatchesConfig: on_columns("MapBatchesOperator"),
     configs.FilterColumnsConfig: on_columns("FilterColumnsOperator"),
     configs.SelectColumnsConfig: on_columns("SelectColumnsOperator"),

@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow.compute as pc
 import pytest
 
-from flinkish.common import Configuration, Encoder, Row, Time, Types, WatermarkStrategy
+from flinkish.common import Configuration, Encoder, Row, RowKind, Time, Types, WatermarkStrategy
 from flinkish.common.errors import JobExecutionError
 from flinkish.common.tracebacks import NO_FRAMES
 from flinkish.common.watermark_strategy import TimestampAssigner
@@ -340,6 +340,17 @@ def pairs(numbers: Numbers) -> DataStream[Row]:
     return numbers.map(lambda value: Row(number=value, parity=value % 2, power=1 << 62), row_type)
 
 
+def updated(numbers: Numbers) -> DataStream[Row]:
+    """Keep the greatest number of each key, and fail at a record of another kind than INSERT: the third of all."""
+
+    def change(row: Row) -> Row:
+        row.set_row_kind(RowKind.UPDATE_AFTER if row.number == 3 else RowKind.INSERT)
+        return row
+
+    rows = pairs(numbers)
+    return rows.map(change, rows.get_type()).key_by("parity").top_n(1, "number")
+
+
 def totals(rows: DataStream[Row]) -> DataStream[Row]:
     """Add up numbers whose sum leaves 64 bits at the second record of a key: the third of all."""
     return rows.key_by("parity").aggregate(total=aggregates.sum("power"))
@@ -390,6 +401,7 @@ CASES: Mapping[type[configs.OperatorConfig], Sequence[Case]] = {
         (lambda numbers: timed(numbers).key_by(parity).process(Timer()), "due at 1000, of the key 1"),
     ),
     configs.DeduplicateConfig: (),  # it calls no function, and checks no record
+    configs.TopNConfig: ((updated, "Record: Row(number=3, parity=1, power=4611686018427387904)"),),
     configs.MapBatchesConfig: (
         (lambda numbers: numbers.map_batches(explode), BATCH),
         (lambda numbers: numbers.map_batches(explode, batch_format="pandas"), BATCH),

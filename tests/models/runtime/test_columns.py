@@ -309,6 +309,28 @@ def test_deduplication(folded: list[int]) -> None:
     assert len(folded) > 10
 
 
+def test_first_records_of_a_field(folded: list[int]) -> None:
+    @several(40)
+    @given(
+        data=DATA,
+        n=st.sampled_from((1, 2, 10)),
+        field=st.sampled_from([field for field in FIELDS if field != "flag"]),
+        ascending=st.booleans(),
+        key=KEY_FIELDS,
+        way=WAYS,
+        settings=SETTINGS,
+    )
+    def check(data: Data, n: int, field: str, ascending: bool, key: str, way: Way, settings: dict[str, Any]) -> None:
+        def build(stream: DataStream) -> DataStream:
+            first = by_key(stream, key, ROW).top_n(n, field, ascending=ascending)
+            return first.map(lambda row: (str(row.get_row_kind()), row), Types.TUPLE([Types.STRING(), ROW]))
+
+        equal(build, data, way, **settings)
+
+    check()
+    assert len(folded) > 10
+
+
 def test_batches(folded: list[int]) -> None:
     @several(20)
     @given(data=DATA, chosen=SOME, key=KEY_FIELDS, per=st.sampled_from(("record", "epoch")), window=st.booleans())
@@ -450,6 +472,7 @@ OPERATORS: dict[str, Operator] = {
     "sum": lambda keyed: keyed.sum("time"),
     "least": lambda keyed: keyed.min_by("time"),
     "first": lambda keyed: keyed.deduplicate(),
+    "greatest": lambda keyed: keyed.top_n(3, "d"),
     "epochs": lambda keyed: keyed.aggregate(per="epoch", **FIGURES),
     "tumbling": lambda keyed: keyed.window(TumblingEventTimeWindows.of(ms(10))).allowed_lateness(15).aggregate(**FIGURES),
     "sliding": lambda keyed: keyed.window(SlidingEventTimeWindows.of(ms(20), ms(10))).aggregate(**FIGURES),
@@ -461,7 +484,7 @@ OPERATORS: dict[str, Operator] = {
 
 
 def test_operators_that_are_restored(folded: list[int]) -> None:
-    @several(50)
+    @several(55)
     @given(
         data=DATA,
         operator=st.sampled_from(list(OPERATORS)),

@@ -62,6 +62,8 @@ def test_operators_on_columns_are_marked_and_the_others_have_a_reason(env: Strea
     high.key_by("key").max_by("name").name("max by name").sink_to(DiscardingSink())
     high.key_by("key").deduplicate().name("first").sink_to(DiscardingSink())
     high.key_by("key").deduplicate(Time.seconds(5)).name("first in 5 s").sink_to(DiscardingSink())
+    greatest = high.key_by("key").top_n(3, "value").name("greatest")
+    greatest.key_by("name").deduplicate().name("after changes").sink_to(DiscardingSink()).name("changes")
     high.shuffle().select("key").name("shuffled").sink_to(DiscardingSink())
     high.map(len, Types.LONG()).name("mapped").sink_to(DiscardingSink())
     found = marks(env)
@@ -71,7 +73,8 @@ def test_operators_on_columns_are_marked_and_the_others_have_a_reason(env: Strea
     assert found["by two fields"] == "columns"
     assert found["Sink: Print to Std. Out"] == "records: the sink writes records"
     assert found["last"] == "records: last('name') looks at each record"
-    assert found["sum"] == found["first"] == "columns"
+    assert found["sum"] == found["first"] == found["greatest"] == "columns"
+    assert found["after changes"] == found["Sink: changes"] == "records: its input is records"
     assert found["first in 5 s"] == "records: its time-to-live looks at each record"
     assert found["max by name"] == "records: max_by('name') looks at each record"
     assert found["mapped"].startswith("records: calls ")
