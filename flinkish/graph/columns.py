@@ -10,7 +10,7 @@ from flinkish.common.watermark_strategy import FieldTimestampAssigner, Watermark
 from flinkish.graph.field_keys import fields_of_key
 from flinkish.graph.job_graph import JobGraph
 from flinkish.graph.stream_graph import NodeId, StreamEdge, StreamNode
-from flinkish.graph.windows import are_aligned, are_folded_sessions
+from flinkish.graph.windows import are_aligned, are_folded_counts, are_folded_sessions
 from flinkish.program import operators as configs
 from flinkish.program.transformations import Partitioner, Partitioning
 from flinkish.udf.aggregates import FieldAggregates
@@ -130,10 +130,11 @@ def _windows(config: configs.WindowConfig) -> str | None:
     if not isinstance(config.fold, FieldAggregates):
         return "the windows call a function for each record; aggregate(total=sum(...)) would not"
     if not _are_known(config):
-        return "only tumbling and sliding windows and sessions with a fixed gap, with the default trigger, work on columns"
+        known = "tumbling and sliding windows, count_window(size) and sessions with a fixed gap"
+        return f"only {known}, with the default trigger, work on columns"
     return config.fold.why_by_record
 
 
 def _are_known(config: configs.WindowConfig) -> bool:
     """Tell whether there is an operator that folds columns into such windows."""
-    return are_aligned(config) or are_folded_sessions(config, fixed_gap=True)
+    return are_aligned(config) or are_folded_counts(config) or are_folded_sessions(config, fixed_gap=True)

@@ -6,6 +6,8 @@ from typing import Any
 
 from flinkish.program.operators import WindowConfig
 from flinkish.udf.window import (
+    CountTrigger,
+    CountTumblingWindowAssigner,
     DynamicEventTimeSessionWindows,
     DynamicProcessingTimeSessionWindows,
     EventTimeSessionWindows,
@@ -42,6 +44,15 @@ def are_aligned(config: WindowConfig) -> bool:
     if not fire_by_default(config):
         return False
     return type(assigner) in _TUMBLING or (type(assigner) in SLIDING and assigner._slide <= assigner._size)
+
+
+def are_folded_counts(config: WindowConfig) -> bool:
+    """Tell whether windows have a number of records each, do not overlap, fold their records and fire when they are full."""
+    assigner: Any = config.assigner
+    trigger: Any = config.trigger
+    folded = config.fold is not None and config.evictor is None
+    tumbling = type(assigner) is CountTumblingWindowAssigner and type(trigger) is CountTrigger
+    return folded and tumbling and trigger._window_size == assigner._window_size
 
 
 def are_folded_sessions(config: WindowConfig, *, fixed_gap: bool = False) -> bool:

@@ -73,6 +73,11 @@ def _windows(rows: DataStream) -> DataStream:
     return windows.aggregate(key=aggregates.key(), start=aggregates.window_start(), **figures)
 
 
+def _counts(rows: DataStream) -> DataStream:
+    figures = {"total": aggregates.sum("value"), "count": aggregates.count(), "most": aggregates.max("value")}
+    return rows.key_by("key").count_window(10).aggregate(key=aggregates.key(), **figures)
+
+
 PROGRAMS: dict[str, Callable[[DataStream], DataStream]] = {
     "filter and select": _batches,
     "sum and count by key, a result a record": _rolling,
@@ -80,6 +85,7 @@ PROGRAMS: dict[str, Callable[[DataStream], DataStream]] = {
     "sum and count by two fields, a result a record": _two_fields,
     "sum(field) by key, a result a record": _summed,
     "tumbling window: sum, count, max": _windows,
+    "windows of 10 records: sum, count, max": _counts,
     "the three greatest by key, as changes": _greatest,
 }
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from flinkish.common import options
 from flinkish.common.errors import UnsupportedError
-from flinkish.graph.windows import SLIDING, are_aligned, are_folded_sessions
+from flinkish.graph.windows import SLIDING, are_aligned, are_folded_counts, are_folded_sessions
 from flinkish.program import operators as configs
 from flinkish.runtime.operators.async_wait import AsyncWaitOperator
 from flinkish.runtime.operators.base import Operator, OperatorContext
@@ -34,6 +34,7 @@ from flinkish.runtime.operators.window.aligned import (
     ListedWindowsOperator,
     SharedPanesOperator,
 )
+from flinkish.runtime.operators.window.counts import CountWindowsOperator
 from flinkish.runtime.operators.window.operator import WindowOperator, clear_of
 from flinkish.runtime.operators.window.sessions import SessionWindowsOperator
 
@@ -50,6 +51,8 @@ def window_operator(context: OperatorContext) -> Operator:
             return ListedWindowsOperator(context)
         shared = type(config.assigner) in SLIDING and _may_share_panes(context, config)
         return SharedPanesOperator(context) if shared else FoldedWindowsOperator(context)
+    if are_folded_counts(config):
+        return CountWindowsOperator(context)
     return SessionWindowsOperator(context) if are_folded_sessions(config) else WindowOperator(context)
 
 

@@ -476,6 +476,7 @@ CASES: Mapping[type[configs.OperatorConfig], Sequence[Case]] = {
         *folds(SESSIONS),
         (lambda numbers: windowed(numbers).trigger(CountTrigger.of(2)).process(FailingWindow()), "Record: 3"),
         (lambda numbers: windowed(numbers).trigger(CountTrigger.of(2)).reduce(fails_at_3), "Record: 3"),
+        (lambda numbers: numbers.key_by(parity).count_window(2).reduce(fails_at_3), "Record: 3"),
         (lambda numbers: windowed(numbers).trigger(FailingTrigger("on_element")).reduce(max), "Record: 3"),
         (lambda numbers: windowed(numbers).trigger(FailingTrigger("on_event_time")).reduce(max), "due at 9999, of the key 1"),
         (lambda numbers: windowed(numbers).trigger(FailingTrigger("clear")).reduce(max), "due at 9999, of the key 1"),

@@ -95,6 +95,8 @@ def test_windows_say_why_they_take_records(env: StreamExecutionEnvironment) -> N
     sessions.aggregate(total=aggregates.sum("value")).name("sessions").sink_to(DiscardingSink())
     counts = timed.key_by("name").count_window(3)
     counts.aggregate(total=aggregates.sum("value")).name("counts").sink_to(DiscardingSink())
+    overlapping = timed.key_by("name").count_window(3, 2)
+    overlapping.aggregate(total=aggregates.sum("value")).name("overlapping").sink_to(DiscardingSink())
     sessions.reduce(lambda one, other: one).name("reduce").sink_to(DiscardingSink())
     by_function = WatermarkStrategy.no_watermarks().with_timestamp_assigner(lambda row, _: row.key)
     rows(env).assign_timestamps_and_watermarks(by_function).name("function").sink_to(DiscardingSink())
@@ -103,8 +105,9 @@ def test_windows_say_why_they_take_records(env: StreamExecutionEnvironment) -> N
     found = marks(env)
     assert found["tumbling"] == "columns"
     assert found["sessions"] == "columns"
-    known = "only tumbling and sliding windows and sessions with a fixed gap, with the default trigger, work on columns"
-    assert found["counts"] == f"records: {known}"
+    assert found["counts"] == "columns"
+    known = "only tumbling and sliding windows, count_window(size) and sessions with a fixed gap, with the default trigger,"
+    assert found["overlapping"] == f"records: {known} work on columns"
     assert found["reduce"].startswith("records: the windows call a function for each record")
     assert found["function"] == "records: a function assigns event times; with_timestamp_assigner(field) would not"
     assert found["text"] == "records: the field 'name' with the event time is no integer"
@@ -165,7 +168,8 @@ def test_windows_that_the_general_operator_runs_are_not_called_columns(env: Stre
     for_ever.aggregate(n=aggregates.count()).name("for ever").sink_to(DiscardingSink())
     found = marks(env)
     assert {found[name] for name in ("gaps", "for ever")} == {
-        "records: only tumbling and sliding windows and sessions with a fixed gap, with the default trigger, work on columns"
+        "records: only tumbling and sliding windows, count_window(size) and sessions with a fixed gap, with the default trigger, "
+        "work on columns"
     }
 
 

@@ -88,7 +88,7 @@ def results_of(
     keys: Sequence[Any],
     accumulators: Sequence[tuple[Any, ...]],
     span: tuple[Any, Any],
-    times: pa.Array,
+    times: pa.Array | None,
 ) -> Columns | None:
     """Return the results of windows as columns; None if they cannot be columns.
 

@@ -25,6 +25,8 @@ TIMESTAMPED_CONTENTS = "window-contents-timestamped"
 MERGING_SET = "merging-window-set"
 #: From the start of each session of a key to its end and accumulator.
 SESSIONS = "window-sessions"
+#: Beginning of the names of states with the open windows of a number of records.
+COUNTED = f"{CONTENTS}-counted"
 #: Beginning of the names of states with panes that overlapping windows share.
 PANES = "window-panes"
 
@@ -40,10 +42,17 @@ def panes_name(length: int, offset: int) -> str:
     return f"{PANES}-{length}" + (f"-{offset % length}" if offset % length else "")
 
 
+def counted_name(size: int) -> str:
+    """Return the name of the state of open windows of a number of records, because those of another number end elsewhere."""
+    return f"{COUNTED}-{size}"
+
+
 def _kept(name: str) -> str | None:
     """Return a phrase about how a state stores windows; None if it contains none."""
     if name.startswith(PANES):
         return f"in panes that overlapping windows share ({name.removeprefix(PANES).strip('-')} ms)"
+    if name.startswith(COUNTED):
+        return f"as windows of {name.removeprefix(COUNTED).strip('-')} records"
     return {
         CONTENTS: "window by window",
         TIMESTAMPED_CONTENTS: "window by window with the timestamps of records, as an evictor needs them",

@@ -63,6 +63,18 @@ def by_any_trigger(windows: WindowedStream) -> WindowedStream:
     return windows.trigger(AnotherEventTimeTrigger())
 
 
+class AnotherCountTrigger(CountTrigger):
+    """With it, the general operator runs count windows, and keeps also those that are full."""
+
+
+def counted(keyed: KeyedStream, size: int) -> DataStream:
+    return reduced(keyed.count_window(size))
+
+
+def counted_by_any_trigger(keyed: KeyedStream, size: int) -> DataStream:
+    return reduced(keyed.count_window(size).trigger(AnotherCountTrigger(size)))
+
+
 SHARED = {"execution.windows.share-panes": "true"}
 
 
@@ -132,6 +144,28 @@ OVERLAPPING = [(-5, 5, 5, 2), (0, 10, 22, 4), (5, 15, 29, 3), (10, 20, 12, 1)]
 )
 def test_open_windows_go_on(before: Version, after: Version, results: list[Any]) -> None:
     assert run(before, after) == results
+
+
+@pytest.mark.parametrize("before", [counted, counted_by_any_trigger])
+@pytest.mark.parametrize(("size", "results"), [(1, [(9,), (12,)]), (2, [(17,)]), (3, []), (4, [(22,)]), (9, [])])
+def test_open_windows_of_a_number_of_records_go_on(before: Any, size: int, results: list[Any]) -> None:
+    assert run(lambda k: before(k, size), lambda k: counted(k, size)) == results
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (lambda k: counted(k, 2), lambda k: counted(k, 4)),
+        (lambda k: counted_by_any_trigger(k, 2), lambda k: counted(k, 4)),
+        (lambda k: counted(k, 2), lambda k: counted_by_any_trigger(k, 2)),
+        (lambda k: counted(k, 2), lambda k: listed(k.count_window(2))),
+        (lambda k: counted(k, 2), lambda k: reduced(tumbling(k))),
+        (lambda k: reduced(tumbling(k)), lambda k: counted(k, 2)),
+    ],
+)
+def test_open_windows_of_a_number_of_records_are_not_forgotten_where_they_cannot_go_on(before: Version, after: Version) -> None:
+    with pytest.raises(ForeignCheckpointError, match=r"operator windows"):
+        run(before, after)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,85 @@
+"""Windows of a number of records of aggregates by field: columns are folded into the windows of all their keys at once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from flinkish.common.column_layout import Layout
+from flinkish.common.columns import Columns
+from flinkish.runtime.operators.column_fold import ColumnFold
+from flinkish.runtime.operators.window.columns import results_of
+from flinkish.runtime.state.backend import ValueTable
+from flinkish.runtime.state.tables import Namespaced
+from flinkish.udf.aggregates import FieldAggregates
+
+#: Key, number of the window, accumulator, timestamp of the result.
+FullWindow = tuple[Any, int, tuple[Any, ...], int | None]
+
+
+class CountColumns:
+    """Cuts the records of each key into windows, and folds each part of a run into its window."""
+
+    def __init__(self, aggregates: FieldAggregates, layout: Layout, counts: ValueTable, table: ValueTable, size: int) -> None:
+        """Make one for tables of the number of records of each key, and of the accumulators of open windows."""
+        self._aggregates = aggregates
+        self._layout = layout
+        self._fold = ColumnFold(aggregates)
+        self._counts = counts
+        self._table = table
+        self._size = size
+
+    def add(self, codes: Any, keys: Sequence[Any], columns: Columns) -> list[FullWindow] | None:
+        """Fold columns, and return the windows that became full, in the order of their last records.
+
+        `codes`: for each record, the number of its key. Returns None, with nothing changed, if columns cannot do it.
+        """
+        size, table = self._size, self._table
+        before = np.array([count or 0 for count in self._counts.get_all(keys)], np.int64)
+        order = np.argsort(codes, kind="stable")
+        owners = codes[order]
+        begins = np.flatnonzero(np.r_[True, np.diff(owners) != 0])
+        lengths = np.diff(np.r_[begins, len(order)])
+        after = before + lengths
+        # For each record, in the order of keys, its number among those of its key.
+        numbers = before[owners] + np.arange(len(order)) - np.repeat(begins, lengths)
+        # Parts of windows: where a key's records begin, and where a window does.
+        first = np.flatnonzero((numbers % size == 0) | np.r_[True, np.diff(owners) != 0])
+        last = np.r_[first[1:], len(order)] - 1
+        parts = np.empty(len(order), np.int64)
+        parts[order] = np.repeat(np.arange(len(first)), last - first + 1)
+        windows = zip(owners[first].tolist(), (numbers[first] // size).tolist(), strict=True)
+        addresses = [Namespaced(keys[owner], window) for owner, window in windows]
+        going_on = (numbers[first] % size != 0).tolist()
+        met = [address for address, goes_on in zip(addresses, going_on, strict=True) if goes_on]
+        table.expect(met)
+        there = iter(table.get_all(met))
+        accumulators = self._fold.fold(parts, [next(there) if goes_on else None for goes_on in going_on], columns)
+        if accumulators is None:
+            return None
+        self._counts.put_all(keys, after.tolist())
+        ends = numbers[last] % size == size - 1
+        still_open = np.flatnonzero(~ends).tolist()
+        table.put_all([addresses[part] for part in still_open], [accumulators[part] for part in still_open])
+        full = np.flatnonzero(ends)
+        full = full[np.argsort(order[last[full]])].tolist()
+        for part in full:
+            if going_on[part]:
+                table.remove(addresses[part])
+        times = columns.timestamps
+        stamps = [None] * len(full) if times is None else times.take(pa.array(order[last[full]], pa.int64())).to_pylist()
+        return [
+            (addresses[part].key, addresses[part].namespace, accumulators[part], stamp)
+            for part, stamp in zip(full, stamps, strict=True)
+        ]
+
+    def results(self, full: Sequence[FullWindow]) -> Columns | None:
+        """Return the results of windows, at least one; None if they cannot be columns."""
+        keys, _, accumulators, stamps = zip(*full, strict=True)
+        nothing = np.zeros(len(full), np.int64)
+        times = pa.array(stamps, pa.int64())
+        timed = None if times.null_count == len(times) else times
+        return results_of(self._aggregates, self._fold, self._layout, keys, accumulators, (nothing, nothing), timed)

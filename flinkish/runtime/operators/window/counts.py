@@ -1,0 +1,113 @@
+"""Windows of a number of records with reduce or aggregate and the assigner's default trigger: the common case, made fast."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from flinkish.common.columns import Columns
+from flinkish.runtime.elements import Records
+from flinkish.runtime.operators.function import keyed
+from flinkish.runtime.operators.waiting import GatheringOperator
+from flinkish.runtime.operators.window.contents import copying, fold_state
+from flinkish.runtime.operators.window.operator import BaseWindowOperator
+from flinkish.runtime.operators.window.restored import (
+    CONTENTS,
+    counted_name,
+    refuse_other_kind,
+    refuse_other_windows,
+    refuse_timers,
+)
+from flinkish.runtime.state.backend import ValueTable
+from flinkish.runtime.state.handles import Fold
+from flinkish.runtime.state.tables import Namespaced, key_of, namespace_of
+from flinkish.udf.aggregates import FieldAggregates
+from flinkish.udf.window.windows import CountWindow
+
+if TYPE_CHECKING:
+    from flinkish.runtime.operators.window.count_columns import CountColumns
+
+
+class CountWindowsOperator(GatheringOperator, BaseWindowOperator):
+    """Keeps the number of records of each key and the accumulator of its open window, which goes when the window is full."""
+
+    def open(self) -> None:
+        config = self.config
+        assert config.fold is not None
+        assert config.fold_type is not None
+        self._size: int = self.assigner._window_size
+        self._counts: ValueTable = self.backend.table_of(self.assigner._count_descriptor)[0]
+        name = counted_name(self._size)
+        self._table: ValueTable
+        self._table, convert = self.backend.in_namespace().table_of(fold_state(config.fold, config.fold_type, name))
+        self._fold = Fold(config.fold, repr(self.node.name), convert, copy=copying(self._table.codec))
+        #: What folds columns; made with the first ones, so that only jobs that have some import Arrow.
+        self._columns: CountColumns | None = None
+        super().open()
+        if self.context.restored_checkpoint is not None:
+            refuse_timers(self.context.state, self.timers)
+            if CONTENTS in self.context.state.unclaimed():
+                self._take_over()
+        refuse_other_windows(self.context.state, name)
+
+    def _take_over(self) -> None:
+        """Take over open windows that operator.py stored, which keeps full ones, too; its trigger counts the records of each."""
+        config = self.config
+        assert config.fold is not None
+        assert config.fold_type is not None
+        scope = self.backend.in_namespace()
+        contents: ValueTable = scope.table_of(fold_state(config.fold, config.fold_type))[0]
+        trigger: Any = config.trigger
+        counted: ValueTable = scope.table_of(trigger._count_state_descriptor)[0]
+        if any(namespace_of(address).__class__ is not int for address in contents.addresses()):
+            refuse_other_kind(self.context.state.uid, self.assigner)
+        for address in list(counted.addresses()):
+            count = self._counts.get(key_of(address)) or 0
+            if divmod(count, self._size) != (namespace_of(address), counted.get(address)):
+                refuse_other_kind(self.context.state.uid, self.assigner)
+            self._table.put(address, contents.get(address))
+        contents.forget(logged=True)
+        counted.forget(logged=True)
+
+    def process_records(self, input_index: int, records: Records) -> None:
+        self.flush()
+        backend, counts, table, into, size = self.backend, self._counts, self._table, self._fold.into, self._size
+        for value, timestamp, key in keyed(records):
+            backend.current_key = key
+            count = counts.get(key) or 0
+            number, place = divmod(count, size)
+            address = Namespaced(key, number)
+            accumulator = into(table.get(address) if place else None, value)
+            counts.put(key, count + 1)
+            if place + 1 < size:
+                table.put(address, accumulator)
+                continue
+            if place:
+                table.remove(address)
+            self._emit_full(number, accumulator, timestamp)
+
+    def _emit_full(self, number: int, accumulator: Any, timestamp: int | None) -> None:
+        result = self._fold.result(accumulator)
+        if result is not None:
+            self.emit_window(CountWindow(number), number, [result], timestamp)
+
+    def process_gathered(self, columns: Columns) -> bool:
+        if self._columns is None:
+            from flinkish.common.column_layout import needed_layout
+            from flinkish.runtime.operators.window.count_columns import CountColumns
+
+            assert isinstance(self.config.fold, FieldAggregates)
+            layout = needed_layout(self.node.output_type, self.node.name)
+            self._columns = CountColumns(self.config.fold, layout, self._counts, self._table, self._size)
+        codes, keys = columns.groups()
+        self.expect(keys)
+        full = self._columns.add(codes, keys, columns)
+        if full is None:
+            return False
+        results = self._columns.results(full) if full else None
+        if results is not None:
+            self.output.columns(results)
+            return True
+        for key, number, accumulator, timestamp in full:
+            self.backend.current_key = key
+            self._emit_full(number, accumulator, timestamp)
+        return True
