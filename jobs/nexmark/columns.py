@@ -83,6 +83,22 @@ def q14(streams: Streams) -> DataStream:
     )
 
 
+def q17(streams: Streams) -> DataStream:
+    """Count the prices of each level by a field that is null for the others; the key is shown as a tuple, and taken apart."""
+    price = pc.field("price")
+    levels = {"low": price < 10_000, "middle": (price >= 10_000) & (price < 1_000_000), "high": price >= 1_000_000}
+    marked = {name: pc.if_else(condition, 1, pa.scalar(None, pa.int64())) for name, condition in levels.items()}
+    date = pc.strftime(pc.field("date_time").cast(pa.timestamp("ms", "UTC")), format="%Y-%m-%d")
+    keyed = streams.bid.select("auction", "price", day=date, **marked).key_by(["auction", "day"])
+    counts = {name: aggregates.count(name) for name in levels}
+    prices = {"least": aggregates.min("price"), "most": aggregates.max("price"), "total": aggregates.sum("price")}
+    found = keyed.aggregate(key=aggregates.key(), bids=aggregates.count(), **counts, **prices)
+    auction, day = (pc.struct_field(pc.field("key"), position) for position in range(2))
+    mean = pc.divide(pc.field("total"), pc.field("bids"))
+    shown = {name: pc.field(name) for name in ("bids", *levels, "least", "most")}
+    return found.select(auction=auction, day=day, **shown, mean=mean, total=pc.field("total"))
+
+
 def q22(streams: Streams) -> DataStream:
     parts = pc.split_pattern(pc.field("url"), pattern="/")
     folders = {f"folder{number}": pc.list_element(parts, number + 3) for number in range(3)}
@@ -90,5 +106,5 @@ def q22(streams: Streams) -> DataStream:
 
 
 QUERIES: Final[dict[str, Callable[[Streams], DataStream]]] = {
-    query.__name__: query for query in (q0, q1, q2, q5, q11, q12, q14, q22)
+    query.__name__: query for query in (q0, q1, q2, q5, q11, q12, q14, q17, q22)
 }
