@@ -120,7 +120,7 @@ cluster-test: setup $(CLASSES) ## Kill parts of a standalone cluster and of YARN
 .PHONY: proof
 proof: $(INSTALLED) ## Flip 1,000 bits of checkpoints, kill jobs at each crash point, run a million simulated worlds, three hours (ARGS='--seed 7')
 	@$(WITH_JAVA) $(IN_MEMORY) $(BIN)/python -m pytest -m soak tests/recovery/test_kill_matrix.py -q $(PYTEST_ARGS)
-	@FLINKISH_FLIPS=1000 $(IN_MEMORY) $(BIN)/python -m pytest tests/integration/checkpoint/test_byte_flips.py -q
+	@FLINKISH_FLIPS=1000 $(IN_MEMORY) $(BIN)/python -m pytest tests/integration/checkpoint/test_byte_flips.py -q --timeout 0
 	@$(BIN)/python -m tests.simulation $(ARGS)
 
 .PHONY: quick
