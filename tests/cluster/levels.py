@@ -17,6 +17,14 @@ from tests.kit.s3_server import BUCKET, S3Server
 from tests.kit.waiting import wait_until
 
 _JOB = Path(levels_job.__file__)
+#: The same job as a program whose import is to be sent with it: executors have it from nowhere else.
+PROGRAM = """
+import sys
+
+import levels_job
+
+levels_job.main(sys.argv[1], int(sys.argv[2]), sys.argv[3])
+"""
 
 
 class Levels:
@@ -29,6 +37,7 @@ class Levels:
         tmp_path: Path,
         *,
         records: int,
+        script: Path = _JOB,
         options: Sequence[str] = (),
         python: str | None = None,
         settings: Mapping[str, str | None] = MappingProxyType({}),
@@ -57,7 +66,7 @@ class Levels:
         }
         arguments = (self.table, str(records), str(self.markers))
         given = {key: value for key, value in all_settings.items() if value is not None}
-        self.job = Job(cluster, _JOB, *arguments, settings=given, options=options, python=python, **environment)
+        self.job = Job(cluster, script, *arguments, settings=given, options=options, python=python, **environment)
 
     def rows(self) -> list[tuple[int, int, int]]:
         """Return the rows of the table; none if there is no table yet."""

@@ -14,7 +14,7 @@ import pytest
 
 from flinkish.cli.remote import packed
 from tests.cluster import levels_job
-from tests.cluster.levels import Levels
+from tests.cluster.levels import PROGRAM, Levels
 from tests.cluster.standalone import SMALL_JVM, Cluster, running
 from tests.kit.s3_server import S3Server
 from tests.kit.seeds import chosen_seed
@@ -23,14 +23,6 @@ from tests.server.session_cluster import Session
 
 pytestmark = [pytest.mark.spark, pytest.mark.kill, pytest.mark.cluster, pytest.mark.timeout(3_000)]
 
-#: The program: what it imports is sent with it, and the executors have it from nowhere else.
-_PROGRAM = """
-import sys
-
-import levels_job
-
-levels_job.main(sys.argv[1], int(sys.argv[2]), sys.argv[3])
-"""
 _RECORDS = 20_000
 _TIMEOUT = 400.0
 
@@ -78,7 +70,7 @@ class _Run:
         self.levels = levels
         self.rng = rng
         program = session.folder / "job.py"
-        program.write_text(_PROGRAM)
+        program.write_text(PROGRAM)
         with packed(program, [levels_job.__file__]) as sent:
             arguments = (levels.table, str(_RECORDS), str(levels.markers))
             self.job = session.run(session.upload(sent.file), *arguments, module=sent.module)

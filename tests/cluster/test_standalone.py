@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import json
+import os
 import random
 import re
+import signal
 import socket
 import subprocess
 import sys
 import urllib.request
 from pathlib import Path
 
+import psutil
 import pytest
 
-from tests.cluster.levels import Levels
-from tests.cluster.standalone import running
+from tests.cluster import levels_job
+from tests.cluster.levels import PROGRAM, Levels
+from tests.cluster.standalone import Cluster, running
 from tests.kit.s3_server import S3Server
 from tests.kit.seeds import chosen_seed
 from tests.kit.waiting import wait_until
@@ -22,15 +26,38 @@ from tests.kit.waiting import wait_until
 # Six JVMs on few cores: a minute alone, many beside other work.
 pytestmark = [pytest.mark.spark, pytest.mark.kill, pytest.mark.timeout(3_000)]
 
+_ROOT = Path(__file__).resolve().parents[2]
 
-def test_an_executor_killed_in_the_last_level_of_an_epoch_leaves_results_exact(s3: S3Server, tmp_path: Path) -> None:
+
+def test_executors_killed_between_two_epochs_and_in_the_last_level_of_one_leave_results_exact(
+    s3: S3Server, tmp_path: Path
+) -> None:
+    program, checkpoint = tmp_path / "job.py", tmp_path / "checkpoint"
+    program.write_text(PROGRAM)
     with running(tmp_path) as cluster:
-        levels = Levels(cluster, s3, tmp_path, records=500)
+        levels = Levels(
+            cluster,
+            s3,
+            tmp_path,
+            records=800,
+            script=program,
+            options=["--py-files", levels_job.__file__],
+            settings={"execution.checkpointing.interval": "100 ms"},
+            FLINKISH_FAULT=f"P2:stop:once={checkpoint}",
+            # The script imports the file before it is sent.
+            PYTHONPATH=os.pathsep.join([str(_ROOT), str(Path(levels_job.__file__).parent)]),
+        )
         levels.job.start("run", "-p", "2", **{"spark.cores.max": "2"})
-        # A task of level 2 runs, and has to run again: a part of what level 1 sent to it is gone with the executor.
-        with levels.lingering("second-record") as worker:
+        # The driver stops itself before an epoch.
+        levels.job.wait_until("a checkpoint begins", checkpoint.exists)
+        _of_two(cluster)[0].kill()
+        with levels.asked_for("second-record"):
+            os.kill(int(checkpoint.read_text().split()[-1]), signal.SIGCONT)
+            worker = levels.wait_for("second-record")
+            # A task of level 2 runs, and has to run again: a part of what level 1 sent to it is gone with the executor.
+            both = _of_two(cluster)
             (lost,) = worker.executors()
-            (other,) = (executor for executor in cluster.executors() if executor != lost)
+            (other,) = (executor for executor in both if executor != lost)
             lost.kill()
         levels.job.assert_finished()
         levels.assert_exact()
@@ -39,6 +66,12 @@ def test_an_executor_killed_in_the_last_level_of_an_epoch_leaves_results_exact(s
         # The folders in the working folders of driver and living executor are gone.
         assert not other.is_running()
         assert [*cluster.folder.glob("*/cwd/.flinkish*")] == []
+
+
+def _of_two(cluster: Cluster) -> list[psutil.Process]:
+    """Wait until two executors run, and return their JVMs."""
+    wait_until("two executors run", lambda: len(cluster.executors()) == 2, report=cluster.report)
+    return cluster.executors()
 
 
 @pytest.mark.cluster
