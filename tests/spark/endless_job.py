@@ -1,19 +1,24 @@
 """A script for the tests of ends: an endless toy job that SIGTERM and Ctrl-C end, as the JobMaster does it.
 
-Arguments: marker file, "busy" (level 1 hangs in user code) or "idle" (parked between epochs), number of epochs before that.
+Arguments: marker file, what it does after its epochs: "busy" (level 1 hangs in user code), "idle" (parked between epochs) or
+"idle again" (idle in its second attempt; Spark's JVM is killed in the first one), number of epochs before that.
 """
 
 from __future__ import annotations
 
+import json
+import os
+import shutil
 import signal
 import sys
 import threading
 from pathlib import Path
 from types import FrameType
 
+from flinkish.common.errors import EngineError
 from flinkish.engine.spark.engine import SparkEngine
 from flinkish.runtime.protocol import EpochCommand
-from tests.spark.toy import TOY, ToyLoop, ToySettings, toy_program
+from tests.spark.toy import TOY, ToyLoop, ToySettings, expected_counts, toy_program
 
 
 def main() -> None:
@@ -38,14 +43,32 @@ def main() -> None:
             marker.touch()
             stop.wait()
 
+    killed: list[int] = []
+    failures: list[str] = []
+
+    def kill(epoch: int) -> None:
+        if epoch == epochs:
+            held = engine._held
+            assert held is not None
+            killed.append(held.jvm.pid)
+            os.kill(held.jvm.pid, signal.SIGKILL)
+
     engine = SparkEngine(task=TOY)
-    loop = ToyLoop(1_000_000)
-    if kind == "idle":
-        loop.before = park
-    program = toy_program(engine.scratch_root(), settings=ToySettings(hook=hang if kind == "busy" else None))
+    settings = ToySettings(hook=hang if kind == "busy" else None)
+    loop = ToyLoop(1_000_000, before=None if kind == "busy" else park)
 
     def run() -> None:
-        engine.run_attempt(program, loop)
+        if kind == "idle again":
+            try:
+                engine.run_attempt(toy_program(engine.scratch_root()), ToyLoop(epochs + 1, before=kill))
+            except EngineError as error:
+                failures.append(str(error))
+            # Files of Spark's own, which it removes where its JVM is not killed.
+            for path in Path(os.environ["TMPDIR"]).iterdir():
+                if path.name.startswith("flinkish"):
+                    continue
+                shutil.rmtree(path) if path.is_dir() else path.unlink()
+        engine.run_attempt(toy_program(engine.scratch_root(), settings=settings), loop)
 
     attempt = threading.Thread(target=run)
     attempt.start()
@@ -54,7 +77,9 @@ def main() -> None:
     engine.interrupt()
     attempt.join()
     engine.close()
-    print("ended")
+    if kind != "busy":
+        exact = loop.counts() == expected_counts(epochs)
+        print(json.dumps({"exact": exact, "killed": killed, "failures": failures}))
 
 
 if __name__ == "__main__":

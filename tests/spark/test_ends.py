@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import shutil
 import signal
@@ -139,14 +140,17 @@ def _assert_quiet(output: str) -> None:
 
 
 # A start of Spark is dear: in tests/recovery/test_ends.py user code blocks, and the job gets the other signal.
-def test_under_python_sigterm_ends_an_idle_job_quietly(start: Start) -> None:
-    run = start(_PYTHON, "idle")
+def test_a_lost_jvm_ends_an_attempt_quietly_the_next_one_starts_another_and_sigterm_ends_it_while_idle(start: Start) -> None:
+    run = start(_PYTHON, "idle again")
     began = _clock.monotonic()
     run.process.send_signal(signal.SIGTERM)
     _wait_for_end(run, began)
     assert run.process.returncode == 0
-    assert run.output().splitlines()[-1] == "ended"
     _assert_quiet(run.output())
+    result = json.loads(run.output().splitlines()[-1])
+    assert result["exact"], result
+    (killed,), (failure,) = result["killed"], result["failures"]
+    assert f": the JVM of Spark, process {killed}, was ended by signal 9." in failure
 
 
 def test_under_spark_submit_ctrl_c_ends_driver_and_hosts_of_an_idle_job(start: Start) -> None:
