@@ -31,36 +31,45 @@ def _is_daemon(process: psutil.Process) -> bool:
         return False
 
 
-# Large frames wait in files, from which a repeated task reads them again.
-@pytest.mark.parametrize(("level", "padding"), [(0, 0), (1, 0), (2, 0), (1, 200_000), (2, 200_000)])
-def test_a_slot_host_killed_in_mid_epoch_leaves_results_exact(
-    engine: SparkEngine, tmp_path: Path, level: int, padding: int
-) -> None:
-    kill = KillOnce(tmp_path / "marker", slot=1, level=level, epoch=2)
-    loop = ToyLoop(5)
-    engine.run_attempt(toy_program(engine.scratch_root(), levels=3, settings=ToySettings(hook=kill, padding=padding)), loop)
-    assert kill.marker.exists()
-    assert loop.counts(1) == loop.counts(2) == expected_counts(5)
-    assert {slot: len(pids) for slot, pids in loop.pids().items()} == {0: 1, 1: 2}
+def test_slot_hosts_killed_in_mid_epoch_and_between_two_leave_results_exact(engine: SparkEngine, tmp_path: Path) -> None:
+    kills = [KillOnce(tmp_path / f"level {level}", slot=1, level=level, epoch=1 + level) for level in range(3)]
+
+    def kill(slot: int, level: int, command: EpochCommand) -> None:
+        kills[level](slot, level, command)
+
+    loop = ToyLoop(6)
+
+    def kill_all(epoch: int) -> None:
+        if epoch == 5:
+            for pid in {report.process["pid"] for report in loop.reports[-1]}:
+                os.kill(pid, signal.SIGKILL)
+
+    loop.before = kill_all
+    engine.run_attempt(toy_program(engine.scratch_root(), levels=3, settings=ToySettings(hook=kill)), loop)
+    assert all(kill.marker.exists() for kill in kills)
+    assert loop.counts(1) == loop.counts(2) == expected_counts(6)
+    assert {slot: len(pids) for slot, pids in loop.pids().items()} == {0: 2, 1: 5}
 
 
-@pytest.mark.parametrize("level", [0, 1, 2])
-def test_python_workers_killed_in_mid_epoch_leave_results_exact(engine: SparkEngine, tmp_path: Path, level: int) -> None:
-    marker = tmp_path / "marker"
+def test_processes_killed_while_large_frames_wait_in_files_leave_results_exact(engine: SparkEngine, tmp_path: Path) -> None:
+    """A repeated task reads the frames again."""
     driver = os.getpid()
+    workers = [tmp_path / f"workers, level {level}" for level in range(3)]
+    hosts = [KillOnce(tmp_path / f"host, level {level}", slot=1, level=level, epoch=3 + level) for level in (1, 2)]
 
-    def kill_workers(slot: int, running: int, command: EpochCommand) -> None:
-        if (slot, running, command.epoch) == (1, level, 2) and not marker.exists():
-            marker.touch()
+    def kill(slot: int, level: int, command: EpochCommand) -> None:
+        if (slot, command.epoch) == (1, 1 + level) and not workers[level].exists():
+            workers[level].touch()
             for worker in _python_workers_of(driver):
                 os.kill(worker.pid, signal.SIGKILL)
+        for host in hosts:
+            host(slot, level, command)
 
-    loop = ToyLoop(5)
-    engine.run_attempt(
-        toy_program(engine.scratch_root(), levels=3, settings=ToySettings(hook=kill_workers, padding=200_000)), loop
-    )
-    assert marker.exists()
-    assert loop.counts(1) == loop.counts(2) == expected_counts(5)
+    loop = ToyLoop(7)
+    settings = ToySettings(hook=kill, padding=200_000)
+    engine.run_attempt(toy_program(engine.scratch_root(), levels=3, settings=settings), loop)
+    assert all(marker.exists() for marker in [*workers, *(host.marker for host in hosts)])
+    assert loop.counts(1) == loop.counts(2) == expected_counts(7)
 
 
 def test_a_long_epoch_keeps_the_hosts_that_have_nothing_to_do(engine: SparkEngine, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -77,18 +86,3 @@ def test_a_long_epoch_keeps_the_hosts_that_have_nothing_to_do(engine: SparkEngin
     engine.run_attempt(toy_program(engine.scratch_root(), levels=2, settings=ToySettings(hook=linger)), loop)
     assert loop.counts() == expected_counts(3)
     assert [len(pids) for pids in loop.pids().values()] == [1, 1]
-
-
-def test_a_slot_host_killed_between_epochs_leaves_results_exact(engine: SparkEngine) -> None:
-    loop = ToyLoop(5)
-
-    def kill(epoch: int) -> None:
-        if epoch == 3:
-            for report in loop.reports[-1]:
-                if report.level == 0:
-                    os.kill(report.process["pid"], signal.SIGKILL)
-
-    loop.before = kill
-    engine.run_attempt(toy_program(engine.scratch_root(), levels=2), loop)
-    assert loop.counts() == expected_counts(5)
-    assert [len(pids) for pids in loop.pids().values()] == [2, 2]
