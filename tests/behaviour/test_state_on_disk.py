@@ -15,7 +15,7 @@ from flinkish.datastream import StreamExecutionEnvironment
 from flinkish.datastream.connectors.number_seq import NumberSequenceSource
 from flinkish.datastream.functions import KeyedProcessFunction, RuntimeContext
 from flinkish.datastream.state import ListStateDescriptor, MapStateDescriptor, ValueStateDescriptor
-from tests.conftest import MakeEnvironment
+from tests.conftest import MakeEnvironment, also_on_spark
 
 _KEYS = 50
 _LAST = 3_000
@@ -58,14 +58,14 @@ def results(env: StreamExecutionEnvironment, folder: Path, *, fails: bool = Fals
     return sorted(keyed.process(Everything(folder, fails=fails)).execute_and_collect())
 
 
-@pytest.mark.parametrize("fails", [False, True])
+@also_on_spark("fails", [False, True], True)
 def test_state_on_disk_gives_the_results_of_state_on_the_heap(make_env: MakeEnvironment, tmp_path: Path, *, fails: bool) -> None:
     expected = results(make_env(2, {"state.backend.type": "hashmap"}), tmp_path)
     assert len(expected) == _KEYS
     settings = {
         "state.backend.type": "rocksdb",
         "io.tmp.dirs": tmp_path,
-        "execution.epoch.max-records": 100,
+        "execution.epoch.max-records": 300,
         "execution.checkpointing.interval": "10 ms",
         "execution.checkpointing.incremental": True,
         "execution.checkpointing.dir": tmp_path / "checkpoints",
