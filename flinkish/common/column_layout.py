@@ -91,15 +91,18 @@ class Layout:
 
     def records_of(self, batch: pa.RecordBatch) -> list[Any]:
         """Return the rows of a batch with this schema as records."""
-        lists = []
-        for column, convert in zip(batch.columns, self._converters, strict=True):
-            if pa.types.is_null(column.type):
-                lists.append([UNREAD] * len(batch))
-            else:
-                lists.append(column.to_pylist() if convert is None else list(map(convert, column.to_pylist())))
+        lists = [self.values_of(position, column) for position, column in enumerate(batch.columns)]
         if self.is_row:
             return rows_of(self.names, lists)
         return list(zip(*lists, strict=True)) if self.has_fields else lists[0]
+
+    def values_of(self, position: int, column: pa.Array) -> list[Any]:
+        """Return the values of a field, whose column this is, as in records."""
+        if pa.types.is_null(column.type):
+            return [UNREAD] * len(column)
+        convert = self._converters[position]
+        values: list[Any] = column.to_pylist()
+        return values if convert is None else list(map(convert, values))
 
     def holds(self, types: Sequence[pa.DataType | None]) -> bool:
         """Return whether columns of these Arrow types are as good as their records, which keep one entry of each key of a map."""

@@ -186,21 +186,40 @@ class Encoder:
         """Return an encoder that writes each record with a schema, followed by a delimiter. Not in PyFlink."""
         return _SchemaEncoder(schema, delimiter)
 
+    #: Why records are encoded one by one; None if `encode_columns` encodes many at once.
+    why_records: str | None = "the encoder encodes records one by one"
+
     @abstractmethod
     def encode_function(self, type_info: TypeInformation) -> Callable[[Any], bytes]:
         """Return the function that encodes a record of the given type as bytes."""
         raise NotImplementedError(f"{type(self).__name__} must implement encode_function(type_info)")
 
+    def encode_columns(self, columns: Columns) -> bytes | None:
+        """Return the bytes of all records, one after another; None if they must be encoded one by one.
+
+        Only called if `why_records` is None, after `encode_function`.
+        """
+        return None
+
 
 class _SimpleStringEncoder(Encoder):
+    why_records = None
+
     def __init__(self, charset_name: str) -> None:
-        self._charset = _checked_charset(charset_name)
+        charset = _checked_charset(charset_name)
+        # A byte order mark would precede each record; without one, UTF-16 and UTF-32 are big-endian, as in Java.
+        self._charset = {"utf-16": "utf-16-be", "utf-32": "utf-32-be", "utf-8-sig": "utf-8"}.get(charset, charset)
 
     def encode_function(self, type_info: TypeInformation) -> Callable[[Any], bytes]:
-        text = text_function(type_info)
-        # A byte order mark would precede each record; without one, UTF-16 and UTF-32 are big-endian, as in Java.
-        charset = {"utf-16": "utf-16-be", "utf-32": "utf-32-be", "utf-8-sig": "utf-8"}.get(self._charset, self._charset)
+        text, charset = text_function(type_info), self._charset
         return lambda value: (text(value) + "\n").encode(charset)
+
+    def encode_columns(self, columns: Columns) -> bytes | None:
+        text = text_function(columns.layout.type_info)
+        try:
+            return "".join([text(value) + "\n" for value in columns.records()]).encode(self._charset)
+        except ValueError:  # such as a text that the character set lacks: the error is to name its record
+            return None
 
 
 class _SchemaEncoder(Encoder):
@@ -213,6 +232,14 @@ class _SchemaEncoder(Encoder):
         self._schema.open()
         serialize, delimiter = self._schema.serialize, self._delimiter
         return lambda value: serialize(value) + delimiter
+
+    @property
+    def why_records(self) -> str | None:  # type: ignore[override]
+        return self._schema.why_records
+
+    def encode_columns(self, columns: Columns) -> bytes | None:
+        encoded = self._schema.serialize_columns(columns)
+        return None if encoded is None else self._delimiter.join([*encoded, b""])
 
 
 class BulkWriterFactory:

@@ -160,7 +160,7 @@ class JsonRowSerializationSchema(SerializationSchema):
     @property
     def why_records(self) -> str | None:  # type: ignore[override]
         # A subclass may encode in another way.
-        return self._lines.value.why_records if type(self) is JsonRowSerializationSchema else super().why_records
+        return None if type(self) is JsonRowSerializationSchema else super().why_records
 
     def serialize_columns(self, columns: Columns) -> list[bytes] | None:
         return self._lines.value.encode(columns)
@@ -319,35 +319,34 @@ _PLAIN: Final = (BasicType.STRING, BasicType.BOOLEAN, BasicType.DOUBLE, *INTEGER
 
 
 class _LinesOfColumns:
-    """Encodes the rows of columns, if their fields are those of the schema and need no conversion."""
+    """Encodes the rows of columns field by field, if they have the fields of the schema."""
 
     def __init__(self, row_type: RowTypeInfo) -> None:
         _, types = shape_of(row_type)
-        self._names, self._kinds = part_names(row_type), list(map(kind_of, types))
+        self._names = part_names(row_type)
+        self._fields = [(name, kind_of(part), _json_writer(part)) for name, part in zip(self._names, types, strict=True)]
         self._row = struct_of(self._names, [Any] * len(types))
 
-    @property
-    def why_records(self) -> str | None:
-        """Why rows are encoded one by one; None if columns may be."""
-        found = next((name for name, kind in zip(self._names, self._kinds, strict=True) if kind not in _PLAIN), None)
-        return None if found is None else f"the field {found!r} of JSON objects is written one by one"
-
     def encode(self, columns: Columns) -> list[bytes] | None:
+        """Return the texts of the rows; None if they are no rows with these fields, or a value cannot be written."""
         import pyarrow.compute as pc  # which takes half a second
 
         layout = columns.layout
         if not layout.is_row or set(layout.names) != set(self._names):
             return None
         lists = []
-        for name, kind in zip(self._names, self._kinds, strict=True):
-            position = layout.names.index(name)
-            column = columns.column(position)
-            if kind_of(layout.types[position]) is not kind:
-                return None
-            if kind is BasicType.DOUBLE and pc.all(pc.is_finite(column)).as_py() is False:
-                return None
-            lists.append(column.to_pylist())
-        return bytes(_ENCODER.encode_lines(list(map(self._row, *lists)))).split(b"\n")[:-1]
+        try:
+            for name, kind, write in self._fields:
+                position = layout.names.index(name)
+                column = columns.column(position)
+                values = layout.values_of(position, column)
+                as_is = kind in _PLAIN and kind_of(layout.types[position]) is kind
+                if as_is and kind is BasicType.DOUBLE:
+                    as_is = pc.all(pc.is_finite(column)).as_py() is not False
+                lists.append(values if as_is else list(map(write, values)))
+            return bytes(_ENCODER.encode_lines(list(map(self._row, *lists)))).split(b"\n")[:-1]
+        except (ValueError, TypeError, AttributeError, ArithmeticError):
+            return None
 
 
 _FORMATS: Final[dict[Any, Callable[[], TypeInformation]]] = {

@@ -166,16 +166,32 @@ class SchemaLineFormat(LineFormat):
     def produced_type(self) -> TypeInformation:
         return self.schema.get_produced_type()
 
+    @property
+    def why_records(self) -> str | None:  # type: ignore[override]
+        return self.schema.why_records
+
     def open(self, split: FileSourceSplit, errors: RecordErrors) -> SplitReader:
         self.schema.open()
         return _SchemaLineReader(LineSource(split, self.charset_name), self.schema, errors)
+
+    def open_columns(self, split: FileSourceSplit, errors: RecordErrors) -> SplitReader:
+        self.schema.open()
+        return _SchemaColumnsReader(LineSource(split, self.charset_name), self.schema, errors)
 
 
 class _SchemaLineReader(LineSplitReader):
     def __init__(self, source: LineSource, schema: DeserializationSchema, errors: RecordErrors) -> None:
         super().__init__(source, errors)
-        self._deserialize = schema.deserialize
+        self._schema = schema
 
     def parse(self, line: bytes) -> Any:
-        record = self._deserialize(line.removesuffix(b"\r"))
+        record = self._schema.deserialize(line.removesuffix(b"\r"))
         return NO_RECORD if record is None else record
+
+
+class _SchemaColumnsReader(_SchemaLineReader):
+    def read(self, limit: int) -> Any:
+        return self.read_columns(limit)
+
+    def batch(self, lines: list[bytes]) -> Any:
+        return self._schema.deserialize_batch([line.removesuffix(b"\r") for line in lines])

@@ -10,7 +10,7 @@ import msgspec
 
 from flinkish.common.arguments import instance_of
 from flinkish.common.typeinfo import TypeInformation
-from flinkish.datastream.connectors.file_system.file_format import COLUMNS_BATCH, SplitReader
+from flinkish.datastream.connectors.file_system.file_format import SplitReader
 from flinkish.datastream.connectors.file_system.formats import LineFormat
 from flinkish.datastream.connectors.file_system.json_reader import JsonReader
 from flinkish.datastream.connectors.file_system.json_values import JsonConverters
@@ -84,12 +84,9 @@ class _JsonLinesReader(LineSplitReader):
 
 
 class _JsonColumnsReader(_JsonLinesReader):
-    """Reads blocks of lines as columns; the lines of a block that cannot be, one by one."""
-
     def read(self, limit: int) -> Any:
+        return self.read_columns(limit)
+
+    def batch(self, lines: list[bytes]) -> Any:
         assert self._reader is not None
-        while lines := self._source.take(min(limit, COLUMNS_BATCH)):
-            found = self._reader.batch(lines) or self.records(lines)
-            if len(found):
-                return found
-        return ()
+        return self._reader.batch(lines)

@@ -7,12 +7,15 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import IO, Any, Final
+from typing import IO, TYPE_CHECKING, Any, Final
 
-from flinkish.datastream.connectors.file_system.file_format import SplitReader, open_checked, reading
+from flinkish.datastream.connectors.file_system.file_format import COLUMNS_BATCH, SplitReader, open_checked, reading
 from flinkish.datastream.connectors.file_system.paths import DamagedFileError, open_bytes
 from flinkish.datastream.connectors.file_system.splits import FileSourceSplit
 from flinkish.datastream.connectors.record_errors import RecordErrors
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 #: Number of bytes to read at once: 256 KiB contain some thousand lines, and fit into the processor's cache.
 _CHUNK: Final = 256 * 1024
@@ -201,6 +204,20 @@ class LineSplitReader(SplitReader):
             if records := self.records(lines):
                 return records
         return ()
+
+    def read_columns(self, limit: int) -> Any:
+        """Do what `read` does, with blocks of lines as columns; the lines of a block that cannot be, one by one."""
+        while lines := self._source.take(min(limit, COLUMNS_BATCH)):
+            found = self.batch(lines)
+            if found is None:
+                found = self.records(lines)
+            if len(found):
+                return found
+        return ()
+
+    def batch(self, lines: list[bytes]) -> pa.RecordBatch | None:
+        """Return the records of some lines as columns, None if they must be parsed one by one; for `read_columns`."""
+        raise NotImplementedError
 
     def records(self, lines: list[bytes]) -> Sequence[Any]:
         """Return the records of some lines; for a bad line, the result of the error policy, if it has one."""

@@ -74,7 +74,7 @@ class FileSink(Sink[Any, FileCommittable]):
     def why_records(self) -> str | None:  # type: ignore[override]
         # Files to merge are no records.
         by_columns = self._settings.takes_columns and self._settings.compaction is None
-        return None if by_columns else "the format, or the bucket assigner, looks at each record"
+        return None if by_columns else "the format, the bucket assigner or the rolling policy looks at each record"
 
     def get_transformer(self) -> Any:
         """Return the transformer that adds the writers before this sink if it merges files, else None."""

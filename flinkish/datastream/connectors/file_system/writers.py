@@ -37,6 +37,8 @@ from flinkish.datastream.connectors.file_system.policies import (
     BucketAssigner,
     BucketContext,
     DateTimeBucketAssigner,
+    DefaultRollingPolicy,
+    OnCheckpointRollingPolicy,
     OutputFileConfig,
     PartFileInfo,
     RollingPolicy,
@@ -45,6 +47,8 @@ from flinkish.datastream.connectors.file_system.policies import (
 from flinkish.datastream.connectors.file_system.writer_factories import BulkPartWriterFactory
 from flinkish.program.sinks import SinkWriter, SinkWriterContext, WriteContext
 
+#: The context of records whose bucket assigner looks at none of them; see `FileSinkSettings.takes_columns`.
+_OF_NO_RECORD: Final = WriteContext(timestamp=None, watermark=LONG_MIN)
 #: Number of bytes to buffer before they are written to the file in one piece.
 _WRITE_SIZE: Final = 1024 * 1024
 
@@ -66,9 +70,13 @@ class FileSinkSettings:
 
     @property
     def takes_columns(self) -> bool:
-        """Whether the format takes columns, and the bucket assigner looks at no record."""
-        factory, assigner = self.writer_factory, type(self.assigner)
-        return factory is not None and factory.takes_columns and assigner in (BasePathBucketAssigner, DateTimeBucketAssigner)
+        """Whether the format takes columns, and neither the bucket assigner nor the rolling policy looks at a record."""
+        if type(self.assigner) not in (BasePathBucketAssigner, DateTimeBucketAssigner):
+            return False
+        if self.encoder is not None:
+            own_policy = type(self.rolling_policy) not in (DefaultRollingPolicy, OnCheckpointRollingPolicy)
+            return self.encoder.why_records is None and not own_policy
+        return self.writer_factory is not None and self.writer_factory.takes_columns
 
     def staging_for(self, context: SinkWriterContext) -> str | None:
         """Return the folder of parts in progress if the path is in an object store."""
@@ -298,7 +306,7 @@ class BulkFileWriter(FileWriter):
         chunk = self._writer.encode_columns(columns)
         if chunk is None:
             return False
-        bucket = self._bucket(None, WriteContext(timestamp=None, watermark=LONG_MIN))  # of no record: see takes_columns
+        bucket = self._bucket(None, _OF_NO_RECORD)
         self._buffer.add_chunk(bucket.state.bucket_id, len(columns), chunk)
         return True
 
@@ -322,6 +330,7 @@ class _RowWriter(FileWriter, Generic[_PartT]):
     def __init__(self, settings: FileSinkSettings, context: SinkWriterContext, ids: IdSource) -> None:
         assert settings.encoder is not None
         self._encode = settings.encoder.encode_function(context.input_type)
+        self._encode_columns = settings.encoder.encode_columns
         self._policy = settings.rolling_policy
         self._open: dict[str, _PartT] = {}
         super().__init__(settings, context, ids)
@@ -332,7 +341,7 @@ class _RowWriter(FileWriter, Generic[_PartT]):
 
     @abstractmethod
     def _append(self, part: _PartT, data: bytes) -> None:
-        """Append a record to a part."""
+        """Append records to a part."""
 
     def write(self, value: Any, context: WriteContext) -> None:
         bucket = self._bucket(value, context)
@@ -341,9 +350,25 @@ class _RowWriter(FileWriter, Generic[_PartT]):
         if part is not None and self._policy.should_roll_on_event(part.info, value):
             self._close_part(bucket_id)
             part = None
+        self._add(bucket, part, self._encode(value))
+
+    def write_columns(self, columns: Columns) -> bool:
+        data = self._encode_columns(columns)
+        if data is None:
+            return False
+        bucket = self._bucket(None, _OF_NO_RECORD)
+        part = self._open.get(bucket.state.bucket_id)
+        size = len(data) if part is None else part.info.size + len(data)
+        if self._policy.should_roll_on_event(PartFileInfo(bucket.state.bucket_id, self._now, self._now, size), None):
+            return False  # the file may be closed before one of these records
+        self._add(bucket, part, data)
+        return True
+
+    def _add(self, bucket: _Bucket, part: _PartT | None, data: bytes) -> None:
+        """Append encoded records to the open part of a bucket; begin one if there is none."""
         if part is None:
+            bucket_id = bucket.state.bucket_id
             part = self._open[bucket_id] = self._begin(bucket, PartFileInfo(bucket_id, self._now, self._now, 0))
-        data = self._encode(value)
         part.info.size += len(data)
         part.info.last_update_time = self._now
         self._append(part, data)

@@ -357,12 +357,14 @@ class SinkRun:
     def write(self, values: Sequence[Any], timestamp: int | None = None) -> None:
         for subtask, writer in enumerate(self.writers):
             own = values[subtask :: self.parallelism]
-            if not self._write_columns(writer, own, timestamp):
-                for value in own:
-                    writer.write(value, WriteContext(timestamp=timestamp, watermark=-(2**63)))
+            half = len(own) // 2
+            for part in (own[:half], own[half:]):
+                if not self._write_columns(writer, part, timestamp):
+                    for value in part:
+                        writer.write(value, WriteContext(timestamp=timestamp, watermark=-(2**63)))
 
     def _write_columns(self, writer: SinkWriter[Any, Any], values: Sequence[Any], timestamp: int | None) -> bool:
-        """Write records as two runs of columns; return False if they must be records."""
+        """Write records as a run of columns; return False if they must be records."""
         layout = layout_of(self.input_type) if self.by_columns and self.sink.why_records is None else None
         if layout is None or not values:
             return False
@@ -370,11 +372,8 @@ class SinkRun:
             columns = layout.columns_of(values, [timestamp] * len(values))
         except Exception:  # no records of the type
             return False
-        half = len(values) // 2
-        runs = [run for run in (columns.slice(0, half), columns.slice(half, len(values) - half)) if len(run)]
-        for run in runs:
-            if not writer.write_columns(run):
-                return False
+        if not writer.write_columns(columns):
+            return False
         self.from_columns += len(values)
         return True
 

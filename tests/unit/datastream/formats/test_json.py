@@ -278,6 +278,7 @@ def test_wrong_settings_are_refused() -> None:
 # Lines of files.
 
 
+@pytest.mark.usefixtures("both_ways")
 def test_lines_are_written_and_read_by_schemas(tmp_path: Path) -> None:
     row_type = Types.ROW_NAMED(["id", "at"], [Types.LONG(), Types.INSTANT()])
     encoder = Encoder.of_schema(JsonRowSerializationSchema.builder().with_type_info(row_type).build())
@@ -287,6 +288,7 @@ def test_lines_are_written_and_read_by_schemas(tmp_path: Path) -> None:
     run.epoch(rows[:2])
     run.lose_writers()
     run.checkpoint(rows[2:], end_of_input=True)
+    assert run.from_columns == (len(rows) if run.by_columns else 0)
     assert lines(tmp_path)[0] == '{"id":0,"at":"1970-01-01T00:00:00Z"}'
     format_ = StreamFormat.line_format(JsonRowDeserializationSchema.builder().type_info(row_type).build())
     assert format_.produced_type() == row_type
@@ -294,6 +296,7 @@ def test_lines_are_written_and_read_by_schemas(tmp_path: Path) -> None:
         assert support.read(tmp_path, format_, credit=credit, restart_readers=True) == rows
 
 
+@pytest.mark.usefixtures("both_ways")
 def test_lines_that_a_schema_cannot_read_are_bad_records_and_null_is_left_out(tmp_path: Path) -> None:
     (tmp_path / "a.jsonl").write_bytes(b'{"a":1}\r\nnull\n{"a":\n{"a":2}')
     format_ = StreamFormat.line_format(JsonRowDeserializationSchema.builder().type_info(one(Types.INT())).build())
@@ -324,33 +327,53 @@ def test_a_schema_that_ends_its_stream_is_refused_for_files() -> None:
 
 
 def test_rows_of_columns_are_written_as_they_are_one_by_one() -> None:
-    kinds = {"long": Types.LONG(), "byte": Types.BYTE(), "text": Types.STRING(), "yes": Types.BOOLEAN(), "ä b": Types.DOUBLE()}
-    row_type = Types.ROW_NAMED(list(kinds), list(kinds.values()))
+    pair = Types.ROW_NAMED(["x", "y"], [Types.DOUBLE(), Types.LIST(Types.STRING())])
+    at = datetime.datetime(2024, 2, 29, 12, 0, 1, 500)
+    fields: dict[str, tuple[TypeInformation, list[Any]]] = {
+        "long": (Types.LONG(), [0, -(2**63), 2**63 - 1]),
+        "byte": (Types.BYTE(), [-128, 127]),
+        "text": (Types.STRING(), ["", "grün", 'a"b\n\u2028\x01', "\U0001f600"]),
+        "yes": (Types.BOOLEAN(), [True, False]),
+        "ä b": (Types.DOUBLE(), [0.0, -0.0, 0.1, 1e300, 5e-324, 1e16, 123456789.0]),
+        "odd": (Types.DOUBLE(), [0.1, math.nan, math.inf, -math.inf]),
+        "float": (Types.FLOAT(), [0.1, -0.0, 1e16, 3.4e38, math.nan, -math.inf]),
+        "char": (Types.CHAR(), ["a", "ä", '"']),
+        "decimal": (
+            type_info_of(DataTypes.DECIMAL(20, 2), "decimal"),
+            [decimal.Decimal(n) for n in ("0", "1.5", "-2E+3", "1e-2")],
+        ),
+        "date": (Types.SQL_DATE(), [datetime.date(1, 1, 1), datetime.date(9999, 12, 31)]),
+        "time": (Types.SQL_TIME(), [datetime.time(), datetime.time(23, 59, 59, 120_000)]),
+        "timestamp": (Types.SQL_TIMESTAMP(), [at, datetime.datetime(1, 1, 1), at.replace(microsecond=0)]),
+        "instant": (Types.INSTANT(), [Instant(0, 0), Instant(-1, 999_999_000), Instant(1_700_000_000, 1000)]),
+        "bytes": (Types.PRIMITIVE_ARRAY(Types.BYTE()), [b"", b"\xff\n"]),
+        "array": (Types.OBJECT_ARRAY(Types.INT()), [[], [1, None, -3]]),
+        "map": (Types.MAP(Types.INT(), Types.SQL_DATE()), [{}, {1: None, 2: datetime.date(2024, 1, 1)}]),
+        "row": (pair, [Row(x=math.nan, y=["a", None]), Row(x=None, y=None)]),
+        "tuple": (Types.TUPLE([Types.LONG(), Types.SQL_TIME()]), [(1, datetime.time(1, 2))]),
+    }
     rng = random.Random(1)
-    values: list[list[Any]] = [
-        [None, 0, -(2**63), 2**63 - 1],
-        [None, -128, 127],
-        [None, "", "grün", 'a"b\n\u2028\x01', "\U0001f600"],
-        [None, True, False],
-        [None, 0.0, -0.0, 0.1, 1e300, 5e-324, 1e16, 123456789.0],
-    ]
-    rows = [Row(**dict(zip(kinds, map(rng.choice, values), strict=True))) for _ in range(300)]
-    layout = Layout(row_type)
-    for names in (list(kinds), list(reversed(kinds))):
-        schema = JsonRowSerializationSchema.builder().with_type_info(Types.ROW_NAMED(names, [kinds[n] for n in names])).build()
+    rows = [Row(**{name: rng.choice([None, *values]) for name, (_, values) in fields.items()}) for _ in range(500)]
+    columns = Layout(Types.ROW_NAMED(list(fields), [part for part, _ in fields.values()])).columns_of(rows, None)
+    for names in (list(fields), list(reversed(fields))):
+        row_type = Types.ROW_NAMED(names, [fields[name][0] for name in names])
+        schema = JsonRowSerializationSchema.builder().with_type_info(row_type).build()
         assert schema.why_records is None
-        assert loads(dumps(schema)).serialize_columns(layout.columns_of(rows, None)) == list(map(schema.serialize, rows))
-    infinite = layout.columns_of([*rows, Row(**dict(zip(kinds, [1, 1, "", True, math.inf], strict=True)))], None)
-    assert schema.serialize_columns(infinite) is None
-    other = Types.ROW_NAMED(["a"], [Types.LONG()])
-    assert schema.serialize_columns(Layout(other).columns_of([Row(a=1)], None)) is None
-    narrow = Types.ROW_NAMED(names, [Types.INT() if kinds[n] == Types.LONG() else kinds[n] for n in names])
-    assert (
-        JsonRowSerializationSchema.builder().with_type_info(narrow).build().serialize_columns(layout.columns_of(rows, None))
-        is None
-    )
-    dated = JsonRowSerializationSchema.builder().with_type_info(Types.ROW_NAMED(["d"], [Types.SQL_DATE()])).build()
-    assert "'d'" in (dated.why_records or "")
+        assert loads(dumps(schema)).serialize_columns(columns) == list(map(schema.serialize, rows))
+
+
+def test_rows_of_columns_of_another_type_are_written_as_the_type_of_the_schema() -> None:
+    def schema(**fields: TypeInformation) -> JsonRowSerializationSchema:
+        return JsonRowSerializationSchema.builder().with_type_info(Types.ROW_NAMED(list(fields), list(fields.values()))).build()
+
+    rows = [Row(a=1, b=0.1), Row(a=300, b=1e16)]
+    columns = Layout(Types.ROW_NAMED(["a", "b"], [Types.LONG(), Types.DOUBLE()])).columns_of(rows, None)
+    wide = schema(a=Types.DOUBLE(), b=Types.FLOAT())
+    assert wide.serialize_columns(columns) == list(map(wide.serialize, rows)) == [b'{"a":1.0,"b":0.1}', b'{"a":300.0,"b":1e16}']
+    # A value that cannot be written is found in its record, and so are rows with other fields.
+    assert schema(a=Types.BYTE(), b=Types.DOUBLE()).serialize_columns(columns) is None
+    assert schema(a=Types.LONG(), b=Types.STRING()).serialize_columns(columns) is None
+    assert schema(a=Types.LONG()).serialize_columns(columns) is None
 
 
 @pytest.mark.parametrize(

@@ -34,7 +34,7 @@ from flinkish.datastream.connectors.file_system import (
     RollingPolicy,
     StreamingFileSink,
 )
-from flinkish.datastream.connectors.file_system.policies import BucketContext, format_time
+from flinkish.datastream.connectors.file_system.policies import BucketContext, DefaultRollingPolicy, PartFileInfo, format_time
 from tests.unit.datastream.connectors.fakes import SinkRun
 
 PAIR = Types.ROW_NAMED(["k", "v"], [Types.STRING(), Types.LONG()])
@@ -180,6 +180,29 @@ def test_files_roll_by_size_and_are_numbered(tmp_path: Path) -> None:
     files = visible(tmp_path)
     assert [file.name[-6:] for file in files] == ["-0.txt", "-1.txt", "-2.txt"]
     assert [file.read_text() for file in files] == ["line 0\nline 1\n", "line 2\nline 3\n", "line 4\nline 5\n"]
+
+
+def test_columns_are_appended_as_a_whole_unless_a_policy_or_an_error_needs_each_record(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(SinkRun, "by_columns", True)
+    run = SinkRun(text_sink(tmp_path, RollingPolicy.default_rolling_policy(part_size=15)), Types.STRING())
+    run.epoch(["a", "b", "c", "d"])
+    assert run.from_columns == 4
+    # As they make the file too large, it is closed between two of them.
+    run.checkpoint(["line 1", "line 2", "line 3", "line 4"], end_of_input=True)
+    assert [file.read_text() for file in visible(tmp_path)] == ["a\nb\nc\nd\nline 1\nline 2\n", "line 3\nline 4\n"]
+    assert run.from_columns == 4
+
+    class Own(DefaultRollingPolicy):
+        def should_roll_on_event(self, part: PartFileInfo, element: Any) -> bool:
+            return bool(element == "b")
+
+    assert "looks at each record" in (text_sink(tmp_path, Own()).why_records or "")
+    assert text_sink(tmp_path).why_records is None
+    latin = FileSink.for_row_format(str(tmp_path / "latin"), Encoder.simple_string_encoder("latin-1")).build()
+    with pytest.raises(UnicodeEncodeError, match=r"character '\\u20ac' in position 0"):
+        SinkRun(latin, Types.STRING()).epoch(["a", "ä", "b", "€"])
 
 
 @pytest.mark.usefixtures("both_ways")
