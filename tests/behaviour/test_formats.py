@@ -48,7 +48,7 @@ from flinkish.datastream.output_tag import OutputTag
 from flinkish.runtime import faults
 from flinkish.table import DataTypes
 from tests.conftest import MakeEnvironment
-from tests.kit.functions import FailOnce
+from tests.kit.functions import FailOnce, fail_once
 from tests.kit.results import collect, visible
 from tests.kit.waiting import wait_for_checkpoints
 
@@ -202,10 +202,47 @@ def test_files_of_a_format_are_read_and_written_once_each_after_restarts(
     run(environment(make_env, tmp_path), tmp_path, name)
 
 
+def lines_by_columns(env: StreamExecutionEnvironment, folder: Path) -> Callable[[], None]:
+    """Read lines of CSV and JSON as columns, and write them as JSON, failing twice; return the check of what came out."""
+    folder.mkdir()
+    (folder / "a.csv").write_text("".join(f'{number},"n, {number}"\n' for number in range(ROWS)))
+    (folder / "a.json").write_text("".join(json.dumps({"id": ROWS + n, "name": f"n, {ROWS + n}"}) + "\n" for n in range(ROWS)))
+
+    def failing(batch: pa.RecordBatch) -> pa.RecordBatch:
+        for number in {60, ROWS + 150} & set(batch["id"].to_pylist()):
+            fail_once(folder / "failed", number)
+        return batch
+
+    formats = {"csv": StreamFormat.csv_format(ROW, header=False), "json": StreamFormat.json_lines_format(ROW)}
+    csv_lines, json_lines = (from_files(STREAM, format_)(env, str(folder / f"a.{end}")) for end, format_ in formats.items())
+    lines = csv_lines.union(json_lines).map_batches(failing, ROW)
+    lines.sink_to(CASES["json"].sink(str(folder / "out"))).name("lines by columns")
+    on_columns = [line for line in env.explain().splitlines() if line.endswith(", columns")]
+    assert [sum(name in line for line in on_columns) for name in ("Source: files", "Sink: lines by columns")] == [2, 1]
+
+    def check() -> None:
+        assert {path.name for path in (folder / "failed").iterdir()} == {"60", str(ROWS + 150)}
+        found = [record for path in visible(folder / "out") for record in CASES["json"].read(path)]
+        assert sorted(found, key=id_of) == [{"id": number, "name": f"n, {number}"} for number in range(2 * ROWS)]
+
+    return check
+
+
+@pytest.mark.parametrize("engine", ["local"], indirect=True)
+def test_lines_that_stay_columns_are_read_and_written_once_each_after_restarts(make_env: MakeEnvironment, tmp_path: Path) -> None:
+    env = environment(make_env, tmp_path)
+    check = lines_by_columns(env, tmp_path / "lines")
+    env.execute()
+    check()
+
+
 @pytest.mark.spark
 @pytest.mark.parametrize("engine", ["spark"], indirect=True)
 def test_files_of_all_formats_in_one_job_on_spark(make_env: MakeEnvironment, tmp_path: Path) -> None:
-    run(environment(make_env, tmp_path), tmp_path, *CASES)
+    env = environment(make_env, tmp_path)
+    check = lines_by_columns(env, tmp_path / "lines")
+    run(env, tmp_path, *CASES)
+    check()
 
 
 @pytest.mark.parametrize("engine", ["local"], indirect=True)

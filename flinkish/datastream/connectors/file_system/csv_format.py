@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import csv
 import operator
 from collections.abc import Iterator, Sequence
@@ -11,7 +12,7 @@ from typing import Any, Final
 
 from flinkish.common.errors import InvalidArgumentError, InvalidProgramError, SourceError
 from flinkish.common.kinds import Kind, kind_of, part_names, plain_type, shape_of
-from flinkish.common.typeinfo import TypeInformation, Types
+from flinkish.common.typeinfo import BasicType, DecimalTypeInfo, TypeInformation, Types
 from flinkish.common.types import make_row, rows_of
 from flinkish.datastream.connectors.file_system.csv_values import CsvDialect, column_parser, row_parsers
 from flinkish.datastream.connectors.file_system.file_format import SplitReader
@@ -91,13 +92,34 @@ class CsvFormat(LineFormat):
     def produced_type(self) -> TypeInformation | None:
         return self.schema
 
+    @property
+    def why_records(self) -> str | None:  # type: ignore[override]
+        if self.schema is None:
+            return "the CSV format has no schema"
+        if codecs.lookup(self.charset_name).name != "utf-8" or not f"{self.dialect.delimiter}{self.dialect.quote_char}".isascii():
+            return "only CSV of UTF-8, with a delimiter and quotes of ASCII, is read as columns"
+        parts = zip(self.names, self.types, strict=True)
+        found = next((name for name, part in parts if kind_of(part) in (Kind.LIST, Kind.ROW) or _has_free_scale(part)), None)
+        return None if found is None else f"the field {found!r} of CSV lines is read one by one"
+
     def open(self, split: FileSourceSplit, errors: RecordErrors) -> SplitReader:
+        return self._open(_CsvReader, split, errors)
+
+    def open_columns(self, split: FileSourceSplit, errors: RecordErrors) -> SplitReader:
+        return self._open(_CsvColumnsReader, split, errors)
+
+    def _open(self, reader: type[_CsvReader], split: FileSourceSplit, errors: RecordErrors) -> SplitReader:
         source = LineSource(split, self.charset_name, strip_bom=True)
         try:
-            return _CsvReader(self, source, errors)
+            return reader(self, source, errors)
         except BaseException:
             source.close()
             raise
+
+
+def _has_free_scale(type_info: TypeInformation) -> bool:
+    """Return whether a column would give values of a type 18 digits after the point."""
+    return kind_of(type_info) is BasicType.BIG_DEC and not isinstance(type_info, DecimalTypeInfo)
 
 
 #: Characters that replace bytes which cannot be decoded (surrogateescape).
@@ -291,3 +313,21 @@ class _CsvReader(LineSplitReader):
             return line.encode(self._source.encoding, "surrogateescape")
         except UnicodeEncodeError:
             return line.encode(self._source.encoding, "replace")
+
+
+class _CsvColumnsReader(_CsvReader):
+    def __init__(self, format_: CsvFormat, source: LineSource, errors: RecordErrors) -> None:
+        # These import Arrow, which takes half a second.
+        from flinkish.common.column_layout import needed_layout
+        from flinkish.datastream.connectors.file_system.csv_columns import CsvColumns
+
+        super().__init__(format_, source, errors)
+        assert format_.schema is not None
+        layout = needed_layout(format_.schema, "a block of CSV lines")
+        self._blocks = CsvColumns(format_.dialect, layout, self._columns, self._width, self._parsers)
+
+    def read(self, limit: int) -> Any:
+        return self.read_columns(limit)
+
+    def batch(self, lines: list[bytes]) -> Any:
+        return self._blocks.batch(lines)

@@ -20,7 +20,7 @@ from flinkish.common.typeinfo import BasicType, DecimalTypeInfo, PrimitiveArrayT
 from flinkish.common.types import make_row
 
 #: Maximum number of characters in a field, as with Jackson; Python's limit is 128 Ki, for the whole process.
-_LONGEST_FIELD: Final = 20_000_000
+LONGEST_FIELD: Final = 20_000_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,8 +47,8 @@ class CsvDialect:
 
     def reader(self, lines: Iterable[str]) -> Any:
         """Return a csv.reader of lines, which raises csv.Error."""
-        if csv.field_size_limit() < _LONGEST_FIELD:
-            csv.field_size_limit(_LONGEST_FIELD)
+        if csv.field_size_limit() < LONGEST_FIELD:
+            csv.field_size_limit(LONGEST_FIELD)
         return csv.reader(
             lines,
             delimiter=self.delimiter,

@@ -117,6 +117,31 @@ def test_json_lines_are_read_alike(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 @pytest.mark.parametrize("restart_readers", [False, True])
 @pytest.mark.parametrize("credit", [1, 7, 1000])
+@pytest.mark.parametrize("multiline", [False, True])
+def test_csv_lines_are_read_alike(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, credit: int, restart_readers: bool, multiline: bool
+) -> None:
+    good = [f'{"grün" * (n % 3)},"{n}",2026-01-02T03:04:{n % 60:02}Z,{n / 7}' for n in range(200)]
+    more = ['"two\nlines",1,,', "", "a,b,,", 'x"y,1,,', "a,1", ",,,"]
+    mixed = [line for n, line in enumerate(good) for line in (*more[n % 50 : n % 50 + 1], line)]
+    header = "text,n,at,x\n"
+    (tmp_path / "a.csv").write_text(header + "\n".join(good) + "\n", encoding="utf-8")
+    (tmp_path / "b.csv").write_text("\ufeff" + header + "\n".join(mixed), encoding="utf-8")
+    (tmp_path / "c.csv").write_bytes((header + "\r\n".join(good[:20])).encode())
+    rows = Types.ROW_NAMED(["n", "text", "at", "x"], [Types.LONG(), Types.STRING(), Types.INSTANT(), Types.DOUBLE()])
+
+    def make() -> FileSource:
+        format_ = StreamFormat.csv_format(rows, multiline=multiline)
+        builder = FileSource.for_record_stream_format(format_, str(tmp_path))
+        return builder.set_file_enumerator(FileEnumeratorProvider(500)).on_record_error(RecordErrorPolicy.skip()).build()
+
+    run, values = both(monkeypatch, make, credit=credit, restart_readers=restart_readers, parallelism=2)
+    assert run.from_columns >= 200
+    assert len(values) == 200 + 200 + 4 * 3 + 20
+
+
+@pytest.mark.parametrize("restart_readers", [False, True])
+@pytest.mark.parametrize("credit", [1, 7, 1000])
 def test_parquet_files_are_read_alike(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, credit: int, restart_readers: bool
 ) -> None:

@@ -71,6 +71,7 @@ def read(tmp_path: Path, schema: CsvSchemaBuilder, text: str, **run: Any) -> lis
         (columns().disable_quote_char(), '1,"x",true\n', [(1, '"x"', True)]),
     ],
 )
+@pytest.mark.usefixtures("both_ways")
 def test_a_schema_says_how_lines_are_read(tmp_path: Path, schema: CsvSchemaBuilder, text: str, rows: Any) -> None:
     if rows is SourceError:
         with pytest.raises(SourceError, match=r"a\.csv, line 1"):
@@ -93,6 +94,7 @@ def test_a_schema_says_how_lines_are_read(tmp_path: Path, schema: CsvSchemaBuild
         ("1,x\r,true", "not valid CSV"),
     ],
 )
+@pytest.mark.usefixtures("both_ways")
 def test_bad_records_are_named_by_file_line_and_column(tmp_path: Path, line: str, reason: str) -> None:
     text = f"7,x,true\n{line}\n8,y,false\n"
     with pytest.raises(SourceError, match=rf"a\.csv, line 2: {reason}"):
@@ -101,6 +103,7 @@ def test_bad_records_are_named_by_file_line_and_column(tmp_path: Path, line: str
 
 
 @pytest.mark.parametrize("header", ["n,b,s", "n,s", "n,s,b,d", "", "N,s,b"])
+@pytest.mark.usefixtures("both_ways")
 def test_strict_headers_must_be_the_names_in_their_order(tmp_path: Path, header: str) -> None:
     with pytest.raises(SourceError, match=r"line 1: the header must be \['n', 's', 'b'\]; it is"):
         read(tmp_path, columns().set_use_header().set_strict_headers(), f"{header}\n1,x,true\n")
@@ -118,12 +121,14 @@ def test_strict_headers_must_be_the_names_in_their_order(tmp_path: Path, header:
         (CsvSchema.builder().add_array_column("a", ":").remove_array_element_separator(0), "a;b:c\n", [["a", "b:c"]]),
     ],
 )
+@pytest.mark.usefixtures("both_ways")
 def test_arrays_have_separators_of_their_own_or_of_the_schema(
     tmp_path: Path, schema: CsvSchemaBuilder, text: str, values: list[Any]
 ) -> None:
     assert [row.a for row in read(tmp_path, schema, text)] == values
 
 
+@pytest.mark.usefixtures("both_ways")
 def test_numbers_of_all_types(tmp_path: Path) -> None:
     types = {
         "tinyint": DataTypes.TINYINT(), "smallint": DataTypes.SMALLINT(), "int": DataTypes.INT(), "bigint": None,
@@ -186,6 +191,7 @@ def test_a_schema_says_how_lines_are_written(tmp_path: Path, schema: CsvSchemaBu
     assert write(tmp_path, schema, rows) == text
 
 
+@pytest.mark.usefixtures("both_ways")
 def test_what_is_written_is_read_back(tmp_path: Path) -> None:
     texts = ["", " ", "a b", 'a"b', "a\nb", "a\r\nb", "#c", "'", "\\", "x" * 30, "ü;", "a|b"]
     for schema in (
@@ -201,6 +207,7 @@ def test_what_is_written_is_read_back(tmp_path: Path) -> None:
         assert support.read(path, CsvReaderFormat.for_schema(schema.build()), credit=3, restart_readers=True) == rows
 
 
+@pytest.mark.usefixtures("both_ways")
 def test_random_texts_are_read_back_in_all_dialects(tmp_path: Path) -> None:
     chance = random.Random(7)
     for round_ in range(60):

@@ -22,6 +22,8 @@ from flinkish.datastream.connectors.record_errors import RecordErrorPolicy, Side
 from flinkish.datastream.output_tag import OutputTag
 from tests.unit.datastream.connectors.fakes import FakeMetricGroup, SourceRun
 
+pytestmark = pytest.mark.usefixtures("both_ways")
+
 PERSON = Types.ROW_NAMED(["name", "age"], [Types.STRING(), Types.INT()])
 
 
