@@ -205,18 +205,20 @@ class StoredColumns:
 
     def batch(self, columns: Columns) -> pa.RecordBatch | None:
         """Return the batch; None if the records must be looked at one by one, as their type differs from that of `rows`."""
-        layout = columns.layout
-        if layout not in self._positions:
-            self._positions[layout] = self._find(layout)
-        positions = self._positions[layout]
+        positions = self.positions(columns.layout)
         if positions is None:
             return None
         # A time without zone is stored as the point in time that it is in UTC.
         arrays = [columns.column(place).cast(field.type) for place, field in zip(positions, self._rows.schema, strict=True)]
         return pa.RecordBatch.from_arrays(arrays, schema=self._rows.schema)
 
+    def positions(self, layout: Layout) -> list[int] | None:
+        """Return the position in a layout of each stored column; None if values would be converted."""
+        if layout not in self._positions:
+            self._positions[layout] = self._find(layout)
+        return self._positions[layout]
+
     def _find(self, layout: Layout) -> list[int] | None:
-        """Return the position of each stored column; None if values would be converted."""
         rows = self._rows
         if not layout.has_fields or len(layout.names) != len(rows.names):
             return None

@@ -386,7 +386,7 @@ def bench_files(report: Report, spark: Any, scale: float) -> None:
         report.add(f"Parquet to Delta, {way}", f"{rate:,.0f}/s", f"{goal:,}/s" if goal else "", rate >= goal if goal else None)
     ratio = rates["columns"] / rates["Spark itself"]
     report.add("Parquet to Delta, columns against Spark itself", f"{ratio:.1f} times", "1 time", ratio >= 1)
-    for job in ("CSV to JSON lines", "JSON lines to JSON lines"):
+    for job in ("Parquet to Delta by partitions", "CSV to JSON lines", "JSON lines to JSON lines"):
         rates = columns_of_files.rates(spark, job, scale / 4)
         report.add(f"{job}, columns", f"{rates['columns']:,.0f}/s, {rates['columns'] / rates['records']:.1f} times records")
 

@@ -52,21 +52,26 @@ def _lines(path: Path) -> Any:
 #: By the names of jobs: the format of the source, the function that writes a file of it, and the sink.
 _JOBS: dict[str, tuple[Any, Callable[[pa.Table, Path], None], Callable[[Path], Any]]] = {
     "Parquet to Delta": (BulkFormat.parquet_format(_READ), _write_parquet, lambda path: DeltaSink(str(path))),
+    "Parquet to Delta by partitions": (
+        BulkFormat.parquet_format(_READ),
+        _write_parquet,
+        lambda path: DeltaSink(str(path), partition_by=["name"]),
+    ),
     "CSV to JSON lines": (StreamFormat.csv_format(_READ, header=False), _write_csv, _lines),
     "JSON lines to JSON lines": (StreamFormat.json_lines_format(_READ), _write_json, _lines),
 }
 
 
 def write_files(folder: Path, rows: int, write: Callable[[pa.Table, Path], None]) -> Path:
-    """Write files with that many rows of (long, double, one of a thousand names); seed 1."""
+    """Write files with that many rows of (long, double, one of thirty names); seed 1."""
     random = np.random.default_rng(1)
-    names = pa.array([f"name {number}" for number in range(1_000)])
+    names = pa.array([f"name {number}" for number in range(30)])
     data = folder / f"{rows}-rows"
     data.mkdir()
     most = min(_ROWS_A_FILE, rows // 4)  # both readers have as much to do
     for first in range(0, rows, most):
         count = min(most, rows - first)
-        columns = [np.arange(first, first + count), random.random(count), names.take(pa.array(random.integers(0, 1_000, count)))]
+        columns = [np.arange(first, first + count), random.random(count), names.take(pa.array(random.integers(0, 30, count)))]
         write(pa.table(dict(zip(_READ.field_names, columns, strict=True))), data / str(first))
     return data
 

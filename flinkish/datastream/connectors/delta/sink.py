@@ -121,8 +121,7 @@ class DeltaSink(Sink[Any, DeltaCommittable]):
 
     @property
     def why_records(self) -> str | None:  # type: ignore[override]
-        alike = not self._writes.partition_by and not self._writes.keys
-        return None if alike else "rows go to partitions, or are merged, one by one"
+        return "rows are merged one by one" if self._writes.keys else None
 
     def create_writer(self, context: SinkWriterContext) -> DeltaWriter:
         files = self.new_files(context.input_type, context.lineage, context.sink_uid, context.subtask_index)

@@ -116,7 +116,16 @@ class TableLayout:
         self._folders_of_texts = [(i, names[i]) for i in texts] if by_deltalake else []
         self._what = what
 
-    def check_folders(self, values: Sequence[Any]) -> None:
+    def partition(self, key: Sequence[Any]) -> Partition:
+        """Return the partition of rows with these values in the partition columns; raise the errors of `check_folders`.
+
+        Raises SinkError for a value that its column cannot hold.
+        """
+        if self._folders_of_texts:
+            self.check_folders(dict(zip(self.partition_indexes, key, strict=True)))
+        return tuple([convert(part) for convert, part in zip(self.partition_converters, key, strict=True)])
+
+    def check_folders(self, values: Sequence[Any] | Mapping[int, Any]) -> None:
         """Raise RecordRefusedError for values of a row for whose partition deltalake could not name a folder at the commit."""
         for index, name in self._folders_of_texts:
             value = values[index]

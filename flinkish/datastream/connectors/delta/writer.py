@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
+import numpy as np
 import pyarrow as pa
 
 from flinkish.common.column_layout import StoredColumns
@@ -21,6 +22,9 @@ from flinkish.datastream.connectors.delta.table import Partition, TableLayout, p
 from flinkish.datastream.connectors.file_system.writer_factories import decode_batch, encode_batch
 from flinkish.program.refused_records import REFUSED_HINT
 from flinkish.program.sinks import SinkWriterContext, WriteContext
+
+#: Fewest rows of a partition in a run of columns for which a chunk costs less (20 us) than as many records (2 us each).
+_LEAST_ROWS: Final = 16
 
 
 class NewFiles:
@@ -135,18 +139,44 @@ class DeltaWriter(BufferedWriter[DeltaCommittable, Partition, DeltaFile]):
         key = tuple([values[i] for i in self._layout.partition_indexes])
         rows = self._partitions.get(key)
         if rows is None:
-            self._layout.check_folders(values)
-            partition = tuple([convert(part) for convert, part in zip(self._layout.partition_converters, key, strict=True)])
-            rows = self._partitions[key] = self._buffer.group(partition)
+            rows = self._partitions[key] = self._buffer.group(self._layout.partition(key))
         rows.append(values)
 
     def write_columns(self, columns: Columns) -> bool:
         batch = self._stored.batch(columns)
         if batch is None:
             return False
-        self._buffer.add_chunk((), len(columns), encode_batch(batch))
+        try:
+            parts = self._by_partition(columns, batch)
+        except RecordRefusedError:
+            return False
+        for partition, part in parts:
+            self._buffer.add_chunk(partition, len(part), encode_batch(part))
+        self._partitions.clear()
         self._everything = None
-        return True
+        return bool(parts)
+
+    def _by_partition(self, columns: Columns, batch: pa.RecordBatch) -> list[tuple[Partition, pa.RecordBatch]]:
+        """Return the rows of each partition, nothing if they are too few for chunks; raise the errors of `partition`."""
+        if not self._layout.partition_by:
+            return [((), batch)]
+        layout, positions = columns.layout, self._stored.positions(columns.layout)
+        assert positions is not None
+        numbers: Any = np.zeros(len(batch), np.int64)
+        for index in self._layout.partition_indexes:
+            values = columns.column(positions[index]).dictionary_encode(null_encoding="encode")
+            numbers = numbers * len(values.dictionary) + values.indices.to_numpy()
+            _, firsts, numbers = np.unique(numbers, return_index=True, return_inverse=True)
+        if len(batch) < len(firsts) * _LEAST_ROWS:
+            return []
+        places = [positions[index] for index in self._layout.partition_indexes]
+        keys = zip(*(layout.values_of(place, columns.column(place).take(pa.array(firsts))) for place in places), strict=True)
+        numbers_of: dict[Partition, int] = {}  # two keys may have the same partition: "" and null
+        numbers = np.array([numbers_of.setdefault(self._layout.partition(key), len(numbers_of)) for key in keys])[numbers]
+        rows = batch.select(self._layout.rows.names).take(pa.array(np.argsort(numbers, kind="stable")))
+        counts = np.bincount(numbers)
+        starts = np.cumsum(counts) - counts
+        return [(partition, rows.slice(int(starts[number]), int(counts[number]))) for partition, number in numbers_of.items()]
 
     def _seal(self) -> None:
         super()._seal()

@@ -22,6 +22,7 @@ from flinkish.common.configuration import Configuration
 from flinkish.common.typeinfo import DecimalTypeInfo, ListTypeInfo, MapTypeInfo, RowTypeInfo, TypeInformation
 from flinkish.datastream import StreamExecutionEnvironment
 from flinkish.datastream.connectors import DataFrameSink, DeltaSink, DeltaSource
+from flinkish.datastream.connectors.delta import writer
 from flinkish.datastream.connectors.file_system import (
     BucketAssigner,
     BulkFormat,
@@ -310,6 +311,32 @@ def test_sinks_write_alike(
 
 
 @pytest.mark.parametrize(
+    "by", [["int"], ["flag", "text", "byte"], ["date", "short"], ["timestamp"], ["instant"], ["decimal", "long"], ["big_int"]]
+)
+def test_partitions_are_written_alike(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, by: list[str]) -> None:
+    monkeypatch.setattr(writer, "_LEAST_ROWS", 1)
+    flat = [name for name in FLAT if name != by[0]] + by[:1]
+    row_type = Types.ROW_NAMED(flat, [VALUES[name][0] for name in flat])
+    rows: list[Any] = [Row(**{name: row[name] for name in flat}) for row in ROWS]
+    taken = written(monkeypatch, tmp_path, lambda path: DeltaSink(str(path), partition_by=by), row_type, rows)
+    assert taken == 62
+    records, columns = (
+        sorted(str(file.parent.relative_to(tmp_path / way)) for file in (tmp_path / way).rglob("*.parquet"))
+        for way in ("False", "True")
+    )
+    assert records == columns
+    assert len(columns) > 2
+
+
+def test_partitions_of_few_rows_are_written_as_records(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    row_type = Types.ROW_NAMED(["n", "p"], [Types.LONG(), Types.LONG()])
+    for partitions, taken in ((1, 60), (2, 0)):  # the longest runs have 30 rows
+        rows = [Row(n=n, p=n % partitions) for n in range(80)]
+        path = tmp_path / str(partitions)
+        assert written(monkeypatch, path, lambda path: DeltaSink(str(path), partition_by=["p"]), row_type, rows) == taken
+
+
+@pytest.mark.parametrize(
     ("sink", "given"),
     [
         (lambda path: parquet_sink(path, timestamps=Timestamps.LOCAL), Types.ROW_NAMED(["t"], [Types.SQL_TIMESTAMP()])),
@@ -356,7 +383,6 @@ def test_rows_that_must_be_told_apart_are_records(tmp_path: Path) -> None:
         def get_bucket_id(self, element: Any, context: Any) -> str:
             return str(element.n)
 
-    assert DeltaSink(str(tmp_path), partition_by=["n"]).why_records
     assert DeltaSink(str(tmp_path), upsert_keys=["n"]).why_records
     assert parquet_sink(tmp_path, ByValue()).why_records
     assert parquet_sink(tmp_path).why_records is None
@@ -378,7 +404,7 @@ def test_explain_says_why_a_source_or_sink_has_records(tmp_path: Path) -> None:
     untyped = FileSource.for_bulk_file_format(BulkFormat.parquet_format(), str(tmp_path)).build()
     records = drawn(untyped, DeltaSink(str(tmp_path / "table"), upsert_keys=["n"]))
     assert "records: the Parquet format has no type_info with the columns" in records
-    assert "records: rows go to partitions, or are merged, one by one" in records
+    assert "records: rows are merged one by one" in records
 
 
 @pytest.mark.parametrize(

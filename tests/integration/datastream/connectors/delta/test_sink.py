@@ -31,7 +31,7 @@ from flinkish.common.typeinfo import DecimalTypeInfo, Types
 from flinkish.common.types import Row, RowKind
 from flinkish.datastream.connectors import _row_buffer
 from flinkish.datastream.connectors.base import END_OF_INPUT_CHECKPOINT
-from flinkish.datastream.connectors.delta import DeltaSink
+from flinkish.datastream.connectors.delta import DeltaSink, writer
 from flinkish.datastream.connectors.delta.table import partition_folder
 from tests.unit.datastream.connectors.fakes import SinkRun
 
@@ -484,6 +484,12 @@ def test_an_undeclared_stream_needs_a_row_type_and_may_hold_rows_tuples_and_dict
     assert pairs(tmp_path) == [("dict", 3), ("part", None), ("row", 1), ("tuple", 2)]
 
 
+@pytest.fixture
+def _small_partitions(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have partitions of a row written as columns, if there are columns."""
+    monkeypatch.setattr(writer, "_LEAST_ROWS", 1)
+
+
 PARTITIONS: list[tuple[Any, list[Any]]] = [
     (Types.STRING(), ["a b", "x%y", "ü=1", "p/q", "a:b", "..", "*", "x" * 300, None]),
     (Types.LONG(), [-(2**63), 0, None]),
@@ -495,7 +501,7 @@ PARTITIONS: list[tuple[Any, list[Any]]] = [
 ]
 
 
-@pytest.mark.usefixtures("both_ways")
+@pytest.mark.usefixtures("both_ways", "_small_partitions")
 @pytest.mark.parametrize(("type_info", "values"), PARTITIONS)
 def test_partition_values_come_back_as_they_were(tmp_path: Path, type_info: Any, values: list[Any]) -> None:
     run = SinkRun(DeltaSink(str(tmp_path), partition_by=["p"]), Types.ROW_NAMED(["v", "p"], [Types.INT(), type_info]))
@@ -519,7 +525,7 @@ class Printed(str):
         return "Color.RED"
 
 
-@pytest.mark.usefixtures("both_ways")
+@pytest.mark.usefixtures("both_ways", "_small_partitions")
 @pytest.mark.parametrize(
     ("type_info", "value", "expected"),
     [
@@ -537,7 +543,7 @@ def test_a_partition_has_the_value_that_a_column_in_a_file_has(tmp_path: Path, t
     assert row["p"] == row["q"] == expected
 
 
-@pytest.mark.usefixtures("both_ways")
+@pytest.mark.usefixtures("both_ways", "_small_partitions")
 @pytest.mark.parametrize(
     ("type_info", "value"),
     [
@@ -558,7 +564,7 @@ def test_a_value_that_a_partition_column_cannot_hold_is_refused(tmp_path: Path, 
         run.write([Row(v=1, p=value)])
 
 
-@pytest.mark.usefixtures("both_ways")
+@pytest.mark.usefixtures("both_ways", "_small_partitions")
 @pytest.mark.parametrize("type_info", [Types.INSTANT(), Types.SQL_TIMESTAMP()])
 def test_a_point_in_time_is_a_partition_in_any_time_zone_of_a_reader(tmp_path: Path, type_info: Any) -> None:
     run = SinkRun(DeltaSink(str(tmp_path), partition_by=["p"]), Types.ROW_NAMED(["v", "p"], [Types.INT(), type_info]))
@@ -568,7 +574,7 @@ def test_a_point_in_time_is_a_partition_in_any_time_zone_of_a_reader(tmp_path: P
     assert add["partitionValues"] == {"p": "1969-12-31T23:59:59.000000Z"}
 
 
-@pytest.mark.usefixtures("both_ways")
+@pytest.mark.usefixtures("both_ways", "_small_partitions")
 def test_files_stand_in_folders_named_by_partition(tmp_path: Path) -> None:
     run = SinkRun(DeltaSink(str(tmp_path), partition_by=["k"]), PAIR)
     run.checkpoint([Row(k="a b", v=1), Row(k=None, v=2)])
