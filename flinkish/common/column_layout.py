@@ -105,25 +105,33 @@ class Layout:
         return values if convert is None else list(map(convert, values))
 
     def holds(self, types: Sequence[pa.DataType | None]) -> bool:
-        """Return whether columns of these Arrow types are as good as their records, which keep one entry of each key of a map."""
-        return self.schema.types == list(types) and not any(map(_has_map, self.schema.types))
+        """Return whether columns of these Arrow types can be as good as their records, see `batch_of`."""
+        return self.schema.types == list(types) and not any(map(_has_inner_map, self.schema.types))
 
     def batch_of(self, columns: Sequence[pa.Array]) -> pa.RecordBatch:
         """Return columns of the schema's types, which come from outside and which it `holds`, as a batch.
 
         Raises ValueError or OverflowError, as `records_of` would, if Python has no value for one of theirs: a date after the year
-        9999, text that is not UTF-8, a null in an array of primitives.
+        9999, text that is not UTF-8, a null in an array of primitives. Raises ValueError for a map with two entries of a key, of
+        which a record has one.
         """
-        for column, convert in zip(columns, self._converters, strict=True):
+        for position, column in enumerate(columns):
             if pa.types.is_nested(column.type):
-                values = column.to_pylist()
-                if convert is not None:
-                    list(map(convert, values))
+                self._check_nested(position, column)
             elif pa.types.is_temporal(column.type):
                 pc.min_max(column).as_py()
             elif pa.types.is_string(column.type):
                 column.validate(full=True)
         return self.batch(columns)
+
+    def _check_nested(self, position: int, column: pa.Array) -> None:
+        """Raise the errors of `batch_of` for the column of a field."""
+        values, convert = column.to_pylist(), self._converters[position]
+        records = values if convert is None else list(map(convert, values))
+        if pa.types.is_map(column.type):
+            for value, record in zip(values, records, strict=True):
+                if value is not None and len(value) != len(record):
+                    raise ValueError(f"a map has two entries of a key: {value!r}")
 
     def columns_of(self, records: Sequence[Any], timestamps: Sequence[int | None] | None) -> Columns:
         """Return records that were checked against the type as columns.
@@ -186,6 +194,11 @@ class Layout:
                 raise TypeMismatchError(
                     f"{what}: column {field.name!r} must be {field.type}; got {column.type}: {error}"
                 ) from error
+            if pa.types.is_map(field.type):
+                try:
+                    self._check_nested(len(arrays) - 1, arrays[-1])
+                except (ValueError, OverflowError) as error:
+                    raise TypeMismatchError(f"{what}: column {field.name!r}: {error}") from error
             if pa.types.is_temporal(field.type):
                 try:
                     pc.min_max(arrays[-1]).as_py()
@@ -230,14 +243,18 @@ class StoredColumns:
         for position, wanted, field in zip(positions, rows.types, rows.schema, strict=True):
             same = plain_type(layout.types[position]) == plain_type(wanted) and kind_of(wanted) is not BasicType.CHAR
             have = layout.schema.field(position).type
-            if not same or _has_map(have) or (have != field.type and (rows.local or not pa.types.is_timestamp(have))):
+            if not same or _has_inner_map(have) or (have != field.type and (rows.local or not pa.types.is_timestamp(have))):
                 return None
         return positions
 
 
-def _has_map(arrow: pa.DataType) -> bool:
-    parts = [arrow.field(index).type for index in range(arrow.num_fields)]
-    return pa.types.is_map(arrow) or any(map(_has_map, parts))
+def _has_inner_map(arrow: pa.DataType) -> bool:
+    """Return whether values of a type contain maps, in which nothing looks for two entries of a key."""
+    if pa.types.is_map(arrow):
+        parts = [arrow.key_type, arrow.item_type]
+    else:
+        parts = [arrow.field(index).type for index in range(arrow.num_fields)]
+    return any(pa.types.is_map(part) or _has_inner_map(part) for part in parts)
 
 
 def layout_of(type_info: TypeInformation) -> Layout | None:

@@ -180,3 +180,11 @@ def test_a_time_that_no_record_has_is_refused(type_info: TypeInformation, number
     assert layout.checked(pa.table([column[:2]], ["at"]), "it").num_rows == 2
     with pytest.raises(TypeMismatchError, match="it: column 'at' has a time outside the years 1 to 9999"):
         layout.checked(pa.table([column], ["at"]), "it")
+
+
+def test_a_map_with_two_entries_of_a_key_is_refused() -> None:
+    layout = Layout(Types.ROW_NAMED(["m"], [Types.MAP(Types.STRING(), Types.LONG())]))
+    maps = pa.array([[("a", 1), ("b", 1)], None, [], [("a", 1), ("a", 2)]], layout.schema.field(0).type)
+    assert layout.checked(pa.table([maps[:3]], ["m"]), "it").num_rows == 3
+    with pytest.raises(TypeMismatchError, match=r"it: column 'm': a map has two entries of a key: \[\('a', 1\), \('a', 2\)\]"):
+        layout.checked(pa.table([maps], ["m"]), "it")

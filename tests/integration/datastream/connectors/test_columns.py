@@ -58,6 +58,7 @@ VALUES: dict[str, tuple[TypeInformation, list[Any]]] = {
     "instant": (Types.INSTANT(), [Instant(-1, 999_999_000), Instant(0, 0), Instant(253402300799, 999_999_000)]),
     "list": (Types.LIST(Types.SQL_TIMESTAMP()), [[], [None, datetime.datetime(1969, 1, 1)]]),
     "array": (Types.PRIMITIVE_ARRAY(Types.LONG()), [[1, -1]]),
+    "map": (Types.MAP(Types.STRING(), Types.LONG()), [{}, {"b": 1, "a": None, "": -(2**63)}]),
     "row": (Types.ROW_NAMED(["x", "y"], [Types.LONG(), Types.INSTANT()]), [Row(x=1, y=Instant(-1, 0)), Row(x=None, y=None)]),
 }
 TYPES = Types.ROW_NAMED(list(VALUES), [type_info for type_info, _ in VALUES.values()])
@@ -174,7 +175,10 @@ def test_columns_of_a_file_are_renamed_chosen_and_widened(tmp_path: Path, monkey
     [
         (pa.array([1, -1, None], pa.timestamp("ns", "UTC")), Types.INSTANT()),
         (pa.array(["1.50", "1.5"]).cast(pa.decimal128(10, 2)), Types.BIG_DEC()),
-        (pa.array([[("a", 1), ("a", 2)], None], pa.map_(pa.string(), pa.int64())), Types.MAP(Types.STRING(), Types.LONG())),
+        (
+            pa.array([[[("a", 1)]]], pa.list_(pa.map_(pa.string(), pa.int64()))),
+            Types.LIST(Types.MAP(Types.STRING(), Types.LONG())),
+        ),
         (pa.array([[-1001]], pa.list_(pa.timestamp("ns", "UTC"))), Types.LIST(Types.INSTANT())),
     ],
 )
@@ -196,6 +200,7 @@ def test_a_column_with_other_values_than_columns_hold_is_records(
         (pa.array([[1, None]]), Types.PRIMITIVE_ARRAY(Types.LONG())),
         (pa.array([[2_932_897]], pa.list_(pa.int32())).view(pa.list_(pa.date32())), Types.LIST(Types.SQL_DATE())),
         (pa.array([b"\xff"]).view(pa.string()), Types.STRING()),
+        (pa.array([[("a", 2**40)]], pa.map_(pa.string(), pa.int64())), Types.MAP(Types.STRING(), Types.INT())),
     ],
 )
 def test_only_a_batch_with_a_bad_value_is_records(
@@ -207,6 +212,16 @@ def test_only_a_batch_with_a_bad_value_is_records(
     for credit in (1, 7, 100):
         run, values = both(monkeypatch, parquet_source(tmp_path, typed), credit=credit)
         assert (run.from_columns, len(values)) == (20, 29)
+
+
+def test_only_a_batch_with_two_entries_of_a_key_in_a_map_is_records(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    map_type = pa.map_(pa.string(), pa.int64())
+    column = pa.concat_arrays([pa.array([[("b", 1)]] * 20, map_type), pa.array([[("a", 1), ("a", 2)]] * 10, map_type)])
+    pq.write_table(pa.table({"v": column}), tmp_path / "a.parquet", row_group_size=10)
+    source = parquet_source(tmp_path, Types.ROW_NAMED(["v"], [Types.MAP(Types.STRING(), Types.LONG())]))
+    run, values = both(monkeypatch, source)
+    assert run.from_columns == 20
+    assert values == ["Row(v={'b': 1})"] * 20 + ["Row(v={'a': 2})"] * 10
 
 
 def test_times_in_the_zone_of_the_machine_are_records(tmp_path: Path) -> None:
@@ -341,7 +356,7 @@ def test_partitions_of_few_rows_are_written_as_records(tmp_path: Path, monkeypat
     [
         (lambda path: parquet_sink(path, timestamps=Timestamps.LOCAL), Types.ROW_NAMED(["t"], [Types.SQL_TIMESTAMP()])),
         (lambda path: DeltaSink(str(path)), Types.ROW_NAMED(["t"], [Types.LIST(Types.SQL_TIMESTAMP())])),
-        (parquet_sink, Types.ROW_NAMED(["t"], [Types.MAP(Types.STRING(), Types.SQL_TIMESTAMP())])),
+        (lambda path: DeltaSink(str(path)), Types.ROW_NAMED(["t"], [Types.MAP(Types.STRING(), Types.SQL_TIMESTAMP())])),
         (
             lambda path: DeltaSink(str(path), row_type=Types.ROW_NAMED(["t"], [Types.BIG_DEC()])),
             Types.ROW_NAMED(["t"], [DecimalTypeInfo(10, 2)]),
