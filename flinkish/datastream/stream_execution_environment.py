@@ -555,8 +555,7 @@ class StreamExecutionEnvironment:
         Example:
 
             >>> _ = env.from_collection([1]).print()
-            >>> client = env.execute_async("one number")
-            >>> result = client.get_job_execution_result().result()
+            >>> result = env.execute_async("one number").get_job_execution_result().result()
             1
         """
         return self._start(job_name)
