@@ -262,7 +262,7 @@ SETTINGS = st.fixed_dictionaries(
 
 
 def test_rolling_aggregates(folded: list[int]) -> None:
-    @several(35)
+    @several(50)
     @given(data=DATA, chosen=SOME, key=KEY_FIELDS, record_type=TYPES, way=WAYS, settings=SETTINGS)
     def check(data: Data, chosen: Chosen, key: str, record_type: Any, way: Way, settings: dict[str, Any]) -> None:
         def build(stream: DataStream) -> DataStream:
@@ -280,7 +280,7 @@ REDUCED = [(kind, field) for kind in ("sum", "min", "max", "min_by", "max_by") f
 
 
 def test_rolling_aggregations_of_pyflink(folded: list[int]) -> None:
-    @several(40)
+    @several(60)
     @given(data=DATA, chosen=st.sampled_from(REDUCED), key=KEY_FIELDS, record_type=TYPES, way=WAYS, settings=SETTINGS)
     def check(data: Data, chosen: tuple[str, str], key: str, record_type: Any, way: Way, settings: dict[str, Any]) -> None:
         kind, field = chosen
@@ -310,7 +310,7 @@ def test_deduplication(folded: list[int]) -> None:
 
 
 def test_first_records_of_a_field(folded: list[int]) -> None:
-    @several(25)
+    @several(40)
     @given(
         data=DATA,
         n=st.sampled_from((1, 2, 10)),
@@ -384,7 +384,7 @@ ASSIGNERS: dict[str, Callable[[Any], Any]] = {
 
 
 def test_windows(folded: list[int]) -> None:
-    @several(60)
+    @several(90)
     @given(
         data=DATA,
         chosen=SOME,
@@ -432,7 +432,7 @@ def test_windows(folded: list[int]) -> None:
 def test_sessions(folded: list[int]) -> None:
     """Whole numbers, whose sums do not depend on the order, and floats, whose sums do."""
 
-    @several(40)
+    @several(60)
     @given(data=DATA, chosen=ONLY, key=KEY_FIELDS, way=WAYS, gap=st.integers(1, 40), settings=SETTINGS)
     def check(data: Data, chosen: Chosen, key: str, way: Way, gap: int, settings: dict[str, Any]) -> None:
         def build(stream: DataStream) -> DataStream:
@@ -488,7 +488,7 @@ OPERATORS: dict[str, Operator] = {
 
 
 def test_operators_that_are_restored(folded: list[int]) -> None:
-    @several(40)
+    @several(60)
     @given(
         data=DATA,
         operator=st.sampled_from(list(OPERATORS)),
