@@ -134,6 +134,10 @@ def engine(request: pytest.FixtureRequest, _flinkish_share: Callable[[str], None
     return str(request.param)
 
 
+#: Runs a test on the local engine only: nothing that it looks at depends on the engine, and a job takes seconds on Spark.
+locally = pytest.mark.parametrize("engine", ["local"], indirect=True)
+
+
 def also_on_spark(names: str, values: Sequence[Any], on_spark: Any) -> pytest.MarkDecorator:
     """Parametrize a test by values on the local engine, and by one of them on Spark, where a job takes seconds."""
     local = [("local", *(value if isinstance(value, tuple) else (value,))) for value in values]

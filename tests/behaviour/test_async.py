@@ -19,7 +19,7 @@ from flinkish.datastream import (
 )
 from flinkish.datastream.async_retry_predicates import has_exception_predicate
 from flinkish.datastream.connectors.number_seq import NumberSequenceSource
-from tests.conftest import MakeEnvironment, also_on_spark
+from tests.conftest import MakeEnvironment, locally
 from tests.kit.functions import fail_once
 from tests.kit.results import collect
 
@@ -42,6 +42,7 @@ class InPairs(AsyncFunction):
         return [value]
 
 
+@locally
 def test_results_of_ordered_wait_come_in_the_order_of_the_records(env: StreamExecutionEnvironment) -> None:
     env.set_parallelism(1)
     stream = AsyncDataStream.ordered_wait(env.from_collection(range(100)), InPairs(), TIMEOUT, 2, Types.INT())
@@ -58,6 +59,7 @@ def test_all_results_of_unordered_wait_come(env: StreamExecutionEnvironment) -> 
     assert sorted(collect(stream)) == sorted([*range(1, 101), *range(-100, 0)])
 
 
+@locally
 def test_failed_calls_are_tried_again(env: StreamExecutionEnvironment) -> None:
     class Flaky(AsyncFunction):
         def open(self, runtime_context: RuntimeContext) -> None:
@@ -77,7 +79,8 @@ def test_failed_calls_are_tried_again(env: StreamExecutionEnvironment) -> None:
 NONE, NUMBER = (None, "The result of AsyncFunction cannot be none"), (1, "The result of AsyncFunction should be of list type")
 
 
-@also_on_spark("result, text", [NONE, NUMBER], NONE)
+@locally
+@pytest.mark.parametrize(("result", "text"), [NONE, NUMBER])
 def test_a_result_that_is_no_list_fails_the_job(env: StreamExecutionEnvironment, result: Any, text: str) -> None:
     class Wrong(AsyncFunction):
         async def async_invoke(self, value: int) -> Any:
@@ -87,6 +90,7 @@ def test_a_result_that_is_no_list_fails_the_job(env: StreamExecutionEnvironment,
         collect(AsyncDataStream.unordered_wait(env.from_collection([1]), Wrong(), TIMEOUT))
 
 
+@locally
 def test_a_call_that_times_out_fails_the_job_unless_timeout_gives_a_result(env: StreamExecutionEnvironment) -> None:
     class Endless(AsyncFunction):
         async def async_invoke(self, value: int) -> list[Any]:

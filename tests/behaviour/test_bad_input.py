@@ -32,7 +32,7 @@ from flinkish.datastream.connectors.record_errors import RECORD_ERROR_TYPE, Reco
 from flinkish.datastream.connectors.socket import SocketSource
 from flinkish.datastream.functions import KeyedProcessFunction, RuntimeContext
 from flinkish.datastream.state import MapStateDescriptor, ValueStateDescriptor
-from tests.conftest import MakeEnvironment
+from tests.conftest import MakeEnvironment, locally
 from tests.kit.results import collect
 
 NO_WATERMARKS = WatermarkStrategy.no_watermarks()
@@ -172,6 +172,7 @@ def test_a_damaged_file_is_named(tmp_path: Path) -> None:
     assert str(tmp_path / "x.parquet") in text
 
 
+@locally
 def test_a_server_that_is_not_there_is_named(env: StreamExecutionEnvironment) -> None:
     text = failure_of(env.from_source(SocketSource("127.0.0.1", 1), NO_WATERMARKS, "socket"))
     assert "cannot connect to 127.0.0.1:1" in text
@@ -212,6 +213,7 @@ def test_each_type_says_what_it_must_be(value: Any, type_info: TypeInformation, 
     assert expected in text
 
 
+@locally
 def test_nulls_pass_where_the_type_allows_them(env: StreamExecutionEnvironment) -> None:
     env.set_parallelism(1)
     ones = env.from_collection([1], Types.INT())

@@ -27,7 +27,7 @@ from flinkish.datastream.window import (
     SlidingEventTimeWindows,
     TumblingProcessingTimeWindows,
 )
-from tests.conftest import MakeEnvironment
+from tests.conftest import MakeEnvironment, locally
 from tests.kit.functions import Second
 from tests.kit.results import collect, collect_each
 
@@ -53,6 +53,7 @@ class Timestamp(ProcessFunction):
         yield value, ctx.timestamp()
 
 
+@locally
 def test_results_of_reduce_and_of_aggregations_have_no_timestamp(batch: StreamExecutionEnvironment) -> None:
     keyed = timed(batch).key_by(lambda pair: pair[0], Types.STRING())
     reduced = keyed.reduce(lambda one, other: (one[0], one[1] + other[1])).process(Timestamp())
@@ -105,6 +106,7 @@ def test_keyed_input_comes_key_by_key_sorted_by_time_with_the_timers_of_a_key_at
     ]
 
 
+@locally
 def test_records_without_times_keep_their_order_within_a_key(batch: StreamExecutionEnvironment) -> None:
     class Order(KeyedProcessFunction):
         def process_element(self, value: Any, ctx: KeyedProcessFunction.Context) -> Any:
@@ -115,6 +117,7 @@ def test_records_without_times_keep_their_order_within_a_key(batch: StreamExecut
     assert collect(batch.from_collection(records).key_by(lambda value: value[0]).process(Order())) == [9, 7, 8, 1, 0]
 
 
+@locally
 def test_reduce_and_the_aggregations_emit_one_value_for_each_key(batch: StreamExecutionEnvironment) -> None:
     def keyed() -> Any:
         return timed(batch).key_by(lambda value: value[0], Types.STRING())
@@ -135,6 +138,7 @@ def test_each_of_several_keyed_operators_sorts_its_input(batch: StreamExecutionE
     assert collect(total) == [("all", 14)]
 
 
+@locally
 def test_two_keyed_inputs_are_merged_by_key_and_time(batch: StreamExecutionEnvironment) -> None:
     class Both(KeyedCoProcessFunction):
         def process_element1(self, value: Any, ctx: KeyedCoProcessFunction.Context) -> Any:
@@ -157,9 +161,8 @@ def test_two_keyed_inputs_are_merged_by_key_and_time(batch: StreamExecutionEnvir
     ]
 
 
-@pytest.mark.parametrize(
-    ("engine", "size"), [("local", 10), ("local", 5), pytest.param("spark", 5, marks=pytest.mark.spark)], indirect=["engine"]
-)
+@locally
+@pytest.mark.parametrize("size", [10, 5])
 def test_windows_of_a_key_fire_when_it_has_ended_also_those_in_processing_time(
     batch: StreamExecutionEnvironment, size: int
 ) -> None:
@@ -241,6 +244,7 @@ def test_what_does_not_fit_into_memory_goes_to_disk_and_is_released_in_parts(mak
     assert list((tmp_path / "tmp").rglob("*.run")) == []
 
 
+@locally
 def test_without_keys_there_is_one_watermark_at_the_end(batch: StreamExecutionEnvironment) -> None:
     class Watermark(ProcessFunction):
         def process_element(self, value: Any, ctx: ProcessFunction.Context) -> Any:
@@ -251,6 +255,7 @@ def test_without_keys_there_is_one_watermark_at_the_end(batch: StreamExecutionEn
     assert set(collect(numbers.assign_timestamps_and_watermarks(strategy).rebalance().process(Watermark()))) == {-(2**63)}
 
 
+@locally
 def test_keys_that_have_no_order_among_each_other_are_allowed(batch: StreamExecutionEnvironment) -> None:
     keyed = batch.from_collection([(1, 1), ("a", 2), ([1], 3), (1, 4), ([1], 5)]).key_by(lambda value: value[0])
     assert sorted(value[1] for value in collect(keyed.reduce(lambda one, two: (one[0], one[1] + two[1])))) == [2, 5, 8]
@@ -263,6 +268,7 @@ def endless(env: StreamExecutionEnvironment, name: str) -> DataStream:
     return env.from_source(DataGeneratorSource(lambda index: index, count=None), WatermarkStrategy.no_watermarks(), name)
 
 
+@locally
 def test_an_unbounded_source_is_refused_in_batch_mode_by_name(batch: StreamExecutionEnvironment) -> None:
     batch.from_collection([1]).union(endless(batch, "clicks")).print()
     with pytest.raises(InvalidProgramError, match="'clicks' is unbounded"):
@@ -278,6 +284,7 @@ def test_a_batch_without_sorted_input_is_refused(key: str) -> None:
         env.execute()
 
 
+@locally
 def test_automatic_is_batch_if_all_sources_are_bounded_else_streaming(make_env: MakeEnvironment) -> None:
     env = make_env().set_runtime_mode(RuntimeExecutionMode.AUTOMATIC)
     assert collect(timed(env).key_by(lambda value: "all").sum(1).map(lambda value: value[1])) == [14]
@@ -316,6 +323,7 @@ def test_a_failed_batch_starts_again_and_its_results_are_seen_once(make_env: Mak
     assert not (tmp_path / "checkpoints").exists()
 
 
+@locally
 def test_a_batch_has_no_savepoints_and_starts_from_none(make_env: MakeEnvironment, tmp_path: Path) -> None:
     env = make_env(1, {"execution.runtime-mode": "BATCH", "execution.epoch.max-records": 1})
     env.from_source(NumberSequenceSource(0, 100_000), WatermarkStrategy.no_watermarks(), "numbers").map(lambda v: v)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from flinkish.common import Types, WatermarkStrategy
 from flinkish.datastream import (
     BroadcastProcessFunction,
@@ -20,7 +22,7 @@ from flinkish.datastream import (
 from flinkish.datastream.connectors.number_seq import NumberSequenceSource
 from flinkish.datastream.functions import FlatMapFunction
 from flinkish.datastream.state import ListStateDescriptor, MapStateDescriptor, ValueStateDescriptor
-from tests.conftest import MakeEnvironment, also_on_spark
+from tests.conftest import MakeEnvironment, locally
 from tests.kit.results import collect
 
 NAMES = MapStateDescriptor("names", Types.LONG(), Types.STRING())
@@ -112,7 +114,8 @@ def test_keyed_state_timers_and_broadcast_state_survive_a_restart(make_env: Make
     assert marker.exists()
 
 
-@also_on_spark("parallelism", [1, 3], 3)
+@locally
+@pytest.mark.parametrize("parallelism", [1, 3])
 def test_state_and_timers_continue_from_a_savepoint_at_another_parallelism(
     make_env: MakeEnvironment, tmp_path: Path, parallelism: int
 ) -> None:
@@ -184,6 +187,7 @@ class Hundreds(FlatMapFunction, CheckpointedFunction):
             self.kept = []
 
 
+@locally
 def test_what_a_checkpointed_function_keeps_in_attributes_survives_a_restart(make_env: MakeEnvironment, tmp_path: Path) -> None:
     env = make_env(1, checkpointed(tmp_path, **{"execution.epoch.max-records": 130}))
     marker = tmp_path / "failed"
@@ -251,6 +255,7 @@ def test_a_sink_function_may_commit_when_a_checkpoint_is_complete_and_learns_of_
     assert sorted(int(path.name) for path in folder.iterdir()) == list(range(600))
 
 
+@locally
 def test_without_checkpoints_nothing_is_notified_and_nothing_is_stored(env: StreamExecutionEnvironment, tmp_path: Path) -> None:
     folder = tmp_path / "written"
     numbers(env, 9, "numbers").add_sink(CommitOnNotice(folder))

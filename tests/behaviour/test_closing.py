@@ -15,7 +15,7 @@ from flinkish.datastream.connectors.base import Sink, SinkWriter, SinkWriterCont
 from flinkish.datastream.connectors.datagen import DataGeneratorSource
 from flinkish.datastream.connectors.number_seq import NumberSequenceSource
 from flinkish.datastream.functions import MapFunction
-from tests.conftest import MakeEnvironment
+from tests.conftest import MakeEnvironment, locally
 from tests.kit.results import collect
 from tests.kit.waiting import wait_until
 
@@ -94,7 +94,7 @@ def test_an_error_in_close_fails_the_job_and_all_else_is_closed(make_env: MakeEn
     assert (closed(before), closed(behind), closed(sink)) == (1, 1, 1)
 
 
-@pytest.mark.parametrize("engine", ["local"])
+@locally
 def test_each_error_in_close_is_told(make_env: MakeEnvironment, tmp_path: Path) -> None:
     first, second = Closes(tmp_path / "1", error=OSError("one")), Closes(tmp_path / "2", error=SystemExit("two"))
     with pytest.raises(JobExecutionError) as failed:
@@ -103,7 +103,7 @@ def test_each_error_in_close_is_told(make_env: MakeEnvironment, tmp_path: Path) 
     assert "SystemExit: two" in str(failed.value)
 
 
-@pytest.mark.parametrize("engine", ["local"])
+@locally
 def test_without_checkpoints_an_error_in_close_is_a_failure_like_any_other(make_env: MakeEnvironment, tmp_path: Path) -> None:
     notes = tmp_path / "notes"
     env = make_env(1, settings=RESTARTING)
@@ -113,7 +113,7 @@ def test_without_checkpoints_an_error_in_close_is_a_failure_like_any_other(make_
     assert closed(notes) == 4
 
 
-@pytest.mark.parametrize("engine", ["local"])
+@locally
 def test_after_the_last_checkpoint_no_restart_hides_an_error_in_close(make_env: MakeEnvironment, tmp_path: Path) -> None:
     notes = tmp_path / "notes"
     env = make_env(1, settings={"execution.checkpointing.interval": "1 min", **RESTARTING})
@@ -123,7 +123,7 @@ def test_after_the_last_checkpoint_no_restart_hides_an_error_in_close(make_env: 
     assert closed(notes) == 1
 
 
-@pytest.mark.parametrize("engine", ["local"])
+@locally
 def test_a_job_that_fails_says_why_and_not_what_close_said(make_env: MakeEnvironment, tmp_path: Path) -> None:
     notes = tmp_path / "notes"
     spoiled = Closes(notes, error=OSError("no good bye"), fail_at=5)
@@ -133,7 +133,7 @@ def test_a_job_that_fails_says_why_and_not_what_close_said(make_env: MakeEnviron
     assert closed(notes) == 1
 
 
-@pytest.mark.parametrize("engine", ["local"])
+@locally
 def test_a_stopped_job_whose_close_fails_names_its_savepoint_and_ends(make_env: MakeEnvironment, tmp_path: Path) -> None:
     notes = tmp_path / "notes"
     env = make_env(1, settings={"execution.checkpointing.interval": "10 ms", **RESTARTING})

@@ -15,7 +15,7 @@ from flinkish.datastream import StreamExecutionEnvironment
 from flinkish.datastream.connectors.number_seq import NumberSequenceSource
 from flinkish.datastream.functions import KeyedProcessFunction, MapFunction, RuntimeContext
 from flinkish.datastream.state import ValueStateDescriptor
-from tests.conftest import MakeEnvironment, also_on_spark
+from tests.conftest import MakeEnvironment, also_on_spark, locally
 from tests.kit.results import collect
 
 
@@ -53,7 +53,7 @@ def test_the_traceback_of_user_code_is_shown_once(make_env: MakeEnvironment, ful
     assert shown.count("in explode") == 2  # of both errors
 
 
-@pytest.mark.parametrize("engine", ["local"])
+@locally
 def test_a_debugger_in_a_shell_finds_the_frames_of_user_code(
     env: StreamExecutionEnvironment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -69,7 +69,7 @@ def test_a_debugger_in_a_shell_finds_the_frames_of_user_code(
     assert frames[-1].name == "explode"
 
 
-@pytest.mark.parametrize("engine", ["local"])
+@locally
 @pytest.mark.parametrize("failing", ["numbers", "First", "Second", "Third", "Fourth"])
 def test_a_stop_iteration_of_user_code_is_an_error_of_its_own_operator(
     env: StreamExecutionEnvironment, engine: str, failing: str
@@ -92,6 +92,7 @@ def test_a_stop_iteration_of_user_code_is_an_error_of_its_own_operator(
         collect(flat.map(function("Fourth", lambda value: value)).name("Fourth"))
 
 
+@locally
 def test_an_error_in_open_fails_the_job(env: StreamExecutionEnvironment) -> None:
     class Broken(MapFunction):
         def open(self, runtime_context: RuntimeContext) -> None:
@@ -104,6 +105,7 @@ def test_an_error_in_open_fails_the_job(env: StreamExecutionEnvironment) -> None
         collect(env.from_collection([1]).map(Broken()))
 
 
+@locally
 def test_a_function_that_cannot_be_pickled_is_refused_when_the_job_is_built(env: StreamExecutionEnvironment) -> None:
     import threading
 
@@ -157,6 +159,7 @@ def test_a_job_restarts_from_its_last_checkpoint_and_repeats_nothing(make_env: M
     assert sorted(results) == expected
 
 
+@locally
 def test_without_a_restart_strategy_the_first_failure_is_the_last(make_env: MakeEnvironment, tmp_path: Path) -> None:
     env = make_env()
     marker = tmp_path / "failed"
@@ -179,7 +182,7 @@ class Panic(BaseException):
     """An error as a library in Rust raises it: it is not an Exception, and its class has no public module."""
 
 
-@pytest.mark.parametrize("engine", ["local"])
+@locally
 @pytest.mark.parametrize("error", [KeyboardInterrupt("mine"), GeneratorExit("mine"), Panic("mine")])
 def test_whatever_a_function_raises_is_an_error_of_its_operator(env: StreamExecutionEnvironment, error: BaseException) -> None:
     def explode(value: int) -> int:

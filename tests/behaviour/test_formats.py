@@ -47,7 +47,7 @@ from flinkish.datastream.functions import MapFunction
 from flinkish.datastream.output_tag import OutputTag
 from flinkish.runtime import faults
 from flinkish.table import DataTypes
-from tests.conftest import MakeEnvironment
+from tests.conftest import MakeEnvironment, locally
 from tests.kit.functions import FailOnce, fail_once
 from tests.kit.results import collect, visible
 from tests.kit.waiting import wait_for_checkpoints
@@ -194,7 +194,7 @@ def run(env: StreamExecutionEnvironment, folder: Path, *names: str) -> None:
         assert sorted(found, key=lambda record: record["id"]) == RECORDS, name
 
 
-@pytest.mark.parametrize("engine", ["local"], indirect=True)
+@locally
 @pytest.mark.parametrize("name", CASES)
 def test_files_of_a_format_are_read_and_written_once_each_after_restarts(
     make_env: MakeEnvironment, tmp_path: Path, name: str
@@ -228,7 +228,7 @@ def lines_by_columns(env: StreamExecutionEnvironment, folder: Path) -> Callable[
     return check
 
 
-@pytest.mark.parametrize("engine", ["local"], indirect=True)
+@locally
 def test_lines_that_stay_columns_are_read_and_written_once_each_after_restarts(make_env: MakeEnvironment, tmp_path: Path) -> None:
     env = environment(make_env, tmp_path)
     check = lines_by_columns(env, tmp_path / "lines")
@@ -245,7 +245,7 @@ def test_files_of_all_formats_in_one_job_on_spark(make_env: MakeEnvironment, tmp
     check()
 
 
-@pytest.mark.parametrize("engine", ["local"], indirect=True)
+@locally
 def test_an_avro_file_is_shared_by_readers_and_its_damaged_block_goes_aside(make_env: MakeEnvironment, tmp_path: Path) -> None:
     path = tmp_path / "a.avro"
     write_avro(path)
@@ -271,7 +271,7 @@ def test_an_avro_file_is_shared_by_readers_and_its_damaged_block_goes_aside(make
     assert sorted(int(text) for text in found if text.isdigit()) == left
 
 
-@pytest.mark.parametrize("engine", ["local"], indirect=True)
+@locally
 def test_a_record_that_is_not_of_its_avro_schema_fails_at_its_operator(make_env: MakeEnvironment) -> None:
     numbers = make_env().from_collection([1, 2], Types.INT())
     records = numbers.map(lambda number: {"id": number, "name": number}, RECORD).name("Wrong")
@@ -329,7 +329,7 @@ POINTS = {
 }
 
 
-@pytest.mark.parametrize("engine", ["local"], indirect=True)
+@locally
 @pytest.mark.parametrize("point", POINTS)
 def test_files_are_merged_once_wherever_the_job_fails(make_env: MakeEnvironment, tmp_path: Path, point: str) -> None:
     # Enough epochs that the input does not end before the checkpoints that the points need.
@@ -361,6 +361,7 @@ def test_files_are_merged_once_wherever_the_job_fails(make_env: MakeEnvironment,
 # Sources one after the other.
 
 
+@locally
 def test_a_hybrid_source_goes_on_in_whichever_source_it_was(make_env: MakeEnvironment, engine: str, tmp_path: Path) -> None:
     env = environment(make_env, tmp_path)
     failures = (50, 99, 130, 180, 200, 260) if engine == "local" else (50, 130, 260)
@@ -407,7 +408,7 @@ def merging(builder: FileSink.RowFormatBuilder) -> object:
     return builder.enable_compact(strategy, FileCompactor.concat_file_compactor())
 
 
-@pytest.mark.parametrize("engine", ["local"], indirect=True)
+@locally
 @pytest.mark.parametrize(
     ("before", "after", "parallelism"),
     [

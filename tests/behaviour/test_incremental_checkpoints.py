@@ -16,7 +16,7 @@ from flinkish.datastream.connectors.number_seq import NumberSequenceSource
 from flinkish.datastream.functions import KeyedProcessFunction, RuntimeContext
 from flinkish.datastream.state import MapStateDescriptor, ValueStateDescriptor
 from flinkish.state import SavepointReader, SavepointWriter, diff_savepoints
-from tests.conftest import MakeEnvironment
+from tests.conftest import MakeEnvironment, locally
 from tests.kit.waiting import wait_for_checkpoints
 
 if TYPE_CHECKING:
@@ -94,6 +94,7 @@ def reader_of(path: Any) -> SavepointReader:
     return SavepointReader.read(str(path), Configuration())
 
 
+@locally
 def test_a_checkpoint_writes_a_part_of_its_state_and_files_that_none_names_are_removed(taken: Taken) -> None:
     assert taken.checkpointed_size < taken.state_size / 2
     newest = reader_of(taken.folder).checkpoint
@@ -126,7 +127,7 @@ def test_a_job_goes_on_from_it_at_another_parallelism(make_env: MakeEnvironment,
         ]
 
 
-@pytest.mark.parametrize("engine", ["local"], indirect=True)
+@locally
 def test_what_is_read_of_it_is_its_current_state(taken: Taken, tmp_path: Path) -> None:
     reader = reader_of(taken.folder)
     counts = {row.key: row.value for row in reader.read_keyed_state("remember", "count")}
@@ -144,7 +145,7 @@ def test_what_is_read_of_it_is_its_current_state(taken: Taken, tmp_path: Path) -
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize("engine", ["local"], indirect=True)
+@locally
 def test_its_current_rows_are_a_data_frame(taken: Taken, spark_session: SparkSession) -> None:
     reader = reader_of(taken.folder)
     rows = reader.rows(spark_session).where("operator_uid = 'remember' AND key_group >= 0").collect()

@@ -11,7 +11,7 @@ from flinkish.common import Time, Types, WatermarkStrategy
 from flinkish.datastream import DataStream, OutputTag, ProcessJoinFunction, StreamExecutionEnvironment
 from flinkish.datastream.connectors.number_seq import NumberSequenceSource
 from tests.behaviour.test_time import PUNCTUATED
-from tests.conftest import MakeEnvironment, also_on_spark
+from tests.conftest import MakeEnvironment, locally
 from tests.kit.functions import Itself, fail_once
 from tests.kit.results import collect
 
@@ -46,12 +46,14 @@ def expected(last: int) -> list[tuple[int, int, int]]:
     ]
 
 
+@locally
 def test_records_are_joined_with_those_near_in_time(env: StreamExecutionEnvironment) -> None:
     left, right = (numbers(env, 99).key_by(lambda number: number % 3, Types.LONG()) for _ in range(2))
     stream = left.interval_join(right).between(Time.milliseconds(-6), Time.milliseconds(3)).process(Pair())
     assert sorted(collect(stream)) == sorted(expected(99))
 
 
+@locally
 def test_late_records_of_a_side_go_to_its_side_output(env: StreamExecutionEnvironment) -> None:
     env.set_parallelism(1)
     late = OutputTag("late", Types.TUPLE([Types.STRING(), Types.INT()]))
@@ -66,7 +68,7 @@ def test_late_records_of_a_side_go_to_its_side_output(env: StreamExecutionEnviro
     assert sorted(collect(both), key=str) == sorted([(("a", 10), ("a", 9)), (("a", 20), ("a", 21)), ("late", ("a", 5))], key=str)
 
 
-@pytest.mark.parametrize("engine", ["local"])
+@locally
 def test_late_records_are_counted_and_told_at_the_end(env: StreamExecutionEnvironment, caplog: pytest.LogCaptureFixture) -> None:
     env.set_parallelism(1)
     pairs = [
@@ -103,7 +105,8 @@ def test_what_waits_for_partners_survives_a_failure(make_env: MakeEnvironment, t
     assert sorted(results) == sorted(expected(599))
 
 
-@also_on_spark("lower_exclusive", [False, True], True)
+@locally
+@pytest.mark.parametrize("lower_exclusive", [False, True])
 def test_bounds_count_unless_they_are_exclusive(env: StreamExecutionEnvironment, lower_exclusive: bool) -> None:
     left, right = (numbers(env, 9).key_by(lambda number: 0) for _ in range(2))
     join = left.interval_join(right).between(Time.milliseconds(-1), Time.milliseconds(0))

@@ -9,12 +9,10 @@ from pathlib import Path
 import pytest
 
 from flinkish.common.errors import JobExecutionError, SourceError
-from tests.conftest import MakeEnvironment
+from tests.conftest import MakeEnvironment, locally
 from tests.kit.kafka_broker import Broker, own_broker
 from tests.kit.kafka_sources import LATEST, NO_WATERMARKS, read, reader_at, source_of, split_at
 from tests.unit.datastream.connectors.fakes import FakeOutput
-
-LOCAL = pytest.mark.parametrize("engine", ["local"])
 
 
 @pytest.fixture(scope="module")
@@ -24,7 +22,7 @@ def secure(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
         yield broker
 
 
-@LOCAL
+@locally
 def test_a_wrong_password_fails_the_job_and_is_not_shown(secure: Broker, make_env: MakeEnvironment) -> None:
     topic = secure.create_topic(1)
     builder = source_of(secure, topic).set_bounded(LATEST).set_property("sasl.password", "wrong-secret")
@@ -37,7 +35,7 @@ def test_a_wrong_password_fails_the_job_and_is_not_shown(secure: Broker, make_en
     assert read(make_env(1), builder.set_property("sasl.jaas.config", jaas)) == []
 
 
-@LOCAL
+@locally
 def test_a_broker_whose_certificate_is_not_trusted_is_refused_by_name(secure: Broker, make_env: MakeEnvironment) -> None:
     topic = secure.create_topic(1)
     secure.produce(topic, ["a"])
@@ -52,7 +50,7 @@ def test_a_broker_whose_certificate_is_not_trusted_is_refused_by_name(secure: Br
     assert read(make_env(1), builder.set_property("ssl.truststore.certificates", Path(certificate).read_text())) == ["a"]
 
 
-@LOCAL
+@locally
 def test_a_job_survives_a_broker_that_is_killed_and_started_again(secure: Broker, make_env: MakeEnvironment) -> None:
     topic = secure.create_topic(2)
     secure.produce(topic, [f"{number}" for number in range(500)])

@@ -15,13 +15,12 @@ from flinkish.datastream.connectors.kafka import (
     KafkaTopicPartition,
 )
 from flinkish.datastream.connectors.kafka.settings import KafkaEnumeratorState, KafkaPartitionSplit
-from tests.conftest import MakeEnvironment
+from tests.conftest import MakeEnvironment, locally
 from tests.kit.kafka_broker import Broker
 from tests.kit.kafka_sources import LATEST, NO_WATERMARKS, committed, read, source_of, split_at
 from tests.kit.waiting import wait_until
 from tests.unit.datastream.connectors.fakes import FakeEnumeratorContext
 
-LOCAL = pytest.mark.parametrize("engine", ["local"])
 BEGIN = KafkaOffsetsInitializer
 RESET = KafkaOffsetResetStrategy
 
@@ -53,7 +52,7 @@ def create_again(broker: Broker, topic: str) -> None:
     broker.create_topic(1, topic)
 
 
-@LOCAL
+@locally
 def test_a_source_stops_where_its_initializer_says(kafka: Broker, make_env: MakeEnvironment) -> None:
     topic, group = kafka.create_topic(2), f"group-{kafka.create_topic(1)}"
     # Offsets 0 to 4 in both partitions, at times 1000, 1010, ...
@@ -74,7 +73,7 @@ def test_a_source_stops_where_its_initializer_says(kafka: Broker, make_env: Make
     assert got(BEGIN.committed_offsets()) == [2, 5]
 
 
-@LOCAL
+@locally
 def test_an_offset_that_the_group_committed_and_that_is_gone_goes_by_the_reset_strategy(
     kafka: Broker, make_env: MakeEnvironment
 ) -> None:
@@ -98,7 +97,7 @@ def test_an_offset_that_the_group_committed_and_that_is_gone_goes_by_the_reset_s
             got(RESET.NONE)
 
 
-@LOCAL
+@locally
 def test_the_group_is_told_of_partitions_that_were_read_to_their_stops(
     kafka: Broker, make_env: MakeEnvironment, tmp_path: Path
 ) -> None:
@@ -112,7 +111,7 @@ def test_the_group_is_told_of_partitions_that_were_read_to_their_stops(
 # -- other messages than those that were to be read --------------------------------------------------------------------------
 
 
-@LOCAL
+@locally
 def test_a_topic_that_is_created_again_and_has_grown_further_fails_the_job(kafka: Broker, make_env: MakeEnvironment) -> None:
     topic = kafka.create_topic(1)
     kafka.produce(topic, [f"old {number}" for number in range(5)])
@@ -162,7 +161,7 @@ def test_a_checkpoint_from_before_a_topic_was_created_again_is_refused(kafka: Br
         look(source_of(kafka, topic), before, split_at(topic, 5))
 
 
-@LOCAL
+@locally
 def test_a_compacted_topic_is_read_over_its_gaps(kafka: Broker, make_env: MakeEnvironment) -> None:
     topic = kafka.create_topic(1, cleanup_policy="compact", segment_ms="1", min_cleanable_dirty_ratio="0.01")
     for number in range(20):

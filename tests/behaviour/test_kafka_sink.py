@@ -36,12 +36,11 @@ from flinkish.datastream.connectors.kafka.settings import KafkaCommittable, Kafk
 from flinkish.datastream.connectors.kafka.staging import Staging
 from flinkish.datastream.formats.json import JsonRowSerializationSchema
 from flinkish.program.refused_records import RefusedRecord, RefusedRecords
-from tests.conftest import MakeEnvironment
+from tests.conftest import MakeEnvironment, locally
 from tests.kit.kafka_broker import Broker
 from tests.kit.waiting import wait_until
 from tests.unit.docs.pages import PAGES_FOLDER, blocks
 
-LOCAL = pytest.mark.parametrize("engine", ["local"])
 BOTH_FORMS = pytest.mark.parametrize("by_columns", [False, True])
 GUARANTEES = list(DeliveryGuarantee)
 
@@ -105,7 +104,7 @@ def test_a_job_writes_keys_values_headers_and_times_to_the_topics_it_chooses(
         assert message.timestamp()[1] == max(1, number * 100)
 
 
-@LOCAL
+@locally
 @BOTH_FORMS
 @pytest.mark.parametrize("guarantee", GUARANTEES)
 @pytest.mark.parametrize("checkpoints", [True, False])
@@ -152,7 +151,7 @@ def _once_it_answers(ask: Callable[[], Any]) -> Any:
                 raise
 
 
-@LOCAL
+@locally
 def test_messages_that_kafka_refuses_fail_the_job_in_the_task(kafka: Broker, make_env: MakeEnvironment) -> None:
     topic = kafka.create_topic(1)
     exactly_once = DeliveryGuarantee.EXACTLY_ONCE
@@ -188,7 +187,7 @@ def test_messages_that_kafka_refuses_fail_the_job_in_the_task(kafka: Broker, mak
         env.execute()
 
 
-@LOCAL
+@locally
 @pytest.mark.parametrize("guarantee", [DeliveryGuarantee.AT_LEAST_ONCE, DeliveryGuarantee.EXACTLY_ONCE])
 @pytest.mark.parametrize(("selected", "by_columns"), [(False, False), (True, False), (False, True)])
 def test_a_topic_with_a_small_limit_takes_many_messages_and_the_large_one_is_a_dead_letter(
@@ -214,7 +213,7 @@ def test_a_topic_with_a_small_limit_takes_many_messages_and_the_large_one_is_a_d
     assert (letter["kind"], letter["json"]) == ("refused", f'"{"a" * 3000}"')
 
 
-@LOCAL
+@locally
 @pytest.mark.parametrize("guarantee", [DeliveryGuarantee.AT_LEAST_ONCE, DeliveryGuarantee.NONE])
 @pytest.mark.parametrize("dead_letters", [False, True])
 @BOTH_FORMS
@@ -248,7 +247,7 @@ def test_messages_that_only_the_brokers_can_refuse_are_dead_letters_of_a_sink_th
     assert "MSG_SIZE_TOO_LARGE" in letters[0]["reason"]
 
 
-@LOCAL
+@locally
 @pytest.mark.parametrize(("selected", "by_columns"), [(False, False), (True, False), (False, True)])
 def test_a_message_without_a_key_for_a_compacted_topic_is_refused_in_the_task(
     kafka: Broker, make_env: MakeEnvironment, selected: bool, by_columns: bool
@@ -262,7 +261,7 @@ def test_a_message_without_a_key_for_a_compacted_topic_is_refused_in_the_task(
         env.execute()
 
 
-@LOCAL
+@locally
 def test_the_largest_message_that_a_topic_takes_is_not_refused(kafka: Broker, make_env: MakeEnvironment) -> None:
     topic = kafka.create_topic(1, max_message_bytes="2000")
     largest = next(size for size in range(2000, 0, -1) if batch_bytes((topic, -1, None, b"a" * size, -1, [("h", b"1")])) <= 2000)
@@ -273,7 +272,7 @@ def test_the_largest_message_that_a_topic_takes_is_not_refused(kafka: Broker, ma
     assert kafka.values(topic) == ["a" * largest]
 
 
-@LOCAL
+@locally
 def test_the_old_names_read_and_write(kafka: Broker, make_env: MakeEnvironment) -> None:
     source, target = kafka.create_topic(2), kafka.create_topic(1)
     kafka.produce(source, [{"value": str(number), "timestamp": 1000} for number in range(50)])
@@ -675,7 +674,7 @@ def test_a_missing_or_changed_file_of_messages_fails_the_commit(commits: Commits
         commits.committer().commit(1, requests)
 
 
-@LOCAL
+@locally
 @BOTH_FORMS
 def test_large_checkpoints_go_through_files(
     kafka: Broker, make_env: MakeEnvironment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, by_columns: bool
@@ -705,7 +704,7 @@ def test_the_example_of_the_documentation_prints_what_it_says(
     assert capsys.readouterr().out == block.output
 
 
-@LOCAL
+@locally
 @BOTH_FORMS
 def test_rows_of_columns_are_written_as_json_with_their_times(kafka: Broker, make_env: MakeEnvironment, by_columns: bool) -> None:
     rows = Types.ROW_NAMED(["at", "name", "share"], [Types.LONG(), Types.STRING(), Types.DOUBLE()])

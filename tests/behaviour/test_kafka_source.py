@@ -29,14 +29,13 @@ from flinkish.datastream.formats.json import JsonRowDeserializationSchema
 from flinkish.datastream.functions import ProcessFunction
 from flinkish.datastream.window import TumblingEventTimeWindows
 from flinkish.program.sources import InputStatus
-from tests.conftest import MakeEnvironment
+from tests.conftest import MakeEnvironment, locally
 from tests.kit.kafka_broker import Broker
 from tests.kit.kafka_sources import LATEST, NO_WATERMARKS, committed, read, reader_at, source_of, split_at
 from tests.kit.results import collect
 from tests.kit.waiting import wait_until
 from tests.unit.datastream.connectors.fakes import FakeOutput, FakeReaderContext
 
-LOCAL = pytest.mark.parametrize("engine", ["local"])
 BOTH_FORMS = pytest.mark.parametrize("by_columns", [False, True])
 
 
@@ -73,7 +72,7 @@ def test_a_bounded_source_gives_every_message_once_and_keeps_the_order_of_partit
         assert own == sorted(own)
 
 
-@LOCAL
+@locally
 def test_a_record_deserializer_sees_the_whole_message(kafka: Broker, env: StreamExecutionEnvironment) -> None:
     topic = kafka.create_topic(1)
     kafka.produce(
@@ -87,7 +86,7 @@ def test_a_record_deserializer_sees_the_whole_message(kafka: Broker, env: Stream
     assert read(env, builder) == [(0, 0, b"k", b"v", 1234, (("h", b"1"), ("h", None))), (0, 1, b"k", None, 1235, ())]
 
 
-@LOCAL
+@locally
 def test_a_source_begins_where_its_initializer_says(kafka: Broker, make_env: MakeEnvironment) -> None:
     topic = kafka.create_topic(2)
     # Offsets 0 to 4 in both partitions, at times 1000, 1010, ...
@@ -118,7 +117,7 @@ def test_a_source_begins_where_its_initializer_says(kafka: Broker, make_env: Mak
     assert read(make_env(2), source_of(kafka).set_partitions({first}).set_bounded(LATEST)) == ["00", "01", "02", "03", "04"]
 
 
-@LOCAL
+@locally
 @BOTH_FORMS
 def test_a_source_that_reads_committed_messages_passes_over_what_was_aborted_and_waits_for_what_is_open(
     kafka: Broker, make_env: MakeEnvironment, by_columns: bool
@@ -134,7 +133,7 @@ def test_a_source_that_reads_committed_messages_passes_over_what_was_aborted_and
     assert read(make_env(1), builder, by_columns=by_columns) == ["a", "b", "c"]
 
 
-@LOCAL
+@locally
 def test_a_running_source_finds_new_topics_and_commits_the_offsets_of_checkpoints(
     kafka: Broker, make_env: MakeEnvironment, tmp_path: Path
 ) -> None:
@@ -167,7 +166,7 @@ def test_a_running_source_finds_new_topics_and_commits_the_offsets_of_checkpoint
     assert read(make_env(1), builder) == ["for the next"]
 
 
-@LOCAL
+@locally
 def test_each_partition_has_a_watermark_of_its_own(kafka: Broker, make_env: MakeEnvironment) -> None:
     topic = kafka.create_topic(2)
     # The second partition is far behind: it holds back the watermark, and no record of either is late.
@@ -183,7 +182,7 @@ def test_each_partition_has_a_watermark_of_its_own(kafka: Broker, make_env: Make
     assert max(watermark for _, _, watermark in results) >= 1_040
 
 
-@LOCAL
+@locally
 def test_a_partition_without_messages_holds_back_the_watermark_until_it_is_idle(kafka: Broker, make_env: MakeEnvironment) -> None:
     def watermarks(strategy: WatermarkStrategy) -> Iterator[int]:
         topic = kafka.create_topic(2)
@@ -200,7 +199,7 @@ def test_a_partition_without_messages_holds_back_the_watermark_until_it_is_idle(
     assert any(watermark >= 1_000 for watermark in itertools.islice(watermarks(idle), 1_000))
 
 
-@LOCAL
+@locally
 @BOTH_FORMS
 def test_partitions_take_turns_however_few_messages_an_epoch_reads(
     kafka: Broker, make_env: MakeEnvironment, by_columns: bool
@@ -212,7 +211,7 @@ def test_partitions_take_turns_however_few_messages_an_epoch_reads(
     assert results == [f"{number}" for number in range(60)]
 
 
-@LOCAL
+@locally
 @pytest.mark.parametrize("parallelism", [2, 1])
 def test_alignment_holds_a_partition_back_that_is_ahead_of_the_others(
     kafka: Broker, make_env: MakeEnvironment, tmp_path: Path, parallelism: int
@@ -237,7 +236,7 @@ def test_alignment_holds_a_partition_back_that_is_ahead_of_the_others(
     assert sorted(value for value in found if value.isdigit()) == sorted(f"{number}" for number in range(1, 1000))
 
 
-@LOCAL
+@locally
 def test_a_partition_that_is_added_to_a_topic_is_read_from_its_beginning(kafka: Broker, make_env: MakeEnvironment) -> None:
     from confluent_kafka.admin import NewPartitions
 
@@ -283,7 +282,7 @@ def test_metrics_tell_how_far_a_reader_is_behind(kafka: Broker) -> None:
         reader.close()
 
 
-@LOCAL
+@locally
 def test_kafka_is_the_last_part_of_a_hybrid_source(kafka: Broker, make_env: MakeEnvironment) -> None:
     topics = [kafka.create_topic(2) for _ in range(2)]
     for topic in topics:
@@ -297,7 +296,7 @@ def test_kafka_is_the_last_part_of_a_hybrid_source(kafka: Broker, make_env: Make
     assert all(value.startswith(topics[0]) for value in results[:50])
 
 
-@LOCAL
+@locally
 @BOTH_FORMS
 def test_messages_that_are_no_records_go_by_the_policy(kafka: Broker, make_env: MakeEnvironment, by_columns: bool) -> None:
     topic = kafka.create_topic(1)
@@ -312,7 +311,7 @@ def test_messages_that_are_no_records_go_by_the_policy(kafka: Broker, make_env: 
         read(make_env(1), source_of(kafka, topic).set_bounded(LATEST).set_starting_offsets(begin), by_columns=by_columns)
 
 
-@LOCAL
+@locally
 @BOTH_FORMS
 def test_messages_that_are_no_records_are_dead_letters_with_all_that_they_have(
     kafka: Broker, make_env: MakeEnvironment, tmp_path: Path, by_columns: bool
@@ -358,7 +357,7 @@ def test_messages_that_are_gone_fail_the_job_unless_the_program_says_otherwise(
         reader.close()
 
 
-@LOCAL
+@locally
 def test_a_topic_that_is_not_there_or_goes_away_fails_the_job(
     kafka: Broker, make_env: MakeEnvironment, monkeypatch: pytest.MonkeyPatch
 ) -> None:

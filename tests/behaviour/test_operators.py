@@ -20,6 +20,7 @@ from flinkish.datastream.functions import (
     ReduceFunction,
     RuntimeContext,
 )
+from tests.conftest import locally
 from tests.kit.results import collect, collect_each
 
 
@@ -38,12 +39,14 @@ class Even(FilterFunction):
         return value % 2 == 0
 
 
+@locally
 def test_map_flat_map_and_filter_take_functions_and_function_objects(env: StreamExecutionEnvironment) -> None:
     stream = env.from_collection(list(range(6)), Types.INT()).map(PlusOne(), Types.INT()).flat_map(Twice()).filter(Even())
     stream = stream.map(lambda value: value * 10).filter(lambda value: value > 20).flat_map(lambda value: [value])
     assert sorted(collect(stream)) == [40, 40, 60, 60]
 
 
+@locally
 def test_a_generator_function_can_be_a_flat_map(env: StreamExecutionEnvironment) -> None:
     def words(line: str) -> Any:
         yield from line.split()
@@ -62,6 +65,7 @@ class Numbered(MapFunction):
         return value, self.seen
 
 
+@locally
 def test_one_function_object_given_to_two_operators_is_another_one_in_each(env: StreamExecutionEnvironment) -> None:
     env.set_parallelism(1)
     numbered = Numbered()
@@ -70,11 +74,13 @@ def test_one_function_object_given_to_two_operators_is_another_one_in_each(env: 
     assert collect(twice) == [(("a", 1), 1), (("b", 2), 2), (("c", 3), 3)]
 
 
+@locally
 def test_order_is_kept_at_parallelism_one(env: StreamExecutionEnvironment) -> None:
     env.set_parallelism(1)
     assert collect(env.from_collection(list(range(100))).map(lambda value: value)) == list(range(100))
 
 
+@locally
 def test_reduce_emits_the_running_value_of_each_key(env: StreamExecutionEnvironment) -> None:
     class Sum(ReduceFunction):
         def reduce(self, value1: tuple[str, int], value2: tuple[str, int]) -> tuple[str, int]:
@@ -87,6 +93,7 @@ def test_reduce_emits_the_running_value_of_each_key(env: StreamExecutionEnvironm
     assert [r for r in results if r[0] == "b"] == [("b", 10), ("b", 30)]
 
 
+@locally
 def test_sum_min_max_follow_flink(env: StreamExecutionEnvironment) -> None:
     data = [("a", 3, 1), ("a", 1, 2), ("a", 2, 3)]
     triple = Types.TUPLE([Types.STRING(), Types.INT(), Types.INT()])
@@ -105,17 +112,20 @@ def test_sum_min_max_follow_flink(env: StreamExecutionEnvironment) -> None:
     }
 
 
+@locally
 def test_fields_of_rows_can_be_named(env: StreamExecutionEnvironment) -> None:
     kind = Types.ROW_NAMED(["k", "v"], [Types.STRING(), Types.INT()])
     stream = env.from_collection([Row("a", 1), Row("a", 5)], kind).key_by(lambda row: row.k, key_type=Types.STRING()).sum("v")
     assert collect(stream) == [Row(k="a", v=1), Row(k="a", v=6)]
 
 
+@locally
 def test_union_merges_streams(env: StreamExecutionEnvironment) -> None:
     one, two, three = (env.from_collection([number], Types.INT()) for number in (1, 2, 3))
     assert sorted(collect(one.union(two, three).map(lambda value: value))) == [1, 2, 3]
 
 
+@locally
 def test_project_picks_fields_of_tuples(env: StreamExecutionEnvironment) -> None:
     kind = Types.TUPLE([Types.STRING(), Types.INT(), Types.INT()])
     assert collect(env.from_collection([("a", 1, 2)], kind).project(2, 0)) == [(2, "a")]
@@ -227,6 +237,7 @@ def test_a_key_always_comes_to_the_same_subtask(env: StreamExecutionEnvironment)
     assert Counter(index for _, index in homes).keys() == {0, 1}
 
 
+@locally
 def test_key_selectors_and_partitioners_are_opened(env: StreamExecutionEnvironment) -> None:
     class Modulo(KeySelector):
         def open(self, runtime_context: RuntimeContext) -> None:
@@ -250,6 +261,7 @@ def test_key_selectors_and_partitioners_are_opened(env: StreamExecutionEnvironme
     assert {index: sorted(values) for index, values in found.items()} == {0: [0, 0, 2, 2], 1: [1, 1]}
 
 
+@locally
 def test_keys_that_cannot_be_hashed_are_keys_all_the_same(env: StreamExecutionEnvironment) -> None:
     class Count(ReduceFunction):
         def reduce(self, value1: Any, value2: Any) -> Any:

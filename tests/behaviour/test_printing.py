@@ -12,7 +12,7 @@ from flinkish.common import Instant, Row, RowKind, Types
 from flinkish.common.errors import JobExecutionError
 from flinkish.common.typeinfo import TypeInformation
 from flinkish.datastream import StreamExecutionEnvironment
-from tests.conftest import MakeEnvironment
+from tests.conftest import MakeEnvironment, locally
 
 T = Types
 DAY, NOON = datetime.date(2021, 1, 9), datetime.datetime(2021, 1, 9, 12)
@@ -75,6 +75,7 @@ FORMS: list[tuple[Any, TypeInformation | None, str]] = [
 ]
 
 
+@locally
 def test_each_type_has_the_text_form_of_flink(make_env: MakeEnvironment, capsys: pytest.CaptureFixture[str]) -> None:
     env = make_env(parallelism=1)
     start = env.from_collection([1], Types.INT())

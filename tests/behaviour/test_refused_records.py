@@ -17,7 +17,7 @@ from flinkish.common.errors import JobExecutionError, TargetRefusedError
 from flinkish.datastream.connectors import DeltaSink
 from flinkish.datastream.connectors.jdbc import JdbcConnectionOptions, JdbcExecutionOptions, JdbcSink
 from flinkish.jobmaster.job_sinks import KeptRefusedRecords
-from tests.conftest import MakeEnvironment
+from tests.conftest import MakeEnvironment, locally
 
 TYPE = Types.ROW_NAMED(["id", "name", "price"], [Types.LONG(), Types.STRING(), Types.DOUBLE()])
 NAN = float("nan")
@@ -89,7 +89,7 @@ def test_a_poison_checkpoint_is_never_restarted_and_loses_only_what_the_table_re
     assert "NOT NULL" in letter["reason"]
 
 
-@pytest.mark.parametrize("engine", ["local"])
+@locally
 def test_a_refused_record_is_one_dead_letter_if_the_job_fails_before_the_target_commits(
     make_env: MakeEnvironment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -112,7 +112,7 @@ def test_a_refused_record_is_one_dead_letter_if_the_job_fails_before_the_target_
     assert calls == [calls[0]] * 2
 
 
-@pytest.mark.parametrize("engine", ["local"])
+@locally
 def test_a_record_that_a_writer_refuses_is_named_or_a_dead_letter(make_env: MakeEnvironment, tmp_path: Path) -> None:
     path = table(tmp_path)
 
@@ -133,6 +133,7 @@ def test_a_record_that_a_writer_refuses_is_named_or_a_dead_letter(make_env: Make
     assert (letter["kind"], letter["raw_format"], letter["operator_uid"]) == ("refused", "pickle", "table")
 
 
+@locally
 def test_a_sink_that_writes_at_least_once_loses_only_what_the_table_refuses(make_env: MakeEnvironment, tmp_path: Path) -> None:
     path = table(tmp_path)
 
@@ -156,7 +157,7 @@ def test_a_sink_that_writes_at_least_once_loses_only_what_the_table_refuses(make
     assert {(letter["kind"], letter["operator_uid"]) for letter in letters} == {("refused", "table")}
 
 
-@pytest.mark.parametrize("engine", ["local"])
+@locally
 def test_a_row_without_a_key_is_a_dead_letter_of_a_table_that_is_merged_into(make_env: MakeEnvironment, tmp_path: Path) -> None:
     env = make_env(1, settings(tmp_path, **{"pipeline.dead-letters.dir": tmp_path / "dead"}))
     rows = env.from_collection([Row(id=None if n == 71 else n, name="x", price=1.0) for n in range(200)], TYPE)

@@ -20,6 +20,7 @@ from flinkish.state import (
     StateBootstrapFunction,
 )
 from flinkish.testing import JobHarness
+from tests.conftest import locally
 from tests.kit.stateful import LONG, RULES, TEXT, build, savepoint_of, settings_of
 
 
@@ -31,6 +32,7 @@ def reader_of(path: str, folder: Path) -> SavepointReader:
     return SavepointReader.read(path, configuration(folder))
 
 
+@locally
 def test_state_of_a_savepoint_is_read_without_the_program(engine: str, tmp_path: Path) -> None:
     reader = reader_of(savepoint_of(tmp_path, [1, 2, 3, 4], engine=engine), tmp_path)
 
@@ -78,6 +80,7 @@ class Rules(StateBootstrapFunction):
         self.rules.put(value, 1_000)
 
 
+@locally
 def test_a_job_starts_from_a_savepoint_that_was_made_from_data(engine: str, tmp_path: Path) -> None:
     data = [{"name": "odd", "total": 1000}, {"name": "even", "total": 2000}]
     totals = OperatorTransformation.bootstrap_with(data).key_by(lambda row: row["name"], TEXT).transform(Totals())
@@ -120,6 +123,7 @@ def orders(names: list[str], price: Any) -> Callable[[StreamExecutionEnvironment
     return program
 
 
+@locally
 def test_a_program_with_other_fields_and_wider_numbers_goes_on_from_a_savepoint(engine: str, tmp_path: Path) -> None:
     settings = settings_of(tmp_path)
     with JobHarness(orders(["id", "price", "old"], Types.INT()), engine=engine, parallelism=2, settings=settings) as job:

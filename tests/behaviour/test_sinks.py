@@ -39,7 +39,7 @@ from flinkish.datastream.connectors.file_system import (
 )
 from flinkish.datastream.state import ListStateDescriptor
 from flinkish.testing.tables import assert_delta_table_equal, assert_tables_equal
-from tests.conftest import MakeEnvironment
+from tests.conftest import MakeEnvironment, also_on_spark, locally
 from tests.kit.functions import FailOnce
 from tests.kit.results import collect, visible
 from tests.kit.waiting import wait_until
@@ -74,12 +74,14 @@ def test_closing_the_results_early_cancels_the_job(env: StreamExecutionEnvironme
         results.next()
 
 
+@locally
 def test_a_limit_gives_a_list_and_ends_the_job(env: StreamExecutionEnvironment) -> None:
     found = endless(env).execute_and_collect(limit=3)
     assert isinstance(found, list)
     assert len(found) == 3
 
 
+@locally
 def test_floats_are_collected_with_the_decimals_that_they_were_written_with(env: StreamExecutionEnvironment) -> None:
     env.set_parallelism(1)
     kind = Types.TUPLE([Types.FLOAT(), Types.DOUBLE()])
@@ -92,6 +94,7 @@ def test_floats_are_collected_with_the_decimals_that_they_were_written_with(env:
 # FileSink
 
 
+@locally
 def test_row_files_of_a_bounded_job_are_finished_at_its_end(env: StreamExecutionEnvironment, tmp_path: Path) -> None:
     pairs = env.from_collection([("a", 1), ("b", 2), ("ü", 3)], Types.TUPLE([Types.STRING(), Types.INT()]))
     by_letter = ByFirstField()
@@ -265,6 +268,7 @@ def test_spark_reads_every_type_of_a_table_that_was_written(spark_session: Spark
     }  # fmt: skip
 
 
+@locally
 def test_tuples_go_into_a_table_by_position_once_each_after_a_restart(make_env: MakeEnvironment, tmp_path: Path) -> None:
     env = make_env(settings={**RESTARTING, "execution.checkpointing.dir": tmp_path / "checkpoints"})
     path, marker = str(tmp_path / "table"), tmp_path / "failed"
@@ -293,6 +297,7 @@ def test_a_table_of_another_schema_is_refused_when_the_job_is_built(tmp_path: Pa
         env.from_collection(["a"], Types.STRING()).sink_to(DeltaSink(path))
 
 
+@locally
 def test_rows_of_other_kinds_than_insert_cannot_be_appended(env: StreamExecutionEnvironment, tmp_path: Path) -> None:
     row_type = Types.ROW_NAMED(["a"], [Types.INT()])
     deleted = env.from_collection([1], Types.INT()).map(lambda _: Row.of_kind(RowKind.DELETE, 1), row_type)
@@ -366,7 +371,7 @@ class Mover(Committer[Staged]):
                 source.rename(self.folder / f"{source.name}-of-{request.committable.lines}")
 
 
-@pytest.mark.parametrize("checkpoints", [True, False])
+@also_on_spark("checkpoints", [True, False], True)
 def test_a_two_phase_commit_sink_of_the_users_own_is_exact(make_env: MakeEnvironment, tmp_path: Path, checkpoints: bool) -> None:
     settings = {**RESTARTING, "execution.checkpointing.dir": tmp_path / "checkpoints"} if checkpoints else {}
     env = make_env(settings=settings)

@@ -41,7 +41,7 @@ from flinkish.datastream.connectors.file_system import BulkFormat, FileEnumerato
 from flinkish.datastream.connectors.number_seq import NumberSequenceSource
 from flinkish.datastream.functions import MapFunction, ProcessFunction, SourceFunction
 from flinkish.datastream.window import TumblingEventTimeWindows
-from tests.conftest import MakeEnvironment
+from tests.conftest import MakeEnvironment, locally
 from tests.kit.functions import FailOnce, Itself
 from tests.kit.results import collect
 
@@ -60,6 +60,7 @@ def by_label(results: list[Any]) -> dict[str, list[Any]]:
     return found
 
 
+@locally
 def test_collections_sequences_and_generators_give_all_their_records(env: StreamExecutionEnvironment) -> None:
     streams = [
         labelled("untyped", env.from_collection([1, "a", None, (2, [3])])),
@@ -82,6 +83,7 @@ def test_collections_sequences_and_generators_give_all_their_records(env: Stream
     assert "none" not in found
 
 
+@locally
 def test_a_generator_keeps_its_rate_by_processing_time(env: StreamExecutionEnvironment) -> None:
     class When(ProcessFunction):
         def process_element(self, value: int, ctx: ProcessFunction.Context) -> Any:
@@ -119,6 +121,7 @@ def test_generated_batches_give_each_row_once_after_a_failure(make_env: MakeEnvi
     assert sorted(found, key=lambda row: row.number) == [Row(number=n, text=f"x{n}") for n in range(3_000)]
 
 
+@locally
 def test_generated_batches_that_stay_columns_give_each_row_once(env: StreamExecutionEnvironment) -> None:
     rows = env.from_source(BatchGeneratorSource(numbered, 3_000, NUMBER), NO_WATERMARKS, "numbered")
     found = collect(rows.filter(pc.field("number") >= 1_000))
@@ -169,6 +172,7 @@ def test_files_of_each_format_are_read_once_to_their_end(env: StreamExecutionEnv
     assert found == {}
 
 
+@locally
 def test_a_large_file_can_be_cut_among_the_readers(env: StreamExecutionEnvironment, tmp_path: Path) -> None:
     file = tmp_path / "numbers.txt"
     file.write_text("".join(f"{number}\n" for number in range(1_000)), encoding="utf-8")
@@ -233,6 +237,7 @@ def test_windows_over_a_watched_folder_fire_also_while_a_reader_has_no_file(
         assert take(sums, 1) == [23]
 
 
+@locally
 def test_files_are_not_read_again_after_a_savepoint(make_env: MakeEnvironment, tmp_path: Path) -> None:
     folder = tmp_path / "input"
     folder.mkdir()
@@ -290,6 +295,7 @@ class Ticks(SourceFunction):
         self.cancelled.set()
 
 
+@locally
 def test_a_source_function_of_flink_1_runs_until_it_is_cancelled(env: StreamExecutionEnvironment) -> None:
     env.set_parallelism(1)
     with env.add_source(Ticks(), "ticks", Types.INT()).map(lambda tick: tick).execute_and_collect() as ticks:
@@ -401,6 +407,7 @@ class Later(TimestampAssigner):
         return record_timestamp + 500
 
 
+@locally
 def test_the_timestamp_assigner_of_a_source_sees_the_timestamp_of_its_reader(env: StreamExecutionEnvironment) -> None:
     strategy = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(Later())
     letters = env.from_source(LettersSource("abc"), strategy, "letters")

@@ -25,6 +25,7 @@ from flinkish.datastream.state import (
     StateTtlConfig,
     ValueStateDescriptor,
 )
+from tests.conftest import locally
 from tests.kit.functions import CountByKey
 from tests.kit.results import collect
 
@@ -67,6 +68,7 @@ class Add(ReduceFunction):
         return value1 + value2
 
 
+@locally
 def test_value_state_belongs_to_the_key(env: StreamExecutionEnvironment) -> None:
     class Previous(KeyedProcessFunction):
         def open(self, runtime_context: RuntimeContext) -> None:
@@ -79,6 +81,7 @@ def test_value_state_belongs_to_the_key(env: StreamExecutionEnvironment) -> None
     assert run(env, Previous()) == [("a", 1, 0), ("a", 2, 1), ("a", 3, 2), ("b", 10, 0), ("b", 20, 10)]
 
 
+@locally
 def test_cleared_value_state_is_none(env: StreamExecutionEnvironment) -> None:
     class Toggle(KeyedProcessFunction):
         def open(self, runtime_context: RuntimeContext) -> None:
@@ -94,6 +97,7 @@ def test_cleared_value_state_is_none(env: StreamExecutionEnvironment) -> None:
     assert run(env, Toggle()) == [("a", 1, True), ("a", 2, False), ("a", 3, True), ("b", 10, True), ("b", 20, False)]
 
 
+@locally
 def test_list_state_grows_and_is_replaced(env: StreamExecutionEnvironment) -> None:
     class Collect(KeyedProcessFunction):
         def open(self, runtime_context: RuntimeContext) -> None:
@@ -129,6 +133,7 @@ def test_map_state_is_a_dictionary_for_each_key(env: StreamExecutionEnvironment)
     ]
 
 
+@locally
 def test_reducing_and_aggregating_state(env: StreamExecutionEnvironment) -> None:
     class Statistics(KeyedProcessFunction):
         def open(self, runtime_context: RuntimeContext) -> None:
@@ -145,6 +150,7 @@ def test_reducing_and_aggregating_state(env: StreamExecutionEnvironment) -> None
     assert run(env, Statistics()) == [("a", 1, 1.0), ("a", 3, 1.5), ("a", 6, 2.0), ("b", 10, 10.0), ("b", 30, 15.0)]
 
 
+@locally
 def test_map_functions_on_keyed_streams_have_keyed_state(env: StreamExecutionEnvironment) -> None:
     class Count(MapFunction):
         def open(self, runtime_context: RuntimeContext) -> None:
@@ -159,6 +165,7 @@ def test_map_functions_on_keyed_streams_have_keyed_state(env: StreamExecutionEnv
     assert sorted(collect(stream)) == [("a", 1), ("a", 2), ("a", 3), ("b", 1), ("b", 2)]
 
 
+@locally
 def test_keyed_state_without_a_key_is_refused_by_name(env: StreamExecutionEnvironment) -> None:
     class Wrong(MapFunction):
         def open(self, runtime_context: RuntimeContext) -> None:
@@ -197,6 +204,7 @@ def test_expired_values_are_not_seen(env: StreamExecutionEnvironment) -> None:
         assert [next(results), next(results)] == [("now", 7), ("later", None)]
 
 
+@locally
 def test_one_one_point_zero_and_true_are_one_key(env: StreamExecutionEnvironment) -> None:
     class Count(MapFunction):
         def open(self, runtime_context: RuntimeContext) -> None:

@@ -11,7 +11,7 @@ from flinkish.common import Types, WatermarkStrategy
 from flinkish.datastream.connectors.discard import DiscardingSink
 from flinkish.datastream.connectors.number_seq import NumberSequenceSource
 from flinkish.engine.job_client import EmbeddedJobClient
-from tests.conftest import MakeEnvironment
+from tests.conftest import MakeEnvironment, locally
 from tests.kit.functions import CountByKey
 from tests.kit.waiting import wait_for_checkpoints
 from tests.unit.docs.pages import PAGES_FOLDER, blocks
@@ -25,7 +25,7 @@ _FOLDER = "/var/lib/flinkish/checkpoints/2a4cef7b20094307a4b3651d4d303917"
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize("engine", ["local"], indirect=True)
+@locally
 def test_the_statements_of_the_documentation_read_state_and_history(
     make_env: MakeEnvironment, spark_session: SparkSession, tmp_path: Path
 ) -> None:

@@ -5,8 +5,6 @@ from __future__ import annotations
 import threading
 from typing import Any
 
-import pytest
-
 from flinkish.common import Duration, Time, Types, WatermarkStrategy
 from flinkish.datastream import DataStream, StreamExecutionEnvironment, TimeDomain
 from flinkish.datastream.connectors.datagen import DataGeneratorSource
@@ -19,7 +17,7 @@ from flinkish.datastream.functions import (
 )
 from flinkish.datastream.state import ValueStateDescriptor
 from flinkish.datastream.window import TumblingEventTimeWindows
-from tests.conftest import MakeEnvironment
+from tests.conftest import MakeEnvironment, locally
 from tests.kit.functions import Punctuated, Second
 from tests.kit.results import collect
 
@@ -35,21 +33,25 @@ class Times(ProcessFunction):
         yield value[0], ctx.timestamp(), ctx.timer_service().current_watermark()
 
 
+@locally
 def test_without_an_assigner_a_record_has_no_timestamp_and_a_short_input_no_watermark(env: StreamExecutionEnvironment) -> None:
     assert collect(env.from_collection([("a", 1)]).process(Times())) == [("a", LONG_MIN, LONG_MIN)]
 
 
+@locally
 def test_a_short_bounded_input_shows_no_watermark_with_a_periodic_strategy(env: StreamExecutionEnvironment) -> None:
     stream = env.from_collection([("a", 10), ("b", 20)]).assign_timestamps_and_watermarks(BOUNDED).process(Times())
     assert sorted(collect(stream)) == [("a", 10, LONG_MIN), ("b", 20, LONG_MIN)]
 
 
+@locally
 def test_a_lambda_assigns_timestamps(env: StreamExecutionEnvironment) -> None:
     strategy = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(lambda value, _: value[1])
     stream = env.from_collection([("a", 7)]).assign_timestamps_and_watermarks(strategy).process(Times())
     assert collect(stream) == [("a", 7, LONG_MIN)]
 
 
+@locally
 def test_a_punctuated_watermark_is_seen_by_the_next_record(env: StreamExecutionEnvironment) -> None:
     env.set_parallelism(1)
     stream = env.from_collection([("a", 10), ("b", 20), ("c", 15)]).assign_timestamps_and_watermarks(PUNCTUATED)
@@ -90,21 +92,17 @@ def test_timers_fire_in_the_order_of_time_over_all_keys(env: StreamExecutionEnvi
     assert all(timestamp == time and event for _, time, timestamp, event in results)
 
 
-#: Timers are the same code on both engines; other tests here show that they fire on Spark.
-timers_alone = pytest.mark.parametrize("engine", ["local"], indirect=True)
-
-
-@timers_alone
+@locally
 def test_a_timer_set_twice_for_the_same_time_fires_once(env: StreamExecutionEnvironment) -> None:
     assert len(alarms(env, [("a", 1, 10, 10), ("a", 2, 10)])) == 1
 
 
-@timers_alone
+@locally
 def test_timers_of_the_past_fire_with_the_next_watermark(env: StreamExecutionEnvironment) -> None:
     assert [(key, time) for key, time, _, _ in alarms(env, [("a", 100), ("a", 110, 5), ("a", 120)])] == [("a", 5)]
 
 
-@timers_alone
+@locally
 def test_deleted_timers_do_not_fire(env: StreamExecutionEnvironment) -> None:
     class Change(KeyedProcessFunction):
         def process_element(self, value: Any, ctx: KeyedProcessFunction.Context) -> Any:
@@ -122,6 +120,7 @@ def test_deleted_timers_do_not_fire(env: StreamExecutionEnvironment) -> None:
     assert collect(stream.key_by(lambda value: value[0]).process(Change())) == [60]
 
 
+@locally
 def test_at_the_end_of_input_all_event_time_timers_fire_also_those_set_meanwhile(env: StreamExecutionEnvironment) -> None:
     class Chain(KeyedProcessFunction):
         def process_element(self, value: Any, ctx: KeyedProcessFunction.Context) -> Any:
@@ -136,6 +135,7 @@ def test_at_the_end_of_input_all_event_time_timers_fire_also_those_set_meanwhile
     assert collect(stream.key_by(lambda value: value[0]).process(Chain())) == [(1000, True), (2000, True), (3000, True)]
 
 
+@locally
 def test_pending_processing_time_timers_are_dropped_at_the_end_of_input(env: StreamExecutionEnvironment) -> None:
     class Later(KeyedProcessFunction):
         def process_element(self, value: Any, ctx: KeyedProcessFunction.Context) -> Any:
@@ -192,6 +192,7 @@ def test_both_inputs_of_a_keyed_co_process_function_share_state_and_timers(env: 
     assert sorted(collect(keyed.process(Match()))) == [("a", 101, 1), ("a", 203, 1), ("b", 102, 2)]
 
 
+@locally
 def test_results_carry_the_time_of_their_record_or_timer(env: StreamExecutionEnvironment) -> None:
     class Emit(KeyedProcessFunction):
         def process_element(self, value: Any, ctx: KeyedProcessFunction.Context) -> Any:

@@ -17,7 +17,7 @@ from flinkish.datastream.connectors import NumberSequenceSource
 from flinkish.datastream.connectors.datagen import DataGeneratorSource
 from flinkish.datastream.window import TumblingEventTimeWindows
 from flinkish.testing import JobHarness
-from tests.conftest import MakeEnvironment, also_on_spark
+from tests.conftest import MakeEnvironment, also_on_spark, locally
 from tests.kit.functions import FailOnce
 from tests.kit.programs import program_of
 from tests.kit.results import collect
@@ -96,7 +96,7 @@ def test_windows_are_complete_and_fire_in_order_also_after_a_failure(
     assert list(markers.parent.glob("failed*"))
 
 
-@pytest.mark.parametrize("engine", ["local"])
+@locally
 def test_an_interval_join_finds_all_partners(make_env: MakeEnvironment, caplog: pytest.LogCaptureFixture) -> None:
     env = make_env(2, small_epochs())
     left, right = (shuffled(env).key_by(lambda number: 0, Types.LONG()) for _ in range(2))
@@ -121,7 +121,7 @@ def test_a_stream_that_goes_on_waits_for_the_rows_and_then_has_its_own_watermark
         assert [record.value for record in job.sink("sizes").take_output()] == [(1_000, 1)]
 
 
-@pytest.mark.parametrize("engine", ["local"])
+@locally
 def test_watermarks_behind_a_union_with_an_endless_stream_are_refused(make_env: MakeEnvironment) -> None:
     env = make_env(2)
     endless = env.from_source(DataGeneratorSource(lambda index: index, type_info=Types.LONG()), NONE, "live")
@@ -131,7 +131,7 @@ def test_watermarks_behind_a_union_with_an_endless_stream_are_refused(make_env: 
         env.execute()
 
 
-@pytest.mark.parametrize("engine", ["local"])
+@locally
 def test_rows_that_only_enrich_an_endless_stream_do_not_hold_its_watermarks_back(make_env: MakeEnvironment) -> None:
     from flinkish.datastream.functions import CoMapFunction
     from flinkish.engine.launcher import check
@@ -152,7 +152,7 @@ def test_rows_that_only_enrich_an_endless_stream_do_not_hold_its_watermarks_back
     assert config.strategy.generates_watermarks
 
 
-@pytest.mark.parametrize("engine", ["local"])
+@locally
 def test_alignment_is_refused(make_env: MakeEnvironment) -> None:
     aligned = STRATEGY.with_watermark_alignment("group", Duration.of_seconds(1))
     with pytest.raises(UnsupportedError, match="Shuffled is read on the driver or in Spark's order"):

@@ -14,6 +14,7 @@ from flinkish.datastream.functions import MapFunction
 from flinkish.datastream.window import TumblingEventTimeWindows
 from flinkish.datastream.window_join import CoGroupFunction, FlatJoinFunction, JoinFunction
 from flinkish.testing import TwoInputHarness
+from tests.conftest import locally
 from tests.kit.functions import Second
 from tests.kit.results import collect, collect_each
 
@@ -66,6 +67,7 @@ def test_join_pairs_what_has_the_same_key_in_the_same_window(env: StreamExecutio
     }
 
 
+@locally
 def test_co_group_also_gets_what_has_no_partner(env: StreamExecutionEnvironment) -> None:
     left, right = streams(env)
     windows = left.co_group(right).where(lambda record: record[0]).equal_to(First()).window(TEN)
@@ -82,6 +84,7 @@ def joined(late: OutputTag) -> Callable[[DataStream, DataStream], DataStream]:
     return build
 
 
+@locally
 def test_records_with_the_same_key_keep_their_order_whatever_the_parallelism_is(env: StreamExecutionEnvironment) -> None:
     env.set_parallelism(3)
     env.configure(Configuration.from_dict({"execution.epoch.max-records": "7"}))

@@ -30,7 +30,7 @@ from flinkish.datastream.window import (
     TumblingEventTimeWindows,
     TumblingProcessingTimeWindows,
 )
-from tests.conftest import MakeEnvironment
+from tests.conftest import MakeEnvironment, locally
 from tests.kit.functions import FailOnce, Number, Punctuated, Second
 from tests.kit.results import collect, collect_each
 
@@ -63,6 +63,7 @@ def test_tumbling_windows_of_pyflinks_example(env: StreamExecutionEnvironment) -
     assert collect(windows.process(CountInWindow())) == [("hi", 0, 5, 4), ("hi", 5, 10, 3), ("hi", 15, 20, 1)]
 
 
+@locally
 def test_sliding_windows_of_pyflinks_example(env: StreamExecutionEnvironment) -> None:
     assigner = SlidingEventTimeWindows.of(Time.milliseconds(5), Time.milliseconds(2))
     assert collect(keyed(env, at(1, 2, 3, 4, 5, 8, 9, 15)).window(assigner).process(CountInWindow())) == [
@@ -89,6 +90,7 @@ class GapOfRecord(SessionWindowTimeGapExtractor):
         return int(element[1])
 
 
+@locally
 def test_sessions_with_dynamic_gap_of_pyflinks_example(env: StreamExecutionEnvironment) -> None:
     windows = keyed(env, at(1, 2, 3, 4, 8, 9, 15)).window(EventTimeSessionWindows.with_dynamic_gap(GapOfRecord()))
     assert collect(windows.process(CountInWindow())) == [("hi", 1, 30, 7)]
@@ -99,6 +101,7 @@ class SumInWindow(WindowFunction[Any, Any, str, CountWindow]):
         return [(key, sum(number for _, number in inputs))]
 
 
+@locally
 def test_count_windows_of_pyflinks_example_drop_the_rest(env: StreamExecutionEnvironment) -> None:
     env.set_parallelism(1)
     data = [(1, "hi"), (2, "hello"), (3, "hi"), (4, "hello"), (5, "hi"), (6, "hello"), (6, "hello")]
@@ -108,6 +111,7 @@ def test_count_windows_of_pyflinks_example_drop_the_rest(env: StreamExecutionEnv
     assert results == [("hi", 4), ("hello", 6), ("hello", 12)]
 
 
+@locally
 def test_sliding_count_windows_fire_only_when_full(env: StreamExecutionEnvironment) -> None:
     env.set_parallelism(1)
     stream = env.from_collection([("a", number) for number in range(1, 8)], PAIRS).key_by(lambda record: record[0])
@@ -130,6 +134,7 @@ class Mean(AggregateFunction):
         return acc_a[0] + acc_b[0], acc_a[1] + acc_b[1]
 
 
+@locally
 def test_reduce_and_aggregate_with_and_without_a_window_function(env: StreamExecutionEnvironment) -> None:
     class Around(ProcessWindowFunction[Any, Any, str, TimeWindow]):
         def process(self, key: str, context: Any, elements: Iterable[Any]) -> Iterable[Any]:
@@ -156,6 +161,7 @@ def test_reduce_and_aggregate_with_and_without_a_window_function(env: StreamExec
     }
 
 
+@locally
 def test_windows_of_a_whole_stream(env: StreamExecutionEnvironment) -> None:
     class All(AllWindowFunction[Any, Any, TimeWindow]):
         def apply(self, window: TimeWindow, inputs: Iterable[Any]) -> Iterable[Any]:
@@ -190,12 +196,14 @@ def test_late_records_fire_again_within_the_allowed_lateness_and_then_go_to_the_
     assert collect(merged) == [("a", 0, 10, 2), ("a", 0, 10, 3), ("late", ("a", 3)), ("late", ("a", 4)), ("a", 10, 20, 2)]
 
 
+@locally
 def test_processing_time_windows_still_open_at_the_end_are_dropped(env: StreamExecutionEnvironment) -> None:
     stream = env.from_collection([("a", 1)], PAIRS).key_by(lambda record: record[0])
     assert collect(stream.window(TumblingProcessingTimeWindows.of(Time.days(1))).process(CountInWindow())) == []
     assert collect(stream.window(ProcessingTimeSessionWindows.with_gap(Time.days(1))).process(CountInWindow())) == []
 
 
+@locally
 def test_records_without_event_time_fail_event_time_windows_with_flinks_words(env: StreamExecutionEnvironment) -> None:
     stream = env.from_collection([("a", 1)], PAIRS).key_by(lambda record: record[0])
     for size in (TumblingEventTimeWindows.of(Time.seconds(1)), SlidingEventTimeWindows.of(Time.seconds(2), Time.seconds(1))):
@@ -205,6 +213,7 @@ def test_records_without_event_time_fail_event_time_windows_with_flinks_words(en
             collect(stream.window(size).reduce(max))
 
 
+@locally
 def test_windows_in_batch_mode_have_one_result_each(make_env: MakeEnvironment) -> None:
     env = make_env(settings={"execution.runtime-mode": "BATCH"})
     records = [("a", 12), ("b", 3), ("a", 1), ("a", 7), ("b", 25)]

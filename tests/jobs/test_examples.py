@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from flinkish.datastream import DataStream, StreamExecutionEnvironment
-from tests.conftest import MakeEnvironment
+from tests.conftest import MakeEnvironment, locally
 from tests.jobs.record_examples import EXAMPLES, expected, names
 from tests.kit.own_process import set_arguments
 
@@ -72,6 +72,7 @@ def test_an_example_writes_what_it_would_print(monkeypatch: pytest.MonkeyPatch, 
     assert in_order(name, written(tmp_path / "out")) == in_order(name, expected(name))
 
 
+@locally
 def test_words_of_files_are_counted_in_batch_mode(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, engine: str) -> None:
     texts, output = tmp_path / "texts", tmp_path / "out"
     texts.mkdir()
@@ -129,12 +130,3 @@ def test_an_example_runs_as_a_script() -> None:
     result = process(sys.executable, EXAMPLES / "session_with_dynamic_gap_window.py", "-Dexecution.engine=local")
     assert (result.returncode, result.stderr) == (0, "")
     assert result.stdout.splitlines() == expected("session_with_dynamic_gap_window")
-
-
-@pytest.mark.spark
-def test_an_example_runs_with_flinkish_submit(tmp_path: Path) -> None:
-    flinkish = Path(sys.executable).with_name("flinkish")
-    script = EXAMPLES / "session_with_gap_window.py"
-    result = process(flinkish, "submit", "--master", "local[2,4]", script, "--output", tmp_path / "out")
-    assert result.returncode == 0, result.stderr
-    assert written(tmp_path / "out") == expected("session_with_gap_window")

@@ -12,7 +12,7 @@ import pytest
 from deltalake import DeltaTable
 from flight_files import check_output, read_header
 
-from tests.conftest import MakeEnvironment
+from tests.conftest import MakeEnvironment, locally
 from tests.jobs.conftest import NO_FLIGHTS
 from tests.jobs.pandas_flights import expected_tables, rows, written_table
 
@@ -45,9 +45,6 @@ def run(make_env: MakeEnvironment, tmp_path: Path) -> Run:
         return output
 
     return run
-
-
-local_only = pytest.mark.parametrize("engine", ["local"])
 
 
 class Schedule:
@@ -117,7 +114,7 @@ def test_delays_are_followed_in_order_of_departure_whatever_the_order_of_the_sch
     assert events == [("knock-on", "N1", 165, 30, 45, 1, 45), ("knock-on", "N1", 300, 50, 300, 2, 345)]
 
 
-@local_only
+@locally
 def test_departures_of_one_aircraft_at_one_moment_are_both_counted(run: Run, schedule: Schedule) -> None:
     schedule.flight("N1", 60, 0)
     schedule.flight("N1", 30, 30)
@@ -125,6 +122,7 @@ def test_departures_of_one_aircraft_at_one_moment_are_both_counted(run: Run, sch
     assert table(output, "carrier_statistics", "flights", "late") == [(2, 1)]
 
 
+@locally
 def test_statistics_are_of_the_month_of_the_departure(run: Run, schedule: Schedule) -> None:
     schedule.flight("N1", 0, 5)
     schedule.flight("N2", 11 * 60 + 59, 0)  # 23:59 on the last day of January
@@ -140,7 +138,7 @@ def test_statistics_are_of_the_month_of_the_departure(run: Run, schedule: Schedu
     ]
 
 
-@local_only
+@locally
 def test_an_aircraft_stands_once_for_each_long_stay_and_not_at_the_end_of_the_data(run: Run, schedule: Schedule) -> None:
     day = 24 * 60
     schedule.flight("N1", 0, 0)
@@ -155,7 +153,7 @@ def test_an_aircraft_stands_once_for_each_long_stay_and_not_at_the_end_of_the_da
     assert events == [("standing", "N1", 2 * day, 10), ("standing", "N2", 4 * day, 10)]
 
 
-@local_only
+@locally
 def test_an_aircraft_that_leaves_at_the_very_moment_did_not_stand(run: Run, schedule: Schedule) -> None:
     day = 24 * 60
     schedule.flight("N1", 0, 0)
@@ -183,7 +181,7 @@ HOUR = 60
 FIGURES = ("flights", "late", "delay_minutes", "worst_delay")
 
 
-@local_only
+@locally
 def test_windows_of_three_hours_are_corrected_by_late_flights_and_then_no_more(run: Run, schedule: Schedule) -> None:
     schedule.flight("N1", 5, 0)
     schedule.flight("N2", 20, 20)
@@ -202,7 +200,7 @@ def test_windows_of_three_hours_are_corrected_by_late_flights_and_then_no_more(r
     assert table(output, "late_departures", "origin", "departure", "delay") == [("JFK", -2 * HOUR - 1, -3 * HOUR - 3)]
 
 
-@local_only
+@locally
 def test_windows_are_of_one_airport_and_hours_without_flights_have_none(run: Run, schedule: Schedule) -> None:
     schedule.flight("N1", 0, 0)
     schedule.flight("N2", 59, 0, origin="LGA")
@@ -219,7 +217,7 @@ def test_windows_are_of_one_airport_and_hours_without_flights_have_none(run: Run
     )
 
 
-@local_only
+@locally
 def test_hours_are_joined_with_the_weather_in_them(run: Run, schedule: Schedule, readings: Weather) -> None:
     schedule.flight("N1", 0, 20)
     schedule.flight("N2", 59, 0)
@@ -240,7 +238,7 @@ def test_hours_are_joined_with_the_weather_in_them(run: Run, schedule: Schedule,
     ]
 
 
-@local_only
+@locally
 def test_weather_that_cannot_be_read_is_set_aside_and_stops_nothing(run: Run, schedule: Schedule, readings: Weather) -> None:
     schedule.flight("N1", 0, 0)
     readings.reading(0, wind="strong")
@@ -253,7 +251,7 @@ def test_weather_that_cannot_be_read_is_set_aside_and_stops_nothing(run: Run, sc
     assert set(aside["reason"]) == {"malformed weather"}
 
 
-@local_only
+@locally
 def test_the_busiest_hour_of_a_day_is_of_all_airports_together(run: Run, schedule: Schedule) -> None:
     for hour, origins in enumerate((("JFK", "JFK"), ("LGA", "JFK", "EWR"), ("LGA", "EWR", "JFK"))):
         for minute, origin in enumerate(origins):
@@ -267,14 +265,14 @@ def test_the_busiest_hour_of_a_day_is_of_all_airports_together(run: Run, schedul
     ]
 
 
-@local_only
+@locally
 def test_a_file_with_a_header_only_makes_empty_tables(run: Run, schedule: Schedule) -> None:
     output = run(schedule.write())
     for name in job.TABLES:
         assert DeltaTable(output / name).to_pyarrow_table().num_rows == 0
 
 
-@local_only
+@locally
 @pytest.mark.parametrize("mark", [b"", b"\xef\xbb\xbf"])
 @pytest.mark.parametrize("end", [b"\n", b"\r\n"])
 def test_the_header_is_no_flight_whatever_the_byte_order_mark_and_line_ends(
@@ -296,7 +294,7 @@ def malformed(output: Path) -> list[str]:
     return list(aside[aside["reason"] == "malformed"]["line"])
 
 
-@local_only
+@locally
 @pytest.mark.parametrize("parallelism", [1, 2, 5])
 def test_the_tables_are_what_pandas_comes_to(run: Run, sample: Path, clean_sample: Path, weather: Path, parallelism: int) -> None:
     output = run(sample, weather=weather, parallelism=parallelism)
@@ -313,7 +311,7 @@ def test_the_tables_are_what_pandas_comes_to(run: Run, sample: Path, clean_sampl
     assert {line.decode() for line in NO_FLIGHTS[:-1]} < set(lines)
 
 
-@local_only
+@locally
 def test_a_second_run_replaces_the_tables_of_the_first(run: Run, sample: Path, schedule: Schedule) -> None:
     output = run(sample)
     first = {name: rows(written_table(output / name)) for name in job.TABLES}

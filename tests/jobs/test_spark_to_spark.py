@@ -81,7 +81,7 @@ def test_spells_are_merged_once_although_the_job_is_killed(
     append(source, first)
     arguments = [
         *(str(JOBS / "spark_to_spark.py"), str(source), str(target)),
-        *("-Dexecution.checkpointing.interval=200 ms", f"-Dexecution.checkpointing.dir={tmp_path / 'checkpoints'}"),
+        *("-Dexecution.checkpointing.interval=1 s", f"-Dexecution.checkpointing.dir={tmp_path / 'checkpoints'}"),
         *("-Dhigh-availability.cluster-id=spells", f"-Dsecurity.checkpoint.hmac-key-file={tmp_path / 'key'}"),
     ]
     submit = [str(Path(sys.executable).with_name("flinkish")), "submit", "--master", "local[2]"]

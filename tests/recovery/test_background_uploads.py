@@ -18,13 +18,13 @@ from flinkish.runtime.protocol import EpochCommand, Frame, LevelResult, StateFil
 from flinkish.runtime.slot import SlotTask
 from flinkish.runtime.state.heap.snapshot import HeapSnapshot
 from flinkish.runtime.uploads import UploadThread
-from tests.conftest import MakeEnvironment
+from tests.conftest import MakeEnvironment, locally
 from tests.kit.waiting import wait_for_checkpoints
 from tests.recovery import failing_job, keyed_timers_job
 from tests.recovery.conftest import Start
 from tests.recovery.verifier import Findings, assert_golden, compare, table_rows
 
-pytestmark = pytest.mark.parametrize("engine", ["local"], indirect=True)
+pytestmark = locally
 
 _PAUSE = threading.Event()
 

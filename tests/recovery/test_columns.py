@@ -24,6 +24,7 @@ def rows(table: Path) -> list[tuple[int, int, str | None]]:
 _KILLED = {"local": [("P4", 3, 2), ("P10", 4, 3), ("P12", 5, 1)], "spark": [("P4", 8, 3)]}
 
 
+@pytest.mark.parametrize("engine", ["local", pytest.param("spark", marks=[pytest.mark.spark, pytest.mark.soak])], indirect=True)
 def test_a_killed_job_on_columns_loses_nothing_and_doubles_nothing(engine: str, tmp_path: Path) -> None:
     columns_job.write_files(tmp_path / "files")
     command = [f"--engine={engine}", f"--output={tmp_path}"]

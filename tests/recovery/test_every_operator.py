@@ -15,6 +15,7 @@ import pytest
 from deltalake import DeltaTable
 
 from flinkish.datastream import StreamExecutionEnvironment
+from tests.conftest import locally
 from tests.kit.waiting import wait_for_checkpoints
 from tests.recovery.conftest import Start
 from tests.recovery.every_operator_job import RECORDS, STATEFUL, build, expected
@@ -118,7 +119,7 @@ def changed(env: StreamExecutionEnvironment, output: Path) -> None:
     build(env, output, changed=True)
 
 
-@pytest.mark.parametrize("engine", ["local"], indirect=True)
+@locally
 def test_a_changed_program_goes_on_from_a_savepoint_at_another_parallelism(start: Start, tmp_path: Path) -> None:
     client = start(build=build)
     wait_for_checkpoints(client)

@@ -15,6 +15,7 @@ from flinkish.common.errors import CheckpointError, JobExecutionError
 from flinkish.common.job_status import JobStatus
 from flinkish.datastream import StreamExecutionEnvironment
 from flinkish.engine.job_client import EmbeddedJobClient
+from tests.conftest import locally
 from tests.kit.waiting import wait_for_checkpoints, wait_until
 from tests.recovery import keyed_timers_job
 from tests.recovery.conftest import Start
@@ -101,7 +102,7 @@ def test_while_the_disk_is_full_checkpoints_fail_and_the_job_goes_on(start: Star
     assert_golden(tmp_path)
 
 
-@pytest.mark.parametrize("engine", ["local"], indirect=True)
+@locally
 def test_the_last_good_checkpoint_survives_a_full_disk(start: Start, small_disk: Disk, tmp_path: Path) -> None:
     settings = {"execution.checkpointing.dir": small_disk.folder, "high-availability.cluster-id": "full"}
     client = start(settings, build=slow)
@@ -148,7 +149,7 @@ def test_a_full_disk_under_the_state_costs_restarts_until_there_is_room(
     assert not list(small_disk.folder.rglob("rocksdb-*"))
 
 
-@pytest.mark.parametrize("engine", ["local"], indirect=True)
+@locally
 def test_a_place_that_cannot_be_made_fails_its_checkpoint_only(start: Start, tmp_path: Path) -> None:
     client = start({"execution.checkpointing.tolerable-failed-checkpoints": 1}, build=slow)
     wait_for_checkpoints(client, 2)
@@ -163,7 +164,7 @@ def test_a_place_that_cannot_be_made_fails_its_checkpoint_only(start: Start, tmp
     assert_golden(tmp_path)
 
 
-@pytest.mark.parametrize("engine", ["local"], indirect=True)
+@locally
 def test_a_checkpoint_folder_that_is_a_file_is_refused_before_the_job_runs(start: Start, tmp_path: Path) -> None:
     (tmp_path / "checkpoints").write_text("a file", encoding="utf-8")
     with pytest.raises(CheckpointError, match=r"execution\.checkpointing\.dir: .*checkpoints.* cannot be used"):

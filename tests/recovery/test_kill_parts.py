@@ -1,4 +1,4 @@
-"""kill -9 of parts of a job on Spark: a slot host that writes a snapshot, and then the JVM alone, or the Python driver alone.
+"""kill -9 of parts of a job on Spark, one after the other: a slot host that writes a snapshot, the JVM alone, the driver alone.
 
 Workers, slot hosts and executors are killed in tests/spark.
 """
@@ -17,14 +17,11 @@ from tests.recovery import keyed_timers_job
 from tests.recovery.processes import Job, running
 from tests.recovery.verifier import assert_golden, table_rows
 
-pytestmark = [pytest.mark.kill, pytest.mark.spark]
-
 _RECORDS = 2_000
-
-
-def fault(marker: Path) -> str:
-    """Return a fault that stops a slot host in a snapshot."""
-    return f"P8:sleep=120000:nth=6:once={marker}"
+_SETTINGS = [
+    *("-Dstate.backend.type=rocksdb", "-Dexecution.checkpointing.incremental=true", "-Drestart-strategy.type=fixed-delay"),
+    "-Dhigh-availability.cluster-id=parts",
+]
 
 
 def kill_host_in_snapshot(job: Job, marker: Path, table: Path) -> None:
@@ -35,38 +32,36 @@ def kill_host_in_snapshot(job: Job, marker: Path, table: Path) -> None:
     # Epochs go on meanwhile.
     used = host.cpu_times().user
     wait_until("the host processes records", lambda: host.cpu_times().user > used, 60)
-    before = len(table_rows(table))
     os.kill(host.pid, signal.SIGKILL)
-    job.wait_until("more rows are committed", lambda: len(table_rows(table)) > before)
+    await_more_rows(job, table)
     assert "Restarting" not in job.output()
 
 
-def test_a_job_starts_again_in_a_new_jvm_if_its_own_was_killed(tmp_path: Path) -> None:
-    marker = tmp_path / "marker"
-    command = ["--engine=spark", f"--output={tmp_path}", f"--records={_RECORDS}", "-Drestart-strategy.type=fixed-delay"]
-    with running(*command, log=tmp_path / "log", fault=fault(marker)) as job:
-        kill_host_in_snapshot(job, marker, tmp_path / "table")
-        before = job.jvm()
-        before.send_signal(signal.SIGKILL)
-        psutil.wait_procs([before], timeout=60)
-        assert job.finish() == 0, job.output()
-        assert f": the JVM of Spark, process {before.pid}, was ended by signal 9." in job.output()
-        # Spark's own folders, and the native libraries it unpacks, are removed by the JVM, which could not.
-        job.assert_nothing_left(but=r"/(artifacts|blockmgr|spark|lib\w+|snappy|zstd)-")
-    assert_golden(tmp_path, _RECORDS)
+def kill_jvm(job: Job, table: Path) -> None:
+    """Kill the JVM: the job starts again in a new one."""
+    jvm = job.jvm()
+    jvm.send_signal(signal.SIGKILL)
+    job.wait_until("it starts again", lambda: f": the JVM of Spark, process {jvm.pid}, was ended by signal 9." in job.output())
+    await_more_rows(job, table)
 
 
+def await_more_rows(job: Job, table: Path) -> None:
+    before = len(table_rows(table))
+    job.wait_until("more rows are committed", lambda: len(table_rows(table)) > before)
+
+
+@pytest.mark.kill
 @pytest.mark.parametrize("engine", ["spark"], indirect=True)
-def test_what_is_left_of_a_killed_driver_does_not_disturb_the_job_that_is_started_anew_right_after(
-    engine: str, tmp_path: Path
-) -> None:
-    marker = tmp_path / "marker"
-    command = [f"--engine={engine}", f"--output={tmp_path}", f"--records={_RECORDS}", "-Dhigh-availability.cluster-id=parts"]
-    command += ["-Dstate.backend.type=rocksdb"]
-    with running(*command, log=tmp_path / "log", fault=fault(marker)) as killed:
-        kill_host_in_snapshot(killed, marker, tmp_path / "table")
+def test_parts_that_are_killed_do_not_disturb_what_is_started_anew(engine: str, tmp_path: Path) -> None:
+    marker, table = tmp_path / "marker", tmp_path / "table"
+    command = [f"--engine={engine}", f"--output={tmp_path}", f"--records={_RECORDS}", *_SETTINGS]
+    fault = f"P8:sleep=120000:nth=6:once={marker}"
+    with running(*command, log=tmp_path / "log", fault=fault) as killed:
+        kill_host_in_snapshot(killed, marker, table)
+        kill_jvm(killed, table)
         killed.process.send_signal(signal.SIGKILL)
         killed.process.wait(60)
+        # Right after, while its JVM, workers and slot hosts are still there.
         keyed_timers_job.main([*command, "--parallelism=3"])
         wait_until("JVM, workers and slot hosts of the killed driver have ended", lambda: not killed.members(), 120)
         # Memory-backed folders of a killed process are removed by the next one.

@@ -1,7 +1,6 @@
 """kill -9 of everything at each crash point; the same command, at another parallelism, gives the golden output in the end.
 
-On the local engine, a job is one process, which kills itself. On Spark, the process that reaches the point writes a marker file
-and waits; then driver, JVM, workers and slot hosts are all killed.
+A job on the local engine is one process, which kills itself. On Spark: test_kill_parts.py.
 """
 
 from __future__ import annotations
@@ -36,35 +35,19 @@ _RECORDS = 2_500
 _SETTINGS = ["-Dhigh-availability.cluster-id=recovery", "-Dexecution.checkpointing.incremental=true"]
 
 
-def assert_in_the_middle(output: Path, records: int, point: str) -> None:
-    """What is visible is a part of what has to come."""
-    findings = compare(table_rows(output / "table"), keyed_timers_job.expected(records), ordered=False)
-    assert (findings.duplicated, findings.unexpected) == ((), ()), point
-    assert findings.lost, point
-
-
 def test_a_job_killed_at_each_point_goes_on_exactly_where_it_was(tmp_path: Path) -> None:
     command = ["--engine=local", f"--output={tmp_path}", f"--records={_RECORDS}", *_SETTINGS]
     for point, (fault, parallelism, backend) in _LIVES.items():
         life = [f"--parallelism={parallelism}", f"-Dstate.backend.type={backend}"]
         with running(*command, *life, log=tmp_path / "log", fault=fault) as job:
             assert job.finish() == -9, f"{point}: {job.output()}"
-        assert_in_the_middle(tmp_path, _RECORDS, point)
+        # What is visible is a part of what has to come.
+        findings = compare(table_rows(tmp_path / "table"), keyed_timers_job.expected(_RECORDS), ordered=False)
+        assert (findings.duplicated, findings.unexpected) == ((), ()), point
+        assert findings.lost, point
     with running(*command, "--parallelism=3", log=tmp_path / "log") as job:
         job.assert_finished()
     assert_golden(tmp_path, _RECORDS)
-
-
-@pytest.mark.parametrize("engine", [pytest.param("spark", marks=pytest.mark.spark)], indirect=True)
-def test_a_job_killed_on_spark_goes_on_in_another_session(engine: str, tmp_path: Path) -> None:
-    marker = tmp_path / "marker"
-    command = [f"--engine={engine}", f"--output={tmp_path}", "-Dstate.backend.type=rocksdb", *_SETTINGS]
-    with running(*command, log=tmp_path / "log", fault=f"P10:sleep=120000:nth=3:once={marker}") as job:
-        job.wait_until("a checkpoint is committed, sinks have not committed", marker.exists)
-        job.kill_all()
-    assert_in_the_middle(tmp_path, keyed_timers_job.RECORDS, "on Spark")
-    keyed_timers_job.main([*command, "--parallelism=3"])
-    assert_golden(tmp_path)
 
 
 @pytest.mark.parametrize(("backend", "folders"), [("hashmap", 1), ("rocksdb", 2)])

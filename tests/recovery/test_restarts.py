@@ -9,7 +9,7 @@ import pytest
 
 from flinkish.common.errors import JobCancelledError, JobExecutionError
 from flinkish.common.job_status import JobStatus
-from tests.conftest import MakeEnvironment
+from tests.conftest import MakeEnvironment, locally
 from tests.kit.waiting import wait_until
 from tests.recovery import failing_job, keyed_timers_job
 from tests.recovery.conftest import Start
@@ -93,7 +93,7 @@ def test_a_job_that_fails_once_at_each_place_loses_and_repeats_nothing(
     ],
     ids=["none", "fixed-delay", "failure-rate", "exponential-delay"],
 )
-@pytest.mark.parametrize("engine", ["local"], indirect=True)
+@locally
 def test_a_job_that_fails_again_and_again_is_given_up_as_its_strategy_says(
     make_job_env: MakeEnvironment, settings: dict[str, Any], attempts: int, why: str, tmp_path: Path
 ) -> None:
@@ -111,7 +111,7 @@ def test_a_job_that_fails_again_and_again_is_given_up_as_its_strategy_says(
 
 
 @pytest.mark.parametrize("place", ["committer", "start of the enumerator", "snapshot of the enumerator"])
-@pytest.mark.parametrize("engine", ["local"], indirect=True)
+@locally
 def test_what_fails_on_the_driver_is_named_and_restarted_as_well(
     make_job_env: MakeEnvironment, place: str, tmp_path: Path
 ) -> None:
@@ -124,7 +124,7 @@ def test_what_fails_on_the_driver_is_named_and_restarted_as_well(
     assert faults.count(place) == 3
 
 
-@pytest.mark.parametrize("engine", ["local"], indirect=True)
+@locally
 def test_with_checkpoints_a_failing_job_restarts_by_default(make_env: MakeEnvironment, tmp_path: Path) -> None:
     settings = {"execution.checkpointing.interval": "10 ms", "execution.epoch.max-records": 50}
     env = make_env(2, {**settings, "restart-strategy.exponential-delay.initial-backoff": "1 ms"})
@@ -134,7 +134,7 @@ def test_with_checkpoints_a_failing_job_restarts_by_default(make_env: MakeEnviro
     assert_golden(tmp_path)
 
 
-@pytest.mark.parametrize("engine", ["local"], indirect=True)
+@locally
 def test_without_checkpoints_a_restarted_job_begins_anew_and_commits_once_at_its_end(
     make_env: MakeEnvironment, tmp_path: Path
 ) -> None:

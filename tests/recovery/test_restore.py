@@ -17,6 +17,7 @@ from flinkish.datastream.connectors.number_seq import NumberSequenceSource
 from flinkish.datastream.functions import KeyedProcessFunction, RuntimeContext
 from flinkish.datastream.state import ValueStateDescriptor
 from flinkish.engine.job_client import EmbeddedJobClient
+from tests.conftest import locally
 from tests.kit.waiting import wait_for_checkpoints
 from tests.recovery import keyed_timers_job
 from tests.recovery.conftest import Start
@@ -83,7 +84,7 @@ def after_drain(env: StreamExecutionEnvironment, output: Path) -> None:
     keyed_timers_job.build(env, output, function=AfterDrain())
 
 
-@pytest.mark.parametrize("engine", ["local"], indirect=True)
+@locally
 def test_a_savepoint_in_passing_belongs_to_the_user_and_what_it_covers_is_committed_by_the_job_started_from_it(
     start: Start, tmp_path: Path
 ) -> None:
@@ -100,7 +101,7 @@ def test_a_savepoint_in_passing_belongs_to_the_user_and_what_it_covers_is_commit
     assert_golden(tmp_path)
 
 
-@pytest.mark.parametrize("engine", ["local"], indirect=True)
+@locally
 def test_a_savepoint_that_cannot_be_written_harms_neither_the_job_nor_its_checkpoints(start: Start, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     client = start(build=slow)
@@ -115,7 +116,7 @@ def test_a_savepoint_that_cannot_be_written_harms_neither_the_job_nor_its_checkp
 # -- checkpoints -------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("engine", ["local"], indirect=True)
+@locally
 def test_a_job_goes_on_from_a_retained_checkpoint_of_a_cancelled_one(start: Start, tmp_path: Path) -> None:
     cancelled = start(build=slow)
     wait_for_checkpoints(cancelled)
@@ -124,7 +125,7 @@ def test_a_job_goes_on_from_a_retained_checkpoint_of_a_cancelled_one(start: Star
     assert_golden(tmp_path)
 
 
-@pytest.mark.parametrize("engine", ["local"], indirect=True)
+@locally
 def test_an_older_retained_checkpoint_is_chosen_by_its_id(start: Start, tmp_path: Path) -> None:
     cancelled = start({"execution.checkpointing.num-retained": 5}, build=slow)
     wait_for_checkpoints(cancelled, 8)
@@ -151,7 +152,7 @@ def test_an_older_retained_checkpoint_is_chosen_by_its_id(start: Start, tmp_path
             assert (key, counts[-1] + 1) not in keyed_timers_job.expected()
 
 
-@pytest.mark.parametrize("engine", ["local"], indirect=True)
+@locally
 def test_a_checkpoint_of_a_job_that_finished_is_gone_and_says_so(start: Start, tmp_path: Path) -> None:
     finished = start()
     finish(finished)
@@ -220,7 +221,7 @@ def last_sum(output: Path) -> int:
     return max(count for _, count in committed_rows(output / "folder"))
 
 
-@pytest.mark.parametrize("engine", ["local"], indirect=True)
+@locally
 class TestChangedPrograms:
     """Decided on the driver, before an engine is involved."""
 

@@ -1,26 +1,31 @@
-"""A session whose drivers are started by spark-submit: one is killed, and its job goes on."""
+"""Drivers of a session that spark-submit starts: one is killed, and its job goes on; no command line shows options of it."""
 
 from __future__ import annotations
 
 import os
 import signal
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 
 import psutil
 import pytest
 
 from flinkish.cli.remote import packed
+from tests.kit.command_lines import HAS_KEY, KEY, SECRET, watched
 from tests.kit.waiting import wait_until
-from tests.server import session_job
 from tests.server.session_cluster import Session, assert_exact
 
-_SCRIPT = Path(session_job.__file__)
-_SETTINGS = {
-    "session.driver.launcher": "spark-submit",
-    "session.driver.spark-submit-options": "--master;local[2,4];--conf;spark.ui.enabled=false",
-    "session.driver.start-timeout": "5 min",
-}
+_CONFIG = f"""
+session.driver.launcher: spark-submit
+session.driver.spark-submit-options: [--master, 'local[2,4]', --conf, spark.ui.enabled=false, --conf, {KEY}={SECRET}]
+session.driver.start-timeout: 5 min
+"""
+# The job takes the session that the script has opened.
+_SCRIPT = f"""{HAS_KEY}
+import sys
+from tests.server.session_job import main
+main(sys.argv[1], int(sys.argv[2]), sys.argv[3])
+"""
 _MARKS = "print('of a sent module', flush=True)\n\ndef same(value):\n    return value\n"
 
 
@@ -28,13 +33,17 @@ _MARKS = "print('of a sent module', flush=True)\n\ndef same(value):\n    return 
 @pytest.mark.spark
 @pytest.mark.kill
 @pytest.mark.timeout(600)
-def test_a_job_that_spark_submit_has_started_goes_on_when_its_driver_is_killed(tmp_path: Path) -> None:
+def test_a_job_that_spark_submit_has_started_goes_on_when_its_driver_is_killed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     count = 1_500
-    (tmp_path / "session_marks.py").write_text(_MARKS)
-    session = Session(tmp_path, _SETTINGS)
-    try:
+    for name, text in {"session_marks.py": _MARKS, "job.py": _SCRIPT, "config.yaml": _CONFIG}.items():
+        (tmp_path / name).write_text(text)
+    monkeypatch.setenv("FLINKISH_CONF_DIR", str(tmp_path))
+    session = Session(tmp_path)
+    with watched() as seen, closing(session):
         session.start()
-        with packed(_SCRIPT, [str(tmp_path / "session_marks.py")]) as program:
+        with packed(tmp_path / "job.py", [str(tmp_path / "session_marks.py")]) as program:
             job = session.run(session.upload(program.file), str(tmp_path), str(count), "spark", module=program.module)
         session.await_checkpoints(job, 300)
         first = session.pid(job)
@@ -57,10 +66,10 @@ def test_a_job_that_spark_submit_has_started_goes_on_when_its_driver_is_killed(t
         # Spark gives its driver one pipe for standard output and error.
         log, output = ((tmp_path / "log" / f"driver-{job}.{kind}").read_text() for kind in ("log", "out"))
         assert "of a sent module" in output
+        assert output.count("it has the key: True\nHadoop has it: True\n") == 2
         assert "switched from state RUNNING to FINISHED" in log
         assert "switched from" not in output
-    finally:
-        session.close()
+    assert seen.found == {}
 
 
 def _processes(session: Session, group: int) -> list[psutil.Process]:

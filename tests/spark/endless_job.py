@@ -1,7 +1,7 @@
 """A script for the tests of ends: an endless toy job that SIGTERM and Ctrl-C end, as the JobMaster does it.
 
-Arguments: marker file, what it does after its epochs: "busy" (level 1 hangs in user code), "idle" (parked between epochs) or
-"idle again" (idle in its second attempt; Spark's JVM is killed in the first one), number of epochs before that.
+Arguments: marker file, what it does after its epochs: "idle" (parked between epochs) or "idle again" (idle in its second attempt;
+Spark's JVM is killed in the first one), number of epochs before that.
 """
 
 from __future__ import annotations
@@ -17,8 +17,7 @@ from types import FrameType
 
 from flinkish.common.errors import EngineError
 from flinkish.engine.spark.engine import SparkEngine
-from flinkish.runtime.protocol import EpochCommand
-from tests.spark.toy import TOY, ToyLoop, ToySettings, expected_counts, toy_program
+from tests.spark.toy import TOY, ToyLoop, expected_counts, toy_program
 
 
 def main() -> None:
@@ -30,11 +29,6 @@ def main() -> None:
 
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, on_signal)
-
-    def hang(slot: int, level: int, command: EpochCommand) -> None:
-        if level == 1 and command.epoch == epochs:
-            marker.touch()
-            threading.Event().wait(300)
 
     def park(epoch: int) -> None:
         if stop.is_set():
@@ -54,8 +48,7 @@ def main() -> None:
             os.kill(held.jvm.pid, signal.SIGKILL)
 
     engine = SparkEngine(task=TOY)
-    settings = ToySettings(hook=hang if kind == "busy" else None)
-    loop = ToyLoop(1_000_000, before=None if kind == "busy" else park)
+    loop = ToyLoop(1_000_000, before=park)
 
     def run() -> None:
         if kind == "idle again":
@@ -68,7 +61,7 @@ def main() -> None:
                 if path.name.startswith("flinkish"):
                     continue
                 shutil.rmtree(path) if path.is_dir() else path.unlink()
-        engine.run_attempt(toy_program(engine.scratch_root(), settings=settings), loop)
+        engine.run_attempt(toy_program(engine.scratch_root()), loop)
 
     attempt = threading.Thread(target=run)
     attempt.start()
@@ -77,9 +70,8 @@ def main() -> None:
     engine.interrupt()
     attempt.join()
     engine.close()
-    if kind != "busy":
-        exact = loop.counts() == expected_counts(epochs)
-        print(json.dumps({"exact": exact, "killed": killed, "failures": failures}))
+    exact = loop.counts() == expected_counts(epochs)
+    print(json.dumps({"exact": exact, "killed": killed, "failures": failures}))
 
 
 if __name__ == "__main__":

@@ -266,7 +266,7 @@ def test_files_and_a_delta_table_and_numbers_meet_in_windows_of_event_time(
     folder, table = tmp_path / "files", tmp_path / "table"
     put(folder, "1.json", ("a", 100), ("a", 900), ("b", 1500))
     spark_session.createDataFrame([("a", 200), ("a", 1900)], "key string, time long").write.format("delta").save(str(table))
-    env = make_env(2, {"execution.checkpointing.interval": "200 ms"})
+    env = make_env(2, {"execution.checkpointing.interval": "1 s"})
     strategy = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(Times())
     json_lines = spark_session.readStream.schema("key string, time long").json(str(folder))
     files = env.from_data_frame(json_lines, strategy, "files")
@@ -310,7 +310,7 @@ def test_a_job_goes_on_from_a_savepoint_at_another_parallelism_and_reads_nothing
     spark_session.dataSource.register(numbers_source())
 
     def start(parallelism: int, settings: dict[str, str] | None = None) -> JobClient:
-        env = make_env(parallelism, {"execution.checkpointing.interval": "200 ms"} | (settings or {}))
+        env = make_env(parallelism, {"execution.checkpointing.interval": "1 s"} | (settings or {}))
         reader = spark_session.readStream.schema("key string, time long").option("maxFilesPerTrigger", 1)
         sums(env.from_data_frame(reader.json(str(folder)), name="files").uid("files")).sink_to(DataFrameSink(written)).uid("out")
         # Other kinds of sources in the same job: Spark's offsets of each are found again.

@@ -161,16 +161,3 @@ def test_under_spark_submit_ctrl_c_ends_driver_and_hosts_of_an_idle_job(start: S
     _wait_for_end(run, began)
     assert "Traceback" not in run.output()
     assert "\tat " not in run.output()
-
-
-def test_after_kill_9_of_the_driver_jvm_and_hosts_end(start: Start) -> None:
-    run = start(_PYTHON, "busy")
-    run.process.kill()
-    run.process.wait()
-    # Folders on memory-backed storage stay until the next start of an engine, which removes them.
-    wait_until(
-        "nothing but these is left",
-        lambda: all(name.startswith("flinkish-scratch-") for name in run.left()),
-        20,
-        report=run.output,
-    )

@@ -48,7 +48,7 @@ def test_a_job_over_sparks_kafka_source_goes_on_from_a_savepoint_and_reads_nothi
         kafka.produce(topic, [{"key": key, "value": str(value)} for key, value in messages])
 
     def start(parallelism: int, settings: dict[str, str] | None = None) -> JobClient:
-        env = make_env(parallelism, {"execution.checkpointing.interval": "200 ms"} | (settings or {}))
+        env = make_env(parallelism, {"execution.checkpointing.interval": "1 s"} | (settings or {}))
         reader = with_kafka.readStream.format("kafka").option("kafka.bootstrap.servers", kafka.address)
         frame = reader.option("subscribe", topic).option("startingOffsets", "earliest").load()
         rows = env.from_data_frame(frame.selectExpr("string(key) as key", "bigint(string(value)) as time"), name="kafka")

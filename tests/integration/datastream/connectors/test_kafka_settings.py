@@ -10,11 +10,11 @@ from flinkish.common import WatermarkStrategy
 from flinkish.common.errors import (
     JobExecutionError,
 )
-from tests.conftest import MakeEnvironment
+from tests.conftest import MakeEnvironment, locally
 from tests.unit.datastream.connectors.test_kafka_settings import builder
 
 
-@pytest.mark.parametrize("engine", ["local"])
+@locally
 def test_brokers_that_do_not_answer_are_named_with_what_to_check(make_env: MakeEnvironment) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listening:
         nobody = f"127.0.0.1:{listening.getsockname()[1]}"
