@@ -38,7 +38,7 @@ class WithTime(ProcessFunction):
 @pytest.fixture
 def batch(make_env: MakeEnvironment) -> StreamExecutionEnvironment:
     # Small epochs: the records come in several files.
-    return make_env(2, {"execution.epoch.max-records": 3}).set_runtime_mode(RuntimeExecutionMode.BATCH)
+    return make_env(2, {"execution.epoch.max-records": 5}).set_runtime_mode(RuntimeExecutionMode.BATCH)
 
 
 @pytest.fixture

@@ -56,7 +56,8 @@ def test_parts_that_are_killed_do_not_disturb_what_is_started_anew(engine: str, 
     marker, table = tmp_path / "marker", tmp_path / "table"
     command = [f"--engine={engine}", f"--output={tmp_path}", f"--records={_RECORDS}", *_SETTINGS]
     fault = f"P8:sleep=120000:nth=6:once={marker}"
-    with running(*command, log=tmp_path / "log", fault=fault) as killed:
+    # Slowly, so that it does not end before it is killed.
+    with running(*command, "--pause=0.01", log=tmp_path / "log", fault=fault) as killed:
         kill_host_in_snapshot(killed, marker, table)
         kill_jvm(killed, table)
         killed.process.send_signal(signal.SIGKILL)

@@ -52,6 +52,13 @@ class PackedFrames(NamedTuple):
         data = self.data
         return [data[start:end] for start, end in itertools.pairwise(offsets)]
 
+    def select(self, chosen: Sequence[bool]) -> PackedFrames:
+        """Return the chosen ones of the frames."""
+        if all(chosen):
+            return self
+        columns = [list(itertools.compress(self.ints(index), chosen)) for index in range(_INT_COLUMNS)]
+        return pack_columns(columns, list(itertools.compress(self.bodies(), chosen)))
+
     def frames(self, slot: int) -> list[Frame]:
         """Return the frames, all of them for one slot, given by its index."""
         levels, edges, channels, seqs = (self.ints(index) for index in range(1, _INT_COLUMNS))

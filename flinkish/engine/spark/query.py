@@ -13,6 +13,7 @@ from pyspark.sql.streaming.state import GroupStateTimeout
 
 from flinkish.engine.slots.hosts import HostConfig
 from flinkish.engine.spark import shim
+from flinkish.engine.spark.groups import COLUMNS, SCHEMA, STATE_SCHEMA, OnGroups
 from flinkish.engine.spark.native import NativeInput
 from flinkish.runtime.protocol import EpochCommand
 
@@ -53,21 +54,19 @@ def build(
         function = shim.nothing_in_place if idle else shim.level_zero_in_place(config, levels)
         rows = _stateful(placed, function)
     else:
-        rows = ticks.mapInArrow(shim.no_rows if idle else shim.level_zero(config, levels), shim.SCHEMA)
+        rows = ticks.mapInArrow(shim.no_rows if idle else shim.level_zero(config, levels), SCHEMA)
     for native in inputs:
         # mapInArrow looks up the columns by name, which fails for names with backticks, and for `a` beside `A`.
         plain = native.frame.toDF(*[f"c{index}" for index in range(len(native.frame.columns))])
-        rows = rows.union(plain.mapInArrow(shim.native_reader(config, native.edge, native.targets), shim.SCHEMA))
+        rows = rows.union(plain.mapInArrow(shim.native_reader(config, native.edge, native.targets), SCHEMA))
     for level in range(1, levels):
         rows = _stateful(rows, shim.level_above(config, level))
     return rows
 
 
-def _stateful(rows: DataFrame, function: Callable[..., Any]) -> DataFrame:
-    result = rows.groupBy("slot").applyInPandasWithState(
-        function, shim.SCHEMA, shim.STATE_SCHEMA, "append", GroupStateTimeout.NoTimeout
-    )
-    return result.selectExpr("slot & 2147483647 AS slot", *shim.COLUMNS[1:])
+def _stateful(rows: DataFrame, function: OnGroups) -> DataFrame:
+    result = rows.groupBy("slot").applyInPandasWithState(function, SCHEMA, STATE_SCHEMA, "append", GroupStateTimeout.NoTimeout)
+    return result.selectExpr("slot & 2147483647 AS slot", *COLUMNS[1:])
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,25 +16,16 @@ from typing import IO, TYPE_CHECKING, Any
 
 import pyarrow as pa
 from pyspark import TaskContext
-from pyspark.sql.streaming.state import GroupState
-from pyspark.sql.types import BinaryType, IntegerType, StructField, StructType
 
 from flinkish.engine.slots.hosts import HostConfig, call
 from flinkish.engine.slots.messages import Call, PackedFrames, Reply, pack_columns
+from flinkish.engine.spark.groups import Group, OnGroups, to_arrow
 from flinkish.engine.spark.jvm import parent_jvm
 
 if TYPE_CHECKING:
-    import pandas as pd
-
-    #: Functions for mapInArrow and for applyInPandasWithState.
+    #: A function for mapInArrow.
     _OnBatches = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
-    _OnGroups = Callable[[tuple[Any, ...], Iterable[pd.DataFrame], GroupState], Iterator[pd.DataFrame]]
 
-COLUMNS = ("slot", "level", "edge", "channel", "seq", "body")
-#: Rows between levels. The JVM would have to parse a schema that is a text, for each operator.
-SCHEMA = StructType([StructField(name, BinaryType() if name == "body" else IntegerType()) for name in COLUMNS])
-#: State of a group: Spark 4.2 does not support an ARRAY or MAP there, and lower-cases field names.
-STATE_SCHEMA = StructType([StructField("log", BinaryType())])
 #: Local property with the command of the epoch: "data:<base64>" or "file:<path>".
 COMMAND_PROPERTY = "flinkish.command"
 #: `level` of a row for the driver.
@@ -50,8 +41,6 @@ _PIECE_BYTES = 4 << 20
 #: Bytes of a piece of what a native source gives.
 _BATCH_BYTES = 1 << 20
 
-_ARROW_SCHEMA = pa.schema([(name, pa.int32()) for name in COLUMNS[:-1]] + [("body", pa.binary())])
-
 
 def level_zero(config: HostConfig, levels: int) -> _OnBatches:
     """Return the function for mapInArrow: partition i of the tick source runs level 0 of slot i; the job has `levels` levels."""
@@ -60,7 +49,7 @@ def level_zero(config: HostConfig, levels: int) -> _OnBatches:
         for _ in batches:
             pass  # the tick only shows that there is an epoch
         for packed in _call_level_zero(config, levels, _task_context().partitionId()):
-            yield _arrow(packed)
+            yield to_arrow(packed)
 
     return run
 
@@ -72,53 +61,46 @@ def no_rows(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     yield from ()
 
 
-def level_above(config: HostConfig, level: int) -> _OnGroups:
+def level_above(config: HostConfig, level: int) -> OnGroups:
     """Return the function for applyInPandasWithState: the one group of a partition is its slot."""
 
-    def run(key: tuple[Any, ...], frames: Iterable[pd.DataFrame], state: GroupState) -> Iterator[pd.DataFrame]:
-        slot_value = int(key[0])
-        slot = config.slot_values.index(slot_value)
+    def run(group: Group) -> Iterator[PackedFrames]:
+        slot = config.slot_values.index(group.slot_value)
         mine: list[PackedFrames] = []
-        deeper: list[pd.DataFrame] = []
-        for frame in frames:
-            here = frame["level"].to_numpy() == level
-            if not here.all():
-                deeper.append(frame[~here])
-            packed = _pack(frame[here & (frame["edge"].to_numpy() != WAKE)])
-            if packed.rows:
-                mine.append(packed)
+        for packed in group.frames:
+            here = [each == level for each in packed.ints(1)]
+            if not all(here):
+                yield packed.select([not each for each in here])
+            chosen = packed.select([each and edge != WAKE for each, edge in zip(here, packed.ints(2), strict=True)])
+            if chosen.rows:
+                mine.append(chosen)
         command, command_file = _command(_task_context())
-        before = bytes(state.get[0]) if state.exists else None
-        reply = call(
-            config, slot, parent_jvm(), Call(level=level, command=command, command_file=command_file, state=before, frames=mine)
-        )
+        request = Call(level=level, command=command, command_file=command_file, state=group.state, frames=mine)
+        reply = call(config, slot, parent_jvm(), request)
         if reply.error is None:
-            state.update((reply.state,))
-        yield from deeper
-        for packed in (*reply.frames, *_driver_rows(slot_value, level, reply)):
-            yield _pandas(packed)
+            group.state = reply.state
+        yield from reply.frames
+        yield from _driver_rows(group.slot_value, level, reply)
 
-    return run
+    return OnGroups(run)
 
 
-def level_zero_in_place(config: HostConfig, levels: int) -> _OnGroups:
+def level_zero_in_place(config: HostConfig, levels: int) -> OnGroups:
     """Return the function for applyInPandasWithState that runs level 0; the state of Spark is empty, see query.build."""
 
-    def run(key: tuple[Any, ...], frames: Iterable[pd.DataFrame], state: GroupState) -> Iterator[pd.DataFrame]:
-        for _ in frames:
-            pass
-        state.update((b"",))
-        for packed in _call_level_zero(config, levels, config.slot_values.index(int(key[0]))):
-            yield _pandas(packed)
+    def run(group: Group) -> Iterator[PackedFrames]:
+        group.state = b""
+        yield from _call_level_zero(config, levels, config.slot_values.index(group.slot_value))
 
-    return run
+    return OnGroups(run)
 
 
-def nothing_in_place(key: tuple[Any, ...], frames: Iterable[pd.DataFrame], state: GroupState) -> Iterator[pd.DataFrame]:
-    """Do nothing, as a function for applyInPandasWithState."""
-    for _ in frames:
-        pass
+def _nothing(group: Group) -> Iterator[PackedFrames]:
     yield from ()
+
+
+#: A function for applyInPandasWithState that does nothing.
+nothing_in_place = OnGroups(_nothing)
 
 
 def native_reader(config: HostConfig, edge: int, targets: Sequence[int]) -> _OnBatches:
@@ -131,7 +113,7 @@ def native_reader(config: HostConfig, edge: int, targets: Sequence[int]) -> _OnB
         partition = _task_context().partitionId()
         slot_value = config.slot_values[targets[partition % len(targets)]]
         for seq, body in enumerate(piece for batch in batches for piece in _pieces(batch)):
-            yield _arrow(pack_columns([[slot_value], [1], [edge], [partition], [seq]], [body]))
+            yield to_arrow(pack_columns([[slot_value], [1], [edge], [partition], [seq]], [body]))
 
     return run
 
@@ -235,27 +217,3 @@ def _driver_rows(slot_value: int, level: int, reply: Reply) -> Iterator[PackedFr
     kind, body = (REPORT, reply.report) if reply.error is None else (DEFECT, reply.error.encode())
     for piece, start in enumerate(range(0, max(1, len(body)), _PIECE_BYTES)):
         yield pack_columns([[slot_value], [DRIVER], [level], [piece], [kind]], [body[start : start + _PIECE_BYTES]])
-
-
-def _arrow(packed: PackedFrames) -> pa.RecordBatch:
-    """Create a record batch from the buffers, without a copy."""
-    ints = [pa.Array.from_buffers(pa.int32(), packed.rows, [None, pa.py_buffer(packed.column(index))]) for index in range(5)]
-    body = pa.Array.from_buffers(pa.binary(), packed.rows, [None, pa.py_buffer(packed.offsets), pa.py_buffer(packed.data)])
-    return pa.RecordBatch.from_arrays([*ints, body], schema=_ARROW_SCHEMA)
-
-
-def _pandas(packed: PackedFrames) -> pd.DataFrame:
-    # Imported here, because the driver imports this module before it starts the JVM, and pandas while it waits for that.
-    import numpy as np
-    import pandas as pd
-
-    columns: dict[str, Any] = {
-        name: np.frombuffer(packed.column(index), dtype=np.int32) for index, name in enumerate(COLUMNS[:-1])
-    }
-    columns["body"] = packed.bodies()
-    return pd.DataFrame(columns)
-
-
-def _pack(frame: pd.DataFrame) -> PackedFrames:
-    columns = [frame[name].tolist() for name in COLUMNS[:-1]]
-    return pack_columns(columns, [bytes(body) for body in frame["body"]])

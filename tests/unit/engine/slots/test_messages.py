@@ -32,6 +32,14 @@ def test_packed_frames_come_out_as_they_went_in(count: int) -> None:
     assert _unpacked(list(messages.pack(frames, SLOT_VALUES))) == frames
 
 
+def test_frames_are_chosen() -> None:
+    frames = some_frames(9)
+    (packed,) = messages.pack(frames, SLOT_VALUES)
+    assert _unpacked([packed.select([index % 2 == 1 for index in range(9)])]) == frames[1::2]
+    assert packed.select([True] * 9) is packed
+    assert packed.select([False] * 9).rows == 0
+
+
 def test_no_frames_make_no_part() -> None:
     assert list(messages.pack([], SLOT_VALUES)) == []
 

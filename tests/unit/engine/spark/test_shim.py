@@ -11,22 +11,13 @@ from typing import IO, NoReturn
 
 import pytest
 
-from flinkish.engine.slots import messages
 from flinkish.engine.spark import shim
-from tests.unit.engine.slots.test_messages import SLOT_VALUES, some_frames
-
-
-def test_arrow_and_pandas_rows_hold_the_same() -> None:
-    (packed,) = messages.pack(some_frames(9), SLOT_VALUES)
-    rows = shim._arrow(packed).to_pylist()
-    assert rows == shim._pandas(packed).to_dict("records")
-    assert rows[1] == {"slot": 5, "level": 2, "edge": 1, "channel": 1, "seq": 0, "body": b"\x01\x01\x01"}
-    assert shim._pack(shim._pandas(packed)) == packed
+from flinkish.engine.spark.groups import to_arrow
 
 
 def test_level_zero_wakes_its_slot_at_every_deeper_level() -> None:
     (packed,) = shim._wake_rows(5, 3)
-    rows = shim._arrow(packed).to_pylist()
+    rows = to_arrow(packed).to_pylist()
     assert [(row["slot"], row["level"], row["edge"]) for row in rows] == [(5, 1, shim.WAKE), (5, 2, shim.WAKE)]
     assert list(shim._wake_rows(5, 1)) == []
 
