@@ -114,17 +114,22 @@ class OnGroups:
 
     def _run(self, _: object, stream: IO[bytes]) -> None:
         writer = None
-        for group in read_groups(self._input):
-            for batch in self._results(group):
-                if writer is None:  # not before: an error before the first batch is not sent as Arrow
-                    write_int(SpecialLengths.START_ARROW_STREAM, stream)  # type: ignore[no-untyped-call]
-                    writer = pa.RecordBatchStreamWriter(stream, batch.schema)
-                writer.write_batch(batch)
-        if writer is not None:
-            writer.close()
+        try:
+            for group in read_groups(self._input):
+                for batch in self._results(group):
+                    if writer is None:  # not before: an error before the first batch is not sent as Arrow
+                        write_int(SpecialLengths.START_ARROW_STREAM, stream)  # type: ignore[no-untyped-call]
+                        writer = pa.RecordBatchStreamWriter(stream, batch.schema)
+                    writer.write_batch(batch)
+        finally:
+            # The JVM takes what follows for Arrow until the stream ends, also the error that the worker reports.
+            if writer is not None:
+                writer.close()
 
     def _results(self, group: Group) -> Iterator[pa.RecordBatch]:
         for packed in self.function(group):
+            if not packed.rows:
+                continue  # the JVM needs a first row, for the counts
             rows = pa.StructArray.from_arrays(to_arrow(packed).columns, fields=_ROWS)
             yield _answer(packed.rows, 0, rows, pa.nulls(packed.rows, pa.struct(_STATES)))
         yield group.to_arrow()

@@ -11,7 +11,7 @@ from typing import Any
 import pandas as pd
 import pyarrow as pa
 import pytest
-from pyspark.serializers import SpecialLengths, read_int
+from pyspark.serializers import SpecialLengths, read_int, write_int
 from pyspark.sql.pandas.serializers import ApplyInPandasWithStateSerializer
 from pyspark.sql.streaming.state import GroupState
 
@@ -109,6 +109,7 @@ def answers(written: io.BytesIO) -> tuple[pa.Schema, Rows, list[dict[str, Any]]]
     rows: Rows = []
     states = []
     for batch in reader:
+        assert batch.num_rows, "the JVM looks for the counts in the first row"
         counts = batch.column(0)[0].as_py()
         rows += [tuple(row.values()) for row in batch.column(1).to_pylist()[: counts["dataCount"]]]
         states += batch.column(2).to_pylist()[: counts["stateCount"]]
@@ -119,8 +120,9 @@ def answers(written: io.BytesIO) -> tuple[pa.Schema, Rows, list[dict[str, Any]]]
 
 
 def answer(group: Group) -> Iterator[PackedFrames]:
-    """Send the rows back one by one; the slot with a state keeps it, the other one gets one."""
+    """Send the rows back one by one and an empty part; the slot with a state keeps it, the other one gets one."""
     yield from (packed([row]) for row in ROWS[group.slot_value])
+    yield pack_columns([[]] * 5, [])
     if group.state is None:
         group.state = b"new"
 
@@ -160,6 +162,22 @@ def test_nothing_is_written_before_the_first_answer() -> None:
     with pytest.raises(RuntimeError, match="on purpose"):
         serializer.dump_stream(iter(()), written)
     assert written.getvalue() == b""
+
+
+def fail_after_rows(group: Group) -> Iterator[PackedFrames]:
+    yield packed(ROWS[group.slot_value])
+    raise RuntimeError("on purpose")
+
+
+def test_an_error_follows_the_end_of_the_answers() -> None:
+    written = io.BytesIO()
+    serializer = read_udfs(OnGroups(fail_after_rows))
+    serializer.load_stream(sent(ONE_BATCH))
+    with pytest.raises(RuntimeError, match="on purpose"):
+        serializer.dump_stream(iter(()), written)
+    write_int(SpecialLengths.PYTHON_EXCEPTION_THROWN, written)
+    assert answers(written)[1:] == (ROWS[7], [])
+    assert read_int(written) == SpecialLengths.PYTHON_EXCEPTION_THROWN
 
 
 def test_rows_that_are_cut_off_are_an_error() -> None:
