@@ -86,6 +86,7 @@ class _LevelTask:
         ids: IdSource,
         interrupted: threading.Event | None,
         uploads: Uploads,
+        own_process: bool,
     ) -> None:
         plan = program.plan
         self.uploads = uploads
@@ -96,6 +97,7 @@ class _LevelTask:
             level=level,
             scratch=program.scratch,
             disk=program.disk,
+            own_process=own_process,
             ids=ids,
             backend=make_backend(program.configuration, len(plan.levels)),
         )
@@ -244,7 +246,16 @@ class SlotTask:
             # Level 0 may run on another executor in each epoch, where nobody would know of the upload; its state is small.
             uploads = Uploads(self._uploads if level > 0 else None, self._clock)
             task = _LevelTask(
-                self._program, self._slot, level, command, state or None, self._clock, self._ids, self._interrupted, uploads
+                self._program,
+                self._slot,
+                level,
+                command,
+                state or None,
+                self._clock,
+                self._ids,
+                self._interrupted,
+                uploads,
+                own_process=self._uploads is not None,
             )
             self._levels[level] = task
             task.open()

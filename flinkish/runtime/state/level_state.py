@@ -39,6 +39,7 @@ class LevelState:
         level: int,
         scratch: Path,
         disk: Path | None = None,
+        own_process: bool = False,
         ids: IdSource,
         backend: StateBackend,
     ) -> None:
@@ -50,7 +51,7 @@ class LevelState:
         self.sweepers: dict[StateAddress, Sweeper] = {}
         self._operators: dict[str, OperatorState] = {}
         self._position: Position | None = None
-        backend.open(Place(owner=self._identity, folder=scratch / "state", disk=disk))
+        backend.open(Place(owner=self._identity, folder=scratch / "state", disk=disk, own_process=own_process))
         if blob:
             self._position, kept = unpack(blob, self._identity)
             backend.recover(self._position, kept)

@@ -41,6 +41,8 @@ class Place:
     folder: Path
     #: A folder on disk, below which a backend may keep state that is larger than memory; None if the job has none.
     disk: Path | None = None
+    #: Whether the process has nothing but this slot, so that a backend may fork it.
+    own_process: bool = False
 
 
 class _Header(msgspec.Struct, frozen=True, array_like=True):

@@ -61,20 +61,28 @@ class HeapBackend:
     def commit(self, position: Position) -> bytes:
         changes, self._taken = self._taken + self._take_changes(self._tables), []
         log = self._log
-        log.delete_dropped()
+        log.begin_epoch_end()
         if changes or self._needs_full:
             payload = pickling.dumps(changes)
             del changes  # the next entry may be as large as all state, so free this one first
-            full = self._needs_full or log.wants_full(len(payload))
+            due = log.wants_full(len(payload))
+            fork = due and not self._needs_full and log.may_fork(len(payload))
+            full = self._needs_full or (due and not fork)
             if full:
                 payload = b""
-                payload = pickling.dumps((self._dump(), self._held))
+                payload = self._pickled()
             log.append(Entry(*position, full, payload))
+            if fork:
+                log.fold(position, self._pickled)
             self._needs_full = False
         return log.to_bytes()
 
+    def _pickled(self) -> bytes:
+        """Pickle the content of a full entry."""
+        return pickling.dumps((self._dump(), self._held))
+
     def close(self) -> None:
-        pass
+        self._log.close()
 
     def _take_changes(self, of: Mapping[StateAddress, HeapTable]) -> _Changes:
         taken: _Changes = []

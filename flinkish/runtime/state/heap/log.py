@@ -6,8 +6,9 @@ as it may hold all state; the head (MessagePack); and the payload as it is, whic
 
 An entry is *full* (all state at its position; replaces all before it) or holds what one epoch changed. The inline part is
 carried from JVM to Python and back in every epoch (1 MB costs about 20 ms), so past INLINE_LIMIT it is written to a segment
-file and only referred to. Once the log is as large as the last full entry, the next entry is full: replaying costs at most
-twice the size of the state, and all that is ever written is at most three times what was changed.
+file and only referred to. Once the log is as large as the last full entry, it is folded: the next entry is full, or, if the log
+is large, a process of its own writes one to a file that replaces all files so far in a later epoch (fold.py). So replaying costs
+a few times the size of the state at most, and all that is ever written is at most three times what was changed.
 
 The nonces of positions make every try of an epoch unique, so files of a try that lost are never overwritten or read. Files that
 an epoch drops are deleted by the next one, when its bytes are known to be in force.
@@ -18,7 +19,7 @@ from __future__ import annotations
 import contextlib
 import io
 import struct
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import IO
 from zlib import crc32
@@ -26,12 +27,17 @@ from zlib import crc32
 import msgspec
 
 from flinkish.common.errors import EngineError
-from flinkish.runtime.state.positions import Place
+from flinkish.runtime.state.heap.fold import Fold
+from flinkish.runtime.state.positions import Place, Position
 
 #: Maximum bytes of inline entries; if there are more, they are written to a file.
 INLINE_LIMIT = 1 << 20
 #: Maximum number of inline entries, because replaying each has a small cost; if there are more, they are written to a file.
 INLINE_ENTRIES = 1_024
+#: Minimum bytes of a log that a process of its own folds: a fork takes as long as pickling some megabytes.
+LEAST_FORKED = 8 << 20
+#: How many times the last full entry a log may grow to while it is folded; then the slot waits.
+_MOST_GROWTH = 4
 
 _LENGTH = struct.Struct("<I")
 #: The lengths of an entry's head and payload.
@@ -76,6 +82,8 @@ class _Header(msgspec.Struct, frozen=True, array_like=True):
 
 _encode_header = msgspec.msgpack.Encoder().encode
 _decode_header = msgspec.msgpack.Decoder(_Header).decode
+_encode_file = msgspec.msgpack.Encoder().encode
+_decode_file = msgspec.msgpack.Decoder(FileReference).decode
 _encode_head = msgspec.msgpack.Encoder().encode
 _decode_head = msgspec.msgpack.Decoder(tuple[int, str, bool]).decode
 
@@ -90,8 +98,13 @@ class ChangeLog:
         self._inline: list[tuple[bytes, bytes]] = []
         self._inline_size = 0
         self._full_size = 0
-        #: Files that the last appended entry dropped; it is not known yet whether the bytes without them are in force.
+        #: Files that the last epoch dropped; it is not known yet whether the bytes without them are in force.
         self._dropped: list[str] = []
+        #: What folds the log, and the files that the result will replace.
+        self._fold: Fold | None = None
+        self._folded: list[FileReference] = []
+        #: Whether that has failed: the slot writes the next full entry itself, so that the reason is named.
+        self._failed = False
 
     def load(self, kept: bytes) -> None:
         """Continue from the end of some bytes of `to_bytes`; raises EngineError if they are cut off."""
@@ -128,42 +141,82 @@ class ChangeLog:
 
     def wants_full(self, size: int) -> bool:
         """Tell whether an entry with all state should replace one of `size` bytes, because the log has become too large."""
-        if self._inline_size + size <= INLINE_LIMIT and len(self._inline) < INLINE_ENTRIES:
+        if self._fold is not None or (self._inline_size + size <= INLINE_LIMIT and len(self._inline) < INLINE_ENTRIES):
             return False
-        return self._inline_size + size + sum(file.size for file in self._files) >= 2 * self._full_size
+        return self._size + size >= 2 * self._full_size
 
-    def delete_dropped(self) -> None:
-        """Delete the files that the last epoch dropped: the epoch that ends now has begun with the bytes without them."""
+    def may_fork(self, size: int) -> bool:
+        """Tell whether a process of its own should write that entry."""
+        return self._place.own_process and not self._failed and self._size + size >= LEAST_FORKED
+
+    @property
+    def _size(self) -> int:
+        return self._inline_size + sum(file.size for file in self._files)
+
+    def begin_epoch_end(self) -> None:
+        """Delete the files that the last epoch dropped, as this epoch has begun with the bytes without them; end a fold."""
         for name in self._dropped:
             with contextlib.suppress(FileNotFoundError):
                 (self._place.folder / name).unlink()
         self._dropped = []
+        if self._fold is not None and (self._fold.is_done() or self._size >= _MOST_GROWTH * self._full_size):
+            self._end_fold(self._fold.result())
+
+    def _end_fold(self, result: bytes | None) -> None:
+        """Replace the files that were folded."""
+        self._fold = None
+        if result is None:
+            self._failed = True
+            return
+        file = _decode_file(result)
+        self._dropped = [folded.name for folded in self._folded]
+        self._files = [file, *self._files[len(self._folded) :]]
+        self._full_size = file.size
+
+    def fold(self, position: Position, payload: Callable[[], bytes]) -> None:
+        """Fork a process that writes all state as it is now, after the last entry; `payload` pickles it."""
+        assert not self._inline, "an entry that makes the log too large is in a file"
+        self._folded = list(self._files)
+        name = self._name(position, "full")
+        self._fold = Fold(lambda: _encode_file(self._write(name, [Entry(*position, True, payload()).parts()])))
+
+    def close(self) -> None:
+        if self._fold is not None:
+            self._fold.cancel()
+            self._fold = None
 
     def append(self, entry: Entry) -> None:
         """Add an entry; writes a file if the inline part has become too long."""
         if entry.full:
-            self._dropped = [file.name for file in self._files]
+            self.close()
+            self._failed = False
+            self._dropped += [file.name for file in self._files]
             self._files = []
             self._inline, self._inline_size = [], 0
             self._full_size = entry.size
         self._inline.append(entry.parts())
         self._inline_size += entry.size
         if self._inline_size > INLINE_LIMIT or len(self._inline) > INLINE_ENTRIES:
-            self._write_file(entry)
+            self._write_inline((entry.epoch, entry.nonce))
 
-    def _write_file(self, last: Entry) -> None:
-        owner = self._place.owner
-        name = f"{owner.level}-{owner.slot}-{last.epoch}-{last.nonce}.log"
+    def _write_inline(self, position: Position) -> None:
+        self._files = [*self._files, self._write(self._name(position, "log"), self._inline)]
+        self._inline, self._inline_size = [], 0
+
+    def _name(self, position: Position, kind: str) -> str:
+        epoch, nonce = position
+        return f"{self._place.owner.level}-{self._place.owner.slot}-{epoch}-{nonce}.{kind}"
+
+    def _write(self, name: str, entries: Iterable[tuple[bytes, bytes]]) -> FileReference:
         self._place.folder.mkdir(parents=True, exist_ok=True)
         size = checksum = 0
         with (self._place.folder / name).open("xb") as file:
-            for parts in self._inline:
+            for parts in entries:
                 for part in parts:
                     file.write(part)
                     checksum = crc32(part, checksum)
                     size += len(part)
-        self._files = [*self._files, FileReference(name, size, checksum)]
-        self._inline, self._inline_size = [], 0
+        return FileReference(name, size, checksum)
 
     def to_bytes(self) -> bytes:
         """Return the log as bytes for another object."""

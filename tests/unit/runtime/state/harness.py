@@ -34,8 +34,10 @@ class Slot:
         attempt: str = "attempt",
         ids: Callable[[], str] | None = None,
         make_backend: Callable[[], StateBackend] = HeapBackend,
+        own_process: bool = False,
     ) -> None:
         self.make_backend = make_backend
+        self.own_process = own_process
         counter = itertools.count()
         self.folder = folder
         self.key_type = key_type or Types.LONG()
@@ -57,6 +59,7 @@ class Slot:
             level=1,
             scratch=self.folder / "scratch",
             disk=self.folder / "disk",
+            own_process=self.own_process,
             ids=self.ids,
             backend=self.make_backend(),
         )
