@@ -34,9 +34,6 @@ from flinkish.server.session.driver_protocol import (
 )
 from flinkish.server.session.reporter import SessionDriver, become_driver
 
-#: Maximum size of an unpacked program in bytes.
-_LARGEST_PROGRAM = 1 << 30
-
 
 def main() -> None:
     """Run the program that the environment names, or write its plan; the exit code is 1 if it fails."""
@@ -122,14 +119,17 @@ def _run_zip(path: Path, program: Program, driver: SessionDriver | None) -> None
     runpy.run_module(program.entry_class, run_name="__main__", alter_sys=True)
 
 
-def unpacked(path: Path) -> Path:
-    """Unpack a program next to its zip file, because a program may look for other files next to its modules (`__file__`)."""
+def unpacked(path: Path, *, largest: int = 1 << 30) -> Path:
+    """Unpack a program next to its zip file, because a program may look for other files next to its modules (`__file__`).
+
+    `largest` is the maximum size of the unpacked program in bytes.
+    """
     folder = path.with_suffix("")
     with zipfile.ZipFile(path) as archive:
         size = sum(member.file_size for member in archive.infolist())
-        if size > _LARGEST_PROGRAM:
+        if size > largest:
             raise InvalidProgramError(
-                f"{path.name} has {size:,} bytes when it is unpacked; at most {_LARGEST_PROGRAM:,} are allowed",
+                f"{path.name} has {size:,} bytes when it is unpacked; at most {largest:,} are allowed",
                 hint="leave data out of the zip file, and pass the program the path of a folder or an object store.",
             )
         # A driver that was killed may have left this folder.

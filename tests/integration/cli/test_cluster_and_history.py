@@ -78,11 +78,16 @@ def _slow(*_: Any) -> None:
     raise cluster_commands.UnreachableError("http://x", TimeoutError())
 
 
-def test_ctrl_c_ends_a_cluster_that_is_being_started(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    stand_in = tmp_path / "python"
-    stand_in.write_text("#!/bin/sh\necho $$\nexec sleep 60\n")
+def set_python(monkeypatch: pytest.MonkeyPatch, folder: Path, script: str) -> None:
+    """Have a shell script run as the Python of new processes."""
+    stand_in = folder / "python"
+    stand_in.write_text(f"#!/bin/sh\n{script}\n")
     stand_in.chmod(0o700)
     monkeypatch.setattr(sys, "executable", str(stand_in))
+
+
+def test_ctrl_c_ends_a_cluster_that_is_being_started(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    set_python(monkeypatch, tmp_path, "echo $$\nexec sleep 60")
     logs = tmp_path / "logs"
 
     def sleep(_seconds: float) -> None:
@@ -112,12 +117,8 @@ def test_the_server_of_one_job_is_not_stopped_as_a_cluster(server: FakeServer) -
 
 
 def test_a_detached_cluster_is_waited_for(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    stand_in = tmp_path / "python"
-    stand_in.write_text(
-        '#!/bin/sh\necho starting "$@" "$FLINKISH_PROPERTIES"\necho "Dispatcher: http://localhost:5"\nexec sleep 60\n'
-    )
-    stand_in.chmod(0o700)
-    monkeypatch.setattr(sys, "executable", str(stand_in))
+    script = 'echo starting "$@" "$FLINKISH_PROPERTIES"\necho "Dispatcher: http://localhost:5"\nexec sleep 60'
+    set_python(monkeypatch, tmp_path, script)
     properties = (f"env.log.dir={tmp_path}/logs", f"security.checkpoint.hmac-key-file={tmp_path}/key")
 
     process, address, log = cluster_commands.start_detached(properties)
@@ -146,10 +147,7 @@ def test_a_detached_cluster_is_waited_for(monkeypatch: pytest.MonkeyPatch, tmp_p
 def test_a_detached_cluster_that_ends_at_once_fails_with_its_log(
     says: str, told: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    stand_in = tmp_path / "python"
-    stand_in.write_text(f"#!/bin/sh\n{says}\nexit 3\n")
-    stand_in.chmod(0o700)
-    monkeypatch.setattr(sys, "executable", str(stand_in))
+    set_python(monkeypatch, tmp_path, f"{says}\nexit 3")
     with pytest.raises(EngineError, match=rf"exit code 3:\n{told}"):
         cluster_commands.start_detached((f"env.log.dir={tmp_path}", f"security.checkpoint.hmac-key-file={tmp_path}/key"))
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib.util
 import json
-import sys
 from pathlib import Path
 from types import ModuleType
 
@@ -13,9 +12,9 @@ from click.testing import CliRunner, Result
 
 from flinkish.cli.main import cli
 from flinkish.common import Configuration
-from flinkish.common.config_file import PROPERTIES_VARIABLE
 from flinkish.common.errors import CheckpointError, FlinkishError
 from flinkish.datastream import StreamExecutionEnvironment
+from tests.kit.own_process import keep_process
 
 pytestmark = pytest.mark.usefixtures("same_logging")
 
@@ -23,10 +22,7 @@ pytestmark = pytest.mark.usefixtures("same_logging")
 @pytest.fixture(autouse=True)
 def same_process_as_before(monkeypatch: pytest.MonkeyPatch) -> None:
     """Undo what running a script changes."""
-    monkeypatch.setattr(sys, "argv", list(sys.argv))
-    monkeypatch.setattr(sys, "path", list(sys.path))
-    monkeypatch.setitem(sys.modules, "__main__", sys.modules["__main__"])
-    monkeypatch.setenv(PROPERTIES_VARIABLE, "")
+    keep_process(monkeypatch)
 
 
 _JOB = """

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import zipfile
 from pathlib import Path
 
@@ -12,7 +11,7 @@ from flinkish.cli import driver
 from flinkish.common.config_file import PROPERTIES_VARIABLE
 from flinkish.common.errors import InvalidProgramError
 from flinkish.server.session import driver_protocol
-from tests.kit.own_process import set_arguments
+from tests.kit.own_process import keep_process
 
 
 def zipped(path: Path, **files: str) -> Path:
@@ -40,10 +39,8 @@ def test_an_error_of_flinkish_is_told_without_its_own_frames(
     else:
         (tmp_path / "job.py").write_text(script)
         program = driver_protocol.Program(file=str(tmp_path / "job.py"))
+    keep_process(monkeypatch)
     monkeypatch.setenv(PROPERTIES_VARIABLE, f"-Dexecution.full-traceback={str(full).lower()}")
-    set_arguments(monkeypatch, *sys.argv)
-    monkeypatch.setattr(sys, "path", [*sys.path])
-    monkeypatch.setitem(sys.modules, "__main__", sys.modules["__main__"])
 
     assert driver._run(program, None) == 1
 
@@ -66,9 +63,8 @@ def test_names_that_leave_the_folder_stay_in_it(tmp_path: Path) -> None:
     assert [file.relative_to(tmp_path).as_posix() for file in tmp_path.rglob("*.py")] == ["inner/job/out.py"]
 
 
-def test_a_program_that_is_too_large_is_refused_before_it_is_unpacked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(driver, "_LARGEST_PROGRAM", 1_000)
+def test_a_program_that_is_too_large_is_refused_before_it_is_unpacked(tmp_path: Path) -> None:
     path = zipped(tmp_path / "job.zip", **{"job.py": " " * 1_001})
     with pytest.raises(InvalidProgramError, match=r"job\.zip has 1,001 bytes when it is unpacked; at most 1,000 are allowed"):
-        driver.unpacked(path)
+        driver.unpacked(path, largest=1_000)
     assert not (tmp_path / "job").exists()

@@ -15,7 +15,7 @@ from flinkish.cli import entry
 from flinkish.cli.main import cli, split_arguments
 from flinkish.common.config_file import PROPERTIES_VARIABLE, parse_properties
 from flinkish.program import executor_loader
-from tests.kit.own_process import set_arguments
+from tests.kit.own_process import keep_process, set_arguments
 
 
 class ScriptedExecutor:
@@ -34,10 +34,7 @@ class ScriptedExecutor:
 @pytest.fixture(autouse=True)
 def same_process_as_before(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Undo what running a script changes."""
-    set_arguments(monkeypatch, *sys.argv)
-    monkeypatch.setattr(sys, "path", list(sys.path))
-    monkeypatch.setitem(sys.modules, "__main__", sys.modules["__main__"])
-    monkeypatch.setenv(PROPERTIES_VARIABLE, "")
+    keep_process(monkeypatch)
     monkeypatch.setattr("logging.basicConfig", lambda **_: None)
     executor_loader.replace_executor(ScriptedExecutor())
     yield
