@@ -44,7 +44,7 @@ from flinkish.datastream.connectors.kafka import client
 #: How much faster than the schedule: a day in a second.
 SPEED_UP: Final = 86_400.0
 #: Milliseconds after which the program gives up if the brokers do not acknowledge a message.
-TIMEOUT_MS: Final = 30_000
+_TIMEOUT_MS: Final = 30_000
 #: Seconds between two looks at the progress on a terminal, and between two lines elsewhere.
 _LOOK_S: Final = 0.25
 _LOG_S: Final = 5.0
@@ -133,11 +133,11 @@ class Progress:
 class Publisher:
     """Writes messages to a topic; raises SinkError if the brokers do not take one."""
 
-    def __init__(self, addresses: str, name: str) -> None:
+    def __init__(self, addresses: str, name: str, timeout_ms: int = _TIMEOUT_MS) -> None:
         self._addresses = addresses
         self._topic = name
         # Idempotent: a message that is sent again is there once, and the order stays.
-        settings = {"bootstrap.servers": addresses, "enable.idempotence": True, "message.timeout.ms": TIMEOUT_MS, "linger.ms": 5}
+        settings = {"bootstrap.servers": addresses, "enable.idempotence": True, "message.timeout.ms": timeout_ms, "linger.ms": 5}
         self._producer = client.make("Producer", settings, "--kafka")
         self._error: Any = None
         #: Messages that the brokers have acknowledged.

@@ -45,9 +45,6 @@ _SCHEMA = pa.schema(
 #: Notes are written when _BATCH of them wait, or when one arrives and the last write is at least _BATCH_MS ago.
 _BATCH = 50
 _BATCH_MS = 60_000
-#: After this many batches, the table is rewritten as one file with the newest rows.
-_BATCHES_PER_COMPACTION = 50
-_KEPT_ROWS = 100_000
 #: The file with the notes of the next batch; readers of the table ignore it because of its name.
 WAITING = "_waiting.json"
 _LARGEST_WAITING = 64 * 1024 * 1024
@@ -115,14 +112,28 @@ def _application(generation: int) -> str:
 
 
 class JobHistory:
-    """Notes about one job in `<directory>/<job id>/history`. Thread-safe; no method raises if the storage fails."""
+    """Notes about one job in `<directory>/<job id>/history`. Thread-safe; no method raises if the storage fails.
 
-    def __init__(self, directory: str | PurePath, job_id: str, *, generation: Generation, clock: Clock) -> None:
+    After some batches, the table is rewritten as one file with the newest rows.
+    """
+
+    def __init__(
+        self,
+        directory: str | PurePath,
+        job_id: str,
+        *,
+        generation: Generation,
+        clock: Clock,
+        batches_per_compaction: int = 50,
+        kept_rows: int = 100_000,
+    ) -> None:
         directory = paths.table_root(str(directory), key=_KEY)
         self.root = paths.job_folder(directory, job_id) / "history"
         self._files = files_at(self.root)
         self._generation = generation
         self._clock = clock
+        self._batches_per_compaction = batches_per_compaction
+        self._kept_rows = kept_rows
         self._lock = threading.Lock()
         self._last_write = clock.monotonic()
         self._batches = 0
@@ -210,13 +221,13 @@ class JobHistory:
         self._batches += 1
         with suppress(FileNotFoundError):
             self._files.remove(WAITING)
-        if self._batches % _BATCHES_PER_COMPACTION == 0:
+        if self._batches % self._batches_per_compaction == 0:
             self._compact()
 
     def _compact(self) -> None:
         table = DeltaTable(str(self.root), storage_options=_options(self._files))
         rows = rows_of(table, self.root).sort_by("time")
-        rows = rows.slice(max(0, rows.num_rows - _KEPT_ROWS))
+        rows = rows.slice(max(0, rows.num_rows - self._kept_rows))
         write_deltalake(
             table,
             rows,

@@ -20,20 +20,19 @@ _log = logging.getLogger("flinkish.jobmaster.delivery")
 #: Takes the values that one subtask sent to a destination in one epoch; called in the job's thread.
 Taker = Callable[[DriverValues], None]
 
-#: Maximum number of results that wait for the client before sources are held back; with 100 bytes each, they take 10 MB.
-_MOST_WAITING = 100_000
-
 
 class Results:
     """Results on their way to the client of execute_and_collect.
 
     With checkpoints, a value is handed out when a checkpoint that covers it is complete (or the job has finished), so that the
     client never sees a value twice if a restarted job computes it again. Without checkpoints, a value is handed out at once, and
-    a restart that would repeat values ends the iteration with an error instead.
+    a restart that would repeat values ends the iteration with an error instead. Sources are held back when `most_waiting` results
+    wait for the client; with 100 bytes each, the default takes 10 MB.
     """
 
-    def __init__(self, *, checkpointed: bool) -> None:
+    def __init__(self, *, checkpointed: bool, most_waiting: int = 100_000) -> None:
         self._checkpointed = checkpointed
+        self._most_waiting = most_waiting
         self._condition = threading.Condition()
         self._uncommitted: list[Any] = []
         #: How many of the uncommitted values each checkpoint in progress covers, by its id.
@@ -105,7 +104,7 @@ class Results:
     def full(self) -> bool:
         """Whether sources must wait until the client has taken some results; `on_space` is called when it has."""
         with self._condition:
-            self._space_wanted = len(self._ready) >= _MOST_WAITING
+            self._space_wanted = len(self._ready) >= self._most_waiting
             return self._space_wanted
 
     def end(self, error: BaseException | None) -> None:
@@ -127,7 +126,7 @@ class Results:
                     return
                 value = self._ready.popleft()
                 self._delivered_any = True
-                space = self._space_wanted and len(self._ready) <= _MOST_WAITING // 2
+                space = self._space_wanted and len(self._ready) <= self._most_waiting // 2
                 if space:
                     self._space_wanted = False
             if space:

@@ -395,9 +395,8 @@ def test_publishing_keeps_the_pace_and_stops_at_ctrl_c(kafka: Broker, clean_samp
     assert count < 100
 
 
-def test_publishing_ends_with_an_error_if_the_brokers_are_lost(nowhere: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(publish_flights, "TIMEOUT_MS", 200)
-    publisher = publish_flights.Publisher(nowhere, "flights")
+def test_publishing_ends_with_an_error_if_the_brokers_are_lost(nowhere: str) -> None:
+    publisher = publish_flights.Publisher(nowhere, "flights", timeout_ms=200)
     publisher.publish(publish_flights.Message(0, b"N1", b"{}"))
 
     def wait_for_all() -> None:

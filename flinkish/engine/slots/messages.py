@@ -76,17 +76,17 @@ def pack_columns(columns: Sequence[Sequence[int]], bodies: Sequence[bytes]) -> P
     return PackedFrames(len(bodies), ints, offsets.tobytes(), b"".join(bodies))
 
 
-def pack(frames: Sequence[Frame], slot_values: Sequence[int]) -> Iterator[PackedFrames]:
-    """Pack frames in parts of bounded size; each slot index is replaced by the int that represents the slot."""
-    for part in _parts(frames):
+def pack(frames: Sequence[Frame], slot_values: Sequence[int], part_bytes: int = _PART_BYTES) -> Iterator[PackedFrames]:
+    """Pack frames in parts of at most `part_bytes`, or of one frame; each slot index is replaced by the int of the slot."""
+    for part in _parts(frames, part_bytes):
         slots, levels, edges, channels, seqs, bodies = zip(*part, strict=True)
         yield pack_columns(([slot_values[slot] for slot in slots], levels, edges, channels, seqs), bodies)
 
 
-def _parts(frames: Sequence[Frame]) -> Iterator[Sequence[Frame]]:
+def _parts(frames: Sequence[Frame], part_bytes: int) -> Iterator[Sequence[Frame]]:
     start = size = 0
     for index, frame in enumerate(frames):
-        if size and size + len(frame.body) > _PART_BYTES:
+        if size and size + len(frame.body) > part_bytes:
             yield frames[start:index]
             start, size = index, 0
         size += len(frame.body)

@@ -19,8 +19,8 @@ from flinkish.common.ids import CheckpointId, Generation
 from .support import JOB
 
 
-def make_history(directory: Path, clock: ManualClock | None = None, *, generation: int = 3) -> JobHistory:
-    return JobHistory(directory, JOB, generation=Generation(generation), clock=clock or ManualClock(5_000))
+def make_history(directory: Path, clock: ManualClock | None = None, *, generation: int = 3, **limits: int) -> JobHistory:
+    return JobHistory(directory, JOB, generation=Generation(generation), clock=clock or ManualClock(5_000), **limits)
 
 
 def rows(notes: JobHistory) -> list[dict[str, object]]:
@@ -107,10 +107,8 @@ def test_a_file_of_notes_that_cannot_be_read_harms_no_job(tmp_path: Path, caplog
     assert [row["event"] for row in rows(after)] == ["kept"]
 
 
-def test_the_table_is_cut_down_from_time_to_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(history, "_BATCHES_PER_COMPACTION", 5)
-    monkeypatch.setattr(history, "_KEPT_ROWS", 4)
-    notes = make_history(tmp_path)
+def test_the_table_is_cut_down_from_time_to_time(tmp_path: Path) -> None:
+    notes = make_history(tmp_path, batches_per_compaction=5, kept_rows=4)
     for number in range(10):
         notes.note("event", str(number))
         notes.flush()

@@ -6,7 +6,6 @@ import pytest
 
 from flinkish.common.errors import JobExecutionError
 from flinkish.common.ids import Epoch, OperatorUid
-from flinkish.jobmaster import delivery
 from flinkish.jobmaster.delivery import Delivery, Results
 from flinkish.program.sinks import COLLECT, PRINT
 from flinkish.runtime.protocol import DriverValues, EpochReport
@@ -98,9 +97,8 @@ def test_the_jobs_error_comes_behind_the_last_value() -> None:
         next(iterator)
 
 
-def test_sources_wait_for_a_slow_client_until_it_has_taken_half(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(delivery, "_MOST_WAITING", 4)
-    results, rung = Results(checkpointed=False), []
+def test_sources_wait_for_a_slow_client_until_it_has_taken_half() -> None:
+    results, rung = Results(checkpointed=False, most_waiting=4), []
     results.on_space = lambda: rung.append(len(results._ready))
     results.add(range(4))
     assert results.full

@@ -44,19 +44,17 @@ def test_no_frames_make_no_part() -> None:
     assert list(messages.pack([], SLOT_VALUES)) == []
 
 
-def test_many_bytes_are_cut_into_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(messages, "_PART_BYTES", 100)
+def test_many_bytes_are_cut_into_parts() -> None:
     frames = some_frames(50, size=20)
-    parts = list(messages.pack(frames, SLOT_VALUES))
+    parts = list(messages.pack(frames, SLOT_VALUES, 100))
     assert len(parts) > 1
     assert all(len(part.data) <= 100 for part in parts)
     assert _unpacked(parts) == frames
 
 
-def test_a_frame_larger_than_a_part_is_a_part_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(messages, "_PART_BYTES", 10)
+def test_a_frame_larger_than_a_part_is_a_part_of_its_own() -> None:
     frames = [Frame(0, 1, 0, 0, n, b"x" * 30) for n in range(2)]
-    assert [part.rows for part in messages.pack(frames, SLOT_VALUES)] == [1, 1]
+    assert [part.rows for part in messages.pack(frames, SLOT_VALUES, 10)] == [1, 1]
 
 
 @pytest.mark.parametrize("state", [None, b"", b"log"])
