@@ -121,10 +121,9 @@ def spark_session(flinkish_spark: SparkSession) -> SparkSession:
 @pytest.fixture(params=[False, True], ids=["records", "columns"])
 def both_ways(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Run a test of a source or sink twice: with records, and with columns where it makes or takes them."""
-    from tests.unit.datastream.connectors.fakes import SinkRun, SourceRun
+    from tests.unit.datastream.connectors.fakes import Columns
 
-    monkeypatch.setattr(SourceRun, "by_columns", request.param)
-    monkeypatch.setattr(SinkRun, "by_columns", request.param)
+    monkeypatch.setattr(Columns, "by_default", request.param)
 
 
 @pytest.fixture(params=[pytest.param(name, marks=[pytest.mark.spark] if engine.jvm else []) for name, engine in ENGINES.items()])

@@ -79,12 +79,11 @@ def table(rows: list[Row] = ROWS) -> pa.Table:
     return pa.Table.from_batches([arrow.batch([arrow.values(row) for row in rows])], arrow.schema)
 
 
-def both(monkeypatch: pytest.MonkeyPatch, make: Callable[[], Any], **run: Any) -> tuple[SourceRun, list[str]]:
+def both(make: Callable[[], Any], **run: Any) -> tuple[SourceRun, list[str]]:
     """Read a source by records and by columns, which must give the same; return the second run, and the values' reprs."""
     shown = []
     for by_columns in (False, True):
-        monkeypatch.setattr(SourceRun, "by_columns", by_columns)
-        reading = SourceRun(make(), **run)
+        reading = SourceRun(make(), by_columns=by_columns, **run)
         shown.append(list(map(repr, reading.values())))
     assert shown[0] == shown[1]
     return reading, shown[0]
@@ -100,7 +99,7 @@ def parquet_source(path: Path, type_info: TypeInformation, **options: Any) -> Ca
 
 @pytest.mark.parametrize("restart_readers", [False, True])
 @pytest.mark.parametrize("credit", [1, 7, 1000])
-def test_json_lines_are_read_alike(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, credit: int, restart_readers: bool) -> None:
+def test_json_lines_are_read_alike(tmp_path: Path, credit: int, restart_readers: bool) -> None:
     good = [f'{{"n": {n}, "text": "{"grün" * (n % 3)}", "at": "2026-01-02T03:04:{n % 60:02}Z", "x": 1}}' for n in range(200)]
     mixed = ["", *good[:50], "[1, 2", *good[50:120], '{"n": 1.5}', "", '{"n": 7}', " {} ", *good[120:], '{"n": 8}']
     (tmp_path / "a.json").write_text("\n".join(good) + "\n", encoding="utf-8")
@@ -112,7 +111,7 @@ def test_json_lines_are_read_alike(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         builder = FileSource.for_record_stream_format(StreamFormat.json_lines_format(rows), str(tmp_path))
         return builder.set_file_enumerator(FileEnumeratorProvider(500)).on_record_error(RecordErrorPolicy.skip()).build()
 
-    run, values = both(monkeypatch, make, credit=credit, restart_readers=restart_readers, parallelism=2)
+    run, values = both(make, credit=credit, restart_readers=restart_readers, parallelism=2)
     assert run.from_columns >= 200
     assert len(values) == 200 + 203 + 20
 
@@ -120,9 +119,7 @@ def test_json_lines_are_read_alike(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 @pytest.mark.parametrize("restart_readers", [False, True])
 @pytest.mark.parametrize("credit", [1, 7, 1000])
 @pytest.mark.parametrize("multiline", [False, True])
-def test_csv_lines_are_read_alike(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, credit: int, restart_readers: bool, multiline: bool
-) -> None:
+def test_csv_lines_are_read_alike(tmp_path: Path, credit: int, restart_readers: bool, multiline: bool) -> None:
     good = [f'{"grün" * (n % 3)},"{n}",2026-01-02T03:04:{n % 60:02}Z,{n / 7}' for n in range(200)]
     more = ['"two\nlines",1,,', "", "a,b,,", 'x"y,1,,', "a,1", ",,,"]
     mixed = [line for n, line in enumerate(good) for line in (*more[n % 50 : n % 50 + 1], line)]
@@ -137,35 +134,31 @@ def test_csv_lines_are_read_alike(
         builder = FileSource.for_record_stream_format(format_, str(tmp_path))
         return builder.set_file_enumerator(FileEnumeratorProvider(500)).on_record_error(RecordErrorPolicy.skip()).build()
 
-    run, values = both(monkeypatch, make, credit=credit, restart_readers=restart_readers, parallelism=2)
+    run, values = both(make, credit=credit, restart_readers=restart_readers, parallelism=2)
     assert run.from_columns >= 200
     assert len(values) == 200 + 200 + 4 * 3 + 20
 
 
 @pytest.mark.parametrize("restart_readers", [False, True])
 @pytest.mark.parametrize("credit", [1, 7, 1000])
-def test_parquet_files_are_read_alike(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, credit: int, restart_readers: bool
-) -> None:
+def test_parquet_files_are_read_alike(tmp_path: Path, credit: int, restart_readers: bool) -> None:
     pq.write_table(table(), tmp_path / "b.parquet", row_group_size=11)
     pq.write_table(table().slice(0, 0), tmp_path / "a.parquet")
     pq.write_table(table(), tmp_path / "c.parquet")
-    run, values = both(
-        monkeypatch, parquet_source(tmp_path, TYPES), credit=credit, restart_readers=restart_readers, parallelism=2
-    )
+    run, values = both(parquet_source(tmp_path, TYPES), credit=credit, restart_readers=restart_readers, parallelism=2)
     assert run.from_columns == len(values) == 120
     assert sorted(values) == sorted(map(repr, ROWS * 2))
 
 
-def test_columns_of_a_file_are_renamed_chosen_and_widened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_columns_of_a_file_are_renamed_chosen_and_widened(tmp_path: Path) -> None:
     pq.write_table(table(), tmp_path / "a.parquet")
     chosen = Types.ROW_NAMED(
         ["timestamp", "int", "float", "date"], [Types.SQL_TIMESTAMP(), Types.LONG(), Types.DOUBLE(), Types.SQL_TIMESTAMP()]
     )
-    run, _ = both(monkeypatch, parquet_source(tmp_path, chosen))
+    run, _ = both(parquet_source(tmp_path, chosen))
     assert run.from_columns == 60
     as_tuples = Types.TUPLE(list(TYPES.field_types))
-    run, values = both(monkeypatch, parquet_source(tmp_path, as_tuples))
+    run, values = both(parquet_source(tmp_path, as_tuples))
     assert run.from_columns == 60
     assert values == [repr(tuple(row)) for row in ROWS]
 
@@ -183,10 +176,10 @@ def test_columns_of_a_file_are_renamed_chosen_and_widened(tmp_path: Path, monkey
     ],
 )
 def test_a_column_with_other_values_than_columns_hold_is_records(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, column: pa.Array, type_info: TypeInformation
+    tmp_path: Path, column: pa.Array, type_info: TypeInformation
 ) -> None:
     pq.write_table(pa.table({"v": column}), tmp_path / "a.parquet")
-    run, _ = both(monkeypatch, parquet_source(tmp_path, Types.ROW_NAMED(["v"], [type_info])))
+    run, _ = both(parquet_source(tmp_path, Types.ROW_NAMED(["v"], [type_info])))
     assert run.from_columns == 0
 
 
@@ -203,23 +196,21 @@ def test_a_column_with_other_values_than_columns_hold_is_records(
         (pa.array([[("a", 2**40)]], pa.map_(pa.string(), pa.int64())), Types.MAP(Types.STRING(), Types.INT())),
     ],
 )
-def test_only_a_batch_with_a_bad_value_is_records(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, bad: pa.Array, type_info: TypeInformation
-) -> None:
+def test_only_a_batch_with_a_bad_value_is_records(tmp_path: Path, bad: pa.Array, type_info: TypeInformation) -> None:
     column = pa.concat_arrays([pa.nulls(20, bad.type), bad, pa.nulls(9, bad.type)])
     pq.write_table(pa.table({"v": column, "n": range(30)}), tmp_path / "a.parquet", row_group_size=10)
     typed = Types.ROW_NAMED(["v", "n"], [type_info, Types.LONG()])
     for credit in (1, 7, 100):
-        run, values = both(monkeypatch, parquet_source(tmp_path, typed), credit=credit)
+        run, values = both(parquet_source(tmp_path, typed), credit=credit)
         assert (run.from_columns, len(values)) == (20, 29)
 
 
-def test_only_a_batch_with_two_entries_of_a_key_in_a_map_is_records(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_a_batch_with_two_entries_of_a_key_in_a_map_is_records(tmp_path: Path) -> None:
     map_type = pa.map_(pa.string(), pa.int64())
     column = pa.concat_arrays([pa.array([[("b", 1)]] * 20, map_type), pa.array([[("a", 1), ("a", 2)]] * 10, map_type)])
     pq.write_table(pa.table({"v": column}), tmp_path / "a.parquet", row_group_size=10)
     source = parquet_source(tmp_path, Types.ROW_NAMED(["v"], [Types.MAP(Types.STRING(), Types.LONG())]))
-    run, values = both(monkeypatch, source)
+    run, values = both(source)
     assert run.from_columns == 20
     assert values == ["Row(v={'b': 1})"] * 20 + ["Row(v={'a': 2})"] * 10
 
@@ -232,7 +223,7 @@ def test_times_in_the_zone_of_the_machine_are_records(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("credit", [1, 7, 1000])
-def test_delta_tables_are_read_alike(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, credit: int) -> None:
+def test_delta_tables_are_read_alike(tmp_path: Path, credit: int) -> None:
     names = [name for name in VALUES if name not in ("big_int", "big_dec")]  # Delta's decimals are DECIMAL
     part = pa.array(["x", "y", None] * 20)
     write_deltalake(str(tmp_path), table().select(names).append_column("part", part), partition_by=["part"])
@@ -244,11 +235,11 @@ def test_delta_tables_are_read_alike(tmp_path: Path, monkeypatch: pytest.MonkeyP
     def make() -> DeltaSource:
         return DeltaSource.for_bounded_row_data(str(tmp_path)).build()
 
-    run, values = both(monkeypatch, make, credit=credit, restart_readers=True)
+    run, values = both(make, credit=credit, restart_readers=True)
     assert run.from_columns == len(values) == 61 - sum(row.int == 0 for row in ROWS)
 
 
-def test_rows_that_are_taken_back_are_records(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rows_that_are_taken_back_are_records(tmp_path: Path) -> None:
     write_deltalake(str(tmp_path), pa.table({"n": [1, 2]}))
     DeltaTable(str(tmp_path)).alter.set_table_properties({"delta.enableChangeDataFeed": "true"})
     DeltaTable(str(tmp_path)).delete("n = 1")
@@ -256,7 +247,7 @@ def test_rows_that_are_taken_back_are_records(tmp_path: Path, monkeypatch: pytes
     def make() -> DeltaSource:
         return DeltaSource.for_bounded_row_data(str(tmp_path)).starting_version(1).read_change_feed().build()
 
-    run, values = both(monkeypatch, make)
+    run, values = both(make)
     assert (run.from_columns, values) == (0, ["Row(n=1)"])
 
 
@@ -275,16 +266,13 @@ def files_of(path: Path) -> pa.Table:
     return pa.concat_tables([pq.ParquetFile(file).read() for file in found])
 
 
-def written(
-    monkeypatch: pytest.MonkeyPatch, path: Path, sink: Callable[[Path], Any], type_info: TypeInformation, rows: list[Any]
-) -> int:
+def written(path: Path, sink: Callable[[Path], Any], type_info: TypeInformation, rows: list[Any]) -> int:
     """Write rows by records and by columns, which must be the same; return how many were written as columns."""
     tables, run = [], None
     for by_columns in (False, True):
-        monkeypatch.setattr(SinkRun, "by_columns", by_columns)
         folder = path / str(by_columns)
         configuration = Configuration.from_dict({"execution.checkpointing.dir": str(folder)})
-        run = SinkRun(sink(folder / "sink"), type_info, configuration=configuration)
+        run = SinkRun(sink(folder / "sink"), type_info, configuration=configuration, by_columns=by_columns)
         run.epoch(rows[:7])
         run.lost_epoch(rows[7:9])
         run.epoch(rows[7:20])
@@ -313,15 +301,13 @@ FLAT = [name for name in VALUES if name != "list"]  # a list of times is stored 
         (data_frames, list(VALUES)),
     ],
 )
-def test_sinks_write_alike(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sink: Callable[[Path], Any], names: list[str], as_tuples: bool
-) -> None:
+def test_sinks_write_alike(tmp_path: Path, sink: Callable[[Path], Any], names: list[str], as_tuples: bool) -> None:
     types = [VALUES[name][0] for name in names]
     rows: list[Any] = [Row(**{name: row[name] for name in names}) for row in ROWS]
     if as_tuples:
-        taken = written(monkeypatch, tmp_path, sink, Types.TUPLE(types), [tuple(row) for row in rows])
+        taken = written(tmp_path, sink, Types.TUPLE(types), [tuple(row) for row in rows])
     else:
-        taken = written(monkeypatch, tmp_path, sink, Types.ROW_NAMED(names, types), rows)
+        taken = written(tmp_path, sink, Types.ROW_NAMED(names, types), rows)
     assert taken == 62  # two of them in a lost epoch
 
 
@@ -333,7 +319,7 @@ def test_partitions_are_written_alike(tmp_path: Path, monkeypatch: pytest.Monkey
     flat = [name for name in FLAT if name != by[0]] + by[:1]
     row_type = Types.ROW_NAMED(flat, [VALUES[name][0] for name in flat])
     rows: list[Any] = [Row(**{name: row[name] for name in flat}) for row in ROWS]
-    taken = written(monkeypatch, tmp_path, lambda path: DeltaSink(str(path), partition_by=by), row_type, rows)
+    taken = written(tmp_path, lambda path: DeltaSink(str(path), partition_by=by), row_type, rows)
     assert taken == 62
     records, columns = (
         sorted(str(file.parent.relative_to(tmp_path / way)) for file in (tmp_path / way).rglob("*.parquet"))
@@ -343,12 +329,12 @@ def test_partitions_are_written_alike(tmp_path: Path, monkeypatch: pytest.Monkey
     assert len(columns) > 2
 
 
-def test_partitions_of_few_rows_are_written_as_records(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_partitions_of_few_rows_are_written_as_records(tmp_path: Path) -> None:
     row_type = Types.ROW_NAMED(["n", "p"], [Types.LONG(), Types.LONG()])
     for partitions, taken in ((1, 60), (2, 0)):  # the longest runs have 30 rows
         rows = [Row(n=n, p=n % partitions) for n in range(80)]
         path = tmp_path / str(partitions)
-        assert written(monkeypatch, path, lambda path: DeltaSink(str(path), partition_by=["p"]), row_type, rows) == taken
+        assert written(path, lambda path: DeltaSink(str(path), partition_by=["p"]), row_type, rows) == taken
 
 
 @pytest.mark.parametrize(
@@ -364,21 +350,21 @@ def test_partitions_of_few_rows_are_written_as_records(tmp_path: Path, monkeypat
     ],
 )
 def test_values_that_are_stored_otherwise_are_written_as_records(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sink: Callable[[Path], Any], given: RowTypeInfo
+    tmp_path: Path, sink: Callable[[Path], Any], given: RowTypeInfo
 ) -> None:
     at = datetime.datetime(2024, 1, 1, 12)
     values: dict[type[TypeInformation], Any] = {
         DecimalTypeInfo: decimal.Decimal("1.5"), ListTypeInfo: [at], MapTypeInfo: {"k": at}
     }  # fmt: skip
     value = values.get(type(given.field_types[0]), at)
-    assert written(monkeypatch, tmp_path, sink, given, [Row(t=value), Row(t=None)] * 15) == 0
+    assert written(tmp_path, sink, given, [Row(t=value), Row(t=None)] * 15) == 0
 
 
-def test_fields_are_found_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_fields_are_found_by_name(tmp_path: Path) -> None:
     stored = Types.ROW_NAMED(["b", "a"], [Types.STRING(), Types.LONG()])
     given = Types.ROW_NAMED(["a", "b"], [Types.LONG(), Types.STRING()])
     rows = [Row(a=n, b=str(n)) for n in range(30)]
-    assert written(monkeypatch, tmp_path, lambda path: DeltaSink(str(path), row_type=stored), given, rows) == 32
+    assert written(tmp_path, lambda path: DeltaSink(str(path), row_type=stored), given, rows) == 32
     assert files_of(tmp_path / "True").column_names == ["b", "a"]
 
 

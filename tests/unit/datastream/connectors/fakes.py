@@ -152,6 +152,12 @@ def stored(value: Any, type_: Any) -> Any:
     return msgspec.msgpack.decode(msgspec.msgpack.encode(value), type=type_)
 
 
+class Columns:
+    """Whether runs of sources and sinks use columns where these make or take them; tests that hold for both ways set it."""
+
+    by_default: ClassVar[bool] = False
+
+
 @dataclass
 class SourceRun:
     """Reads a source to its end, as the runtime would, in epochs of some records; each epoch may begin with a new reader."""
@@ -160,8 +166,8 @@ class SourceRun:
     parallelism: int = 1
     credit: int = 10
     restart_readers: bool = False
-    #: Whether columns are wanted, if the source makes them; tests that hold for both kinds set the default.
-    by_columns: ClassVar[bool] = False
+    #: Whether columns are wanted, if the source makes them.
+    by_columns: bool = field(default_factory=lambda: Columns.by_default)
     metric_group: FakeMetricGroup = field(default_factory=FakeMetricGroup)
     epochs: int = 0
     #: Number of records that came as columns.
@@ -312,8 +318,6 @@ class Checkpoint:
 class SinkRun:
     """Runs a sink's writers and committer as the runtime would; writers can be lost, epochs run twice, checkpoints restored."""
 
-    #: Whether records are written as columns, if the sink takes them; tests that hold for both kinds set it.
-    by_columns: ClassVar[bool] = False
     #: Number of records that were written as columns.
     from_columns = 0
 
@@ -325,8 +329,11 @@ class SinkRun:
         *,
         checkpoints: bool = True,
         configuration: Configuration | None = None,
+        by_columns: bool | None = None,
     ) -> None:
         self.sink = sink
+        #: Whether records are written as columns, if the sink takes them.
+        self.by_columns = Columns.by_default if by_columns is None else by_columns
         interval = {"execution.checkpointing.interval": "1 s"} if checkpoints else {}
         self.configuration = configuration or Configuration.from_dict(interval)
         self.input_type = Types.PICKLED_BYTE_ARRAY() if input_type is None else input_type

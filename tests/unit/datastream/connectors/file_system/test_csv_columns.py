@@ -141,7 +141,7 @@ def random_file(chance: random.Random) -> tuple[CsvFormat, bytes]:
     return format_, text.encode().replace("ä b".encode(), b"\xff" if chance.random() < 0.1 else b"a b")
 
 
-def test_random_files_are_read_the_same_by_columns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_random_files_are_read_the_same_by_columns(tmp_path: Path) -> None:
     chance = random.Random(5)
     from_columns = 0
     for round_ in range(200):
@@ -151,8 +151,8 @@ def test_random_files_are_read_the_same_by_columns(tmp_path: Path, monkeypatch: 
         source = FileSource.for_record_stream_format(format_, str(tmp_path / "a.csv")).on_record_error(policy).build()
         found = []
         for by_columns in (False, True):
-            monkeypatch.setattr(SourceRun, "by_columns", by_columns)
-            run = SourceRun(source, credit=chance.choice([1, 4, 100]), restart_readers=chance.random() < 0.5)
+            credit, again = chance.choice([1, 4, 100]), chance.random() < 0.5
+            run = SourceRun(source, credit=credit, restart_readers=again, by_columns=by_columns)
             try:
                 found.append(repr(run.values()))
             except SourceError as error:

@@ -182,11 +182,9 @@ def test_files_roll_by_size_and_are_numbered(tmp_path: Path) -> None:
     assert [file.read_text() for file in files] == ["line 0\nline 1\n", "line 2\nline 3\n", "line 4\nline 5\n"]
 
 
-def test_columns_are_appended_as_a_whole_unless_a_policy_or_an_error_needs_each_record(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(SinkRun, "by_columns", True)
-    run = SinkRun(text_sink(tmp_path, RollingPolicy.default_rolling_policy(part_size=15)), Types.STRING())
+def test_columns_are_appended_as_a_whole_unless_a_policy_or_an_error_needs_each_record(tmp_path: Path) -> None:
+    sink = text_sink(tmp_path, RollingPolicy.default_rolling_policy(part_size=15))
+    run = SinkRun(sink, Types.STRING(), by_columns=True)
     run.epoch(["a", "b", "c", "d"])
     assert run.from_columns == 4
     # As they make the file too large, it is closed between two of them.
