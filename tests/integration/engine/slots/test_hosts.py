@@ -456,13 +456,16 @@ def test_closing_gets_along_with_a_last_host_that_takes_its_folder_with_it(
     hosts.close_hosts("a" * 32, grace_ms=0)
 
 
-def test_executors_without_a_shared_folder_have_program_and_scratch_files_in_their_own(
-    make: Make, folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture
+def executor(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The working folder of an executor."""
     executor = folder / "executor"
     executor.mkdir()
     monkeypatch.setattr(hosts, "working_folder", lambda _: executor)
+    return executor
 
+
+def test_executors_without_a_shared_folder_have_program_and_scratch_files_in_their_own(make: Make, executor: Path) -> None:
     def of_attempt(number: int) -> HostConfig:
         config = make()
         own = hosts.OwnFolder(name=".own", attempt=number, program=Path(config.program_file).read_bytes())
@@ -484,11 +487,9 @@ def test_executors_without_a_shared_folder_have_program_and_scratch_files_in_the
 
 
 def test_modules_that_spark_has_unpacked_in_the_working_folder_come_first(
-    make: Make, folder: Path, monkeypatch: pytest.MonkeyPatch
+    make: Make, executor: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    executor = folder / "executor"
-    (executor / "program").mkdir(parents=True)
-    monkeypatch.setattr(hosts, "working_folder", lambda _: executor)
+    (executor / "program").mkdir()
     paths = []
 
     def fork(order: object, executor: object, python: str, environment: Mapping[str, str]) -> ProcessId:

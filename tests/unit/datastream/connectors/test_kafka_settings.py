@@ -285,7 +285,7 @@ def test_partitions_that_were_added_are_found_at_each_start_also_without_discove
 
 
 @pytest.mark.parametrize("choose", ["topics", "pattern"])
-def test_a_topic_whose_leaders_are_not_known_yet_is_waited_for(choose: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_topic_whose_leaders_are_not_known_yet_is_waited_for(choose: str) -> None:
     kafka = client.library()
     source = KafkaSource.builder().set_bootstrap_servers("nowhere:9092").set_value_only_deserializer(SimpleStringSchema())
     source = source.set_topics("new") if choose == "topics" else source.set_topic_pattern("n.*")
@@ -297,9 +297,16 @@ def test_a_topic_whose_leaders_are_not_known_yet_is_waited_for(choose: str, monk
     answers = [{"new": waiting}, {"new": waiting}, {"new": there, "not any more": gone}]
     admin = SimpleNamespace(list_topics=lambda timeout: SimpleNamespace(topics=answers.pop(0)))
     clock = ManualClock()
-    brokers = Brokers(source.build()._settings, clock, {})
-    monkeypatch.setattr(brokers, "_admin_client", lambda: admin)
-    monkeypatch.setattr(brokers, "_wait", lambda milliseconds: clock.advance(milliseconds) or True)
+
+    class Impatient(Brokers):
+        def _admin_client(self) -> Any:
+            return admin
+
+        def _wait(self, milliseconds: int) -> bool:
+            clock.advance(milliseconds)
+            return True
+
+    brokers = Impatient(source.build()._settings, clock, {})
     assert brokers.partitions() == [("new", 0), ("new", 1)]
     answers += [{"new": waiting}] * 1000
     with pytest.raises(PassingError, match="topic 'new' at nowhere:9092 cannot be read"):

@@ -28,11 +28,11 @@ class EndingJvm:
         return self._looks >= 0
 
 
-def attempt(jvm: EndingJvm, folder: Path, code: int | None = None) -> Any:
+def attempt(jvm: EndingJvm, folder: Path, code: int | None = None, kind: type[_Attempt] = _Attempt) -> Any:
     held: Any = SimpleNamespace(jvm=jvm, await_end=lambda timeout: code)
     program: Any = SimpleNamespace(scratch=folder, attempt_id="a" * 32, remove_folders=lambda: None)
     loop: Any = None
-    return _Attempt(held, program, loop, key="", task="", clock=SystemClock(), close_timeout=0)
+    return kind(held, program, loop, key="", task="", clock=SystemClock(), close_timeout=0)
 
 
 @pytest.mark.parametrize("error", [Py4JError("An error occurred while calling o45.setLocalProperty"), Py4JNetworkError("empty")])
@@ -41,16 +41,15 @@ def test_a_broken_connection_is_put_down_to_the_jvm_that_ends_a_moment_later(err
     assert str(failure) == "Epoch 2 failed on Spark: the JVM of Spark, process 7, is gone."
 
 
-def test_whatever_asks_an_ending_jvm_the_attempt_ends_with_an_error_of_the_engine(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    ending = attempt(EndingJvm(looks=3), tmp_path)
+def test_whatever_asks_an_ending_jvm_the_attempt_ends_with_an_error_of_the_engine(tmp_path: Path) -> None:
+    class Lost(_Attempt):
+        def _start(self) -> None:
+            pass
 
-    def lost() -> None:
-        raise Py4JError("An error occurred while calling o9.isActive")
+        def _run_epochs(self) -> None:
+            raise Py4JError("An error occurred while calling o9.isActive")
 
-    monkeypatch.setattr(ending, "_start", lambda: None)
-    monkeypatch.setattr(ending, "_run_epochs", lost)
+    ending = attempt(EndingJvm(looks=3), tmp_path, kind=Lost)
     with pytest.raises(EngineError, match="Spark did not answer: the JVM of Spark, process 7, is gone"):
         ending.run()
 

@@ -55,11 +55,16 @@ class Counted(KeyedProcessFunction):
         yield ctx.get_current_key(), ctx.time_domain().name, self.count.value()
 
 
+def release(monkeypatch: pytest.MonkeyPatch, count: int) -> None:
+    """Let operators hand on about `count` records in each epoch, in pieces of as many."""
+    monkeypatch.setattr("flinkish.runtime.spilling._PIECE", count)
+    monkeypatch.setattr("flinkish.testing.piece_harness.EpochCommand", functools.partial(EpochCommand, release=count))
+
+
 @pytest.mark.parametrize("lost", [False, True])
 def test_what_was_sorted_is_handed_on_over_several_epochs_also_within_a_key(monkeypatch: pytest.MonkeyPatch, lost: bool) -> None:
-    monkeypatch.setattr("flinkish.runtime.spilling._PIECE", 2)
+    release(monkeypatch, 2)
     monkeypatch.setattr("flinkish.runtime.operators.batch._LOOK_RECORDS", 1)
-    monkeypatch.setattr("flinkish.testing.piece_harness.EpochCommand", functools.partial(EpochCommand, release=2))
     expected: list[Any] = []
     for key, count in (("a", 1), ("b", 5), ("c", 2), ("d", 1)):
         expected += [((key, number), number + 1) for number in range(count)]
@@ -126,8 +131,7 @@ def test_state_of_every_kind_starts_empty_for_each_key(monkeypatch: pytest.Monke
 
     if cut:
         # One record in each epoch, and a new process for each.
-        monkeypatch.setattr("flinkish.runtime.spilling._PIECE", 1)
-        monkeypatch.setattr("flinkish.testing.piece_harness.EpochCommand", functools.partial(EpochCommand, release=1))
+        release(monkeypatch, 1)
     with OneInputHarness(lambda stream: stream.key_by(lambda value: value % 3).process(All()), settings=BATCH) as harness:
         harness.process_elements(range(3))
         harness.process_element(3)

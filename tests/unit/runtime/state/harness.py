@@ -31,6 +31,7 @@ class Slot:
         key_type: TypeInformation | None = None,
         subtask: int = 0,
         parallelism: int = 1,
+        max_parallelism: int = MAX_PARALLELISM,
         attempt: str = "attempt",
         ids: Callable[[], str] | None = None,
         make_backend: Callable[[], StateBackend] = HeapBackend,
@@ -43,6 +44,7 @@ class Slot:
         self.key_type = key_type or Types.LONG()
         self.subtask = subtask
         self.parallelism = parallelism
+        self.max_parallelism = max_parallelism
         self.attempt = AttemptId(attempt)
         self.ids = ids or (lambda: f"{attempt}-{subtask}-{next(counter)}")
         self.now = 0
@@ -65,7 +67,7 @@ class Slot:
         )
 
     def open(self) -> None:
-        self.backend = KeyedStateBackend(self.operator, self.key_type, MAX_PARALLELISM, lambda: self.now)
+        self.backend = KeyedStateBackend(self.operator, self.key_type, self.max_parallelism, lambda: self.now)
 
     @property
     def operator(self) -> OperatorState:
@@ -125,7 +127,7 @@ class Slot:
                     uid=UID,
                     subtask=self.subtask,
                     parallelism=self.parallelism,
-                    max_parallelism=MAX_PARALLELISM,
+                    max_parallelism=self.max_parallelism,
                     keyed=keyed,
                 )
             ],

@@ -33,7 +33,6 @@ from flinkish.runtime.key_groups import key_group, subtask_of_group
 from flinkish.runtime.protocol import StateFile
 from flinkish.runtime.state.rows import state_schema
 from flinkish.runtime.state.tables import Namespaced
-from tests.unit.runtime.state import harness
 from tests.unit.runtime.state.harness import MAX_PARALLELISM, UID, Slot
 
 UNTYPED = Types.PICKLED_BYTE_ARRAY()
@@ -380,12 +379,11 @@ def test_a_state_that_subtasks_have_declared_in_different_ways_is_refused(make_s
     assert same.backend.get_state(ValueStateDescriptor("untyped", UNTYPED)) is not None
 
 
-def test_another_max_parallelism_is_refused(slot: Slot, make_slot: MakeSlot, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_another_max_parallelism_is_refused(slot: Slot, make_slot: MakeSlot) -> None:
     put_longs(slot, 3)
     files = slot.snapshot()
-    monkeypatch.setattr(harness, "MAX_PARALLELISM", 32)
     with pytest.raises(ForeignCheckpointError, match="max parallelism 32, but its state 'long' was stored with 16"):
-        make_slot(attempt="second").restore(files)
+        make_slot(attempt="second", max_parallelism=32).restore(files)
 
 
 def test_time_to_live_may_be_turned_on_and_off(slot: Slot, make_slot: MakeSlot) -> None:

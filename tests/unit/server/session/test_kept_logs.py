@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
 from flinkish.common import redaction
 from flinkish.server.session import driver_protocol
 from flinkish.server.session.storage import SessionStorage
@@ -38,9 +36,7 @@ def _texts(member: Member) -> dict[str, str]:
     return {path.name: path.read_text() for path in member.dispatcher.logs_of_drivers() if path.exists()}
 
 
-def test_a_dispatcher_on_another_machine_has_the_logs_of_ended_jobs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(redaction, "_values", frozenset())
-    monkeypatch.setattr(redaction, "_known", None)
+def test_a_dispatcher_on_another_machine_has_the_logs_of_ended_jobs(tmp_path: Path) -> None:
     redaction.remember({"s3.secret-key": "hush-hush-hush"})
     member = Member(tmp_path)
     driver = _ended(member)
