@@ -104,11 +104,11 @@ def same_process() -> Iterator[None]:
 
     before = state()
     handlers = {handler: handler.formatter for handler in logging.getLogger().handlers}
-    values, known = redaction._values, redaction._known
+    known = redaction._known
     yield
     for handler, formatter in handlers.items():
         handler.setFormatter(formatter)
-    redaction._values, redaction._known = values, known
+    redaction._known = known
     assert state() == before
 
 

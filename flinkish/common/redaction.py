@@ -50,8 +50,8 @@ _BEFORE_KEY = re.compile(r"[ \t]*+(?:- )?")
 _BEFORE_SOURCE = re.compile(r'\s*File ".*", line \d+')
 
 _lock = threading.Lock()
-_values: frozenset[str] = frozenset()
-_known: re.Pattern[str] | None = None
+#: The texts that are hidden wherever they stand, and the pattern that finds them.
+_known: tuple[frozenset[str], re.Pattern[str] | None] = frozenset(), None
 
 
 def remember(settings: Mapping[str, str]) -> None:
@@ -61,14 +61,14 @@ def remember(settings: Mapping[str, str]) -> None:
 
 def remember_values(values: Iterable[str]) -> None:
     """Hide these texts, if they have at least eight characters, from now on."""
-    global _values, _known
+    global _known
     new = {value.strip() for value in values}
     with _lock:
-        wanted = _values | {value for value in new if len(value) >= _SHORTEST}
-        if wanted != _values:
-            _values = wanted
+        values, _ = _known
+        wanted = values | {value for value in new if len(value) >= _SHORTEST}
+        if wanted != values:
             # The longest first: a secret may begin like another.
-            _known = re.compile("|".join(map(re.escape, sorted(wanted, key=len, reverse=True))))
+            _known = wanted, re.compile("|".join(map(re.escape, sorted(wanted, key=len, reverse=True))))
 
 
 def redact(text: str, is_secret: Callable[[str], bool] = is_sensitive_word) -> str:
@@ -77,8 +77,9 @@ def redact(text: str, is_secret: Callable[[str], bool] = is_sensitive_word) -> s
     >>> redact("cannot log in to postgresql://me:hush@db/x with password='hush', retries=3")
     "cannot log in to postgresql://******@db/x with password='******', retries=3"
     """
-    if _known is not None:
-        text = _known.sub(HIDDEN, text)
+    _, pattern = _known
+    if pattern is not None:
+        text = pattern.sub(HIDDEN, text)
     text = _PRIVATE_KEY.sub(rf"\1{HIDDEN}", _URL_USER.sub(HIDDEN, _URL_PASSWORD.sub(HIDDEN, text)))
     text = _AUTHORIZATION.sub(rf"\1 {HIDDEN}", text)
     lines = text.split("\n")

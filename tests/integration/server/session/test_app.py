@@ -405,8 +405,7 @@ def test_the_log_of_a_driver_is_read_after_its_end(tmp_path: Path, monkeypatch: 
             assert url == f"{address}/#/logs/server/{log.name}"
 
     # The next Dispatcher knows the secrets from the registry, not from the request.
-    monkeypatch.setattr(redaction, "_values", frozenset())
-    monkeypatch.setattr(redaction, "_known", None)
+    monkeypatch.setattr(redaction, "_known", (frozenset(), None))
     with serving(tmp_path) as again:
         assert again.get(f"/jobmanager/logs/{log.name}") == text
 
