@@ -20,7 +20,7 @@ from pathlib import Path
 import msgspec
 
 from flinkish.common import options
-from flinkish.common.clock import SystemClock
+from flinkish.common.clock import Clock, SystemClock
 from flinkish.common.configuration import Configuration
 from flinkish.common.errors import ConfigurationError, InvalidProgramError, StaleGenerationError
 from flinkish.common.files import store_settings
@@ -68,12 +68,12 @@ class SupersededError(StaleGenerationError):
 class SessionDriver:
     """The one job of this process."""
 
-    def __init__(self, assignment: Assignment) -> None:
+    def __init__(self, assignment: Assignment, clock: Clock) -> None:
         self._assignment = assignment
         self._storage = SessionStorage(assignment.storage)
         self._reports = assignment.reports
         self._looked = 0
-        self._clock = SystemClock()
+        self._clock = clock
         self._lock = threading.Lock()
         self._sending = threading.Lock()
         self._wake = threading.Event()
@@ -338,5 +338,5 @@ def become_driver(environment: MutableMapping[str, str]) -> SessionDriver:
         raise ConfigurationError(
             "only the Dispatcher of a session starts this module", hint="start a session with: flinkish cluster start"
         )
-    server_executor.session = SessionDriver(msgspec.json.decode(assignment, type=Assignment))
+    server_executor.session = SessionDriver(msgspec.json.decode(assignment, type=Assignment), SystemClock())
     return server_executor.session

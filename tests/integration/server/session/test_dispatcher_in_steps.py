@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,7 @@ from flinkish.server.session.launch import StartError
 from flinkish.server.session.leadership import NotLeaderError
 from flinkish.server.session.registry import Registry
 from flinkish.server.session.storage import SessionStorage
-from tests.unit.server.session.support import SCRIPT, FakeProcess, FakeProcesses, Member, other_key
+from tests.unit.server.session.support import SCRIPT, FakeProcess, FakeProcesses, Member, fail_put, other_key, puts
 
 
 @pytest.fixture
@@ -435,17 +436,7 @@ def test_a_dispatcher_that_died_between_the_start_of_a_driver_and_its_note_start
     member: Member, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     submission = _start(member)
-    puts = []
-    registry = member.dispatcher.leadership.leading().registry
-    put = registry.put
-
-    def dies(entry: Any) -> None:
-        puts.append(entry)
-        if len(puts) == 2:
-            raise SystemExit
-        put(entry)
-
-    monkeypatch.setattr(registry, "put", dies)
+    fail_put(member, monkeypatch, 2, SystemExit())
     monkeypatch.setattr(member.dispatcher.leadership, "forget", lambda *_: None)
     with pytest.raises(SystemExit):
         member.dispatcher.submit(submission)
@@ -640,21 +631,19 @@ def test_what_drivers_had_on_this_machine_goes_with_their_jobs(member: Member) -
     assert not program.parent.exists()
 
 
-def test_a_record_that_goes_while_it_is_read_is_looked_for_again(member: Member, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_record_that_goes_while_it_is_read_is_looked_for_again(member: Member) -> None:
     member.dispatcher.step()
     earlier = member.dispatcher.leadership.leading().record
     member.storage.write(driver_protocol.leader_file(earlier.generation), msgspec.json.encode(earlier))
-    read = member.storage.read
 
-    def read_late(inside: str) -> bytes | None:
-        if inside == driver_protocol.leader_file(1):
-            later = msgspec.structs.replace(earlier, generation=2)
-            member.storage.write_leader(later)
-            member.storage.remove(inside)
-        return read(inside)
+    class Late(SessionStorage):
+        def read(self, inside: str) -> bytes | None:
+            if inside == driver_protocol.leader_file(1):
+                self.write_leader(msgspec.structs.replace(earlier, generation=2))
+                self.remove(inside)
+            return super().read(inside)
 
-    monkeypatch.setattr(member.storage, "read", read_late)
-    found = member.storage.leader()
+    found = Late(member.settings.root).leader()
 
     assert found is not None
     assert found.generation == 2
@@ -662,17 +651,15 @@ def test_a_record_that_goes_while_it_is_read_is_looked_for_again(member: Member,
 
 def test_drivers_whose_reports_a_slow_storage_has_held_up_are_not_lost(member: Member, monkeypatch: pytest.MonkeyPatch) -> None:
     lost, healthy = member.submit(), member.submit()
-    registry = member.dispatcher.leadership.leading().registry
-    put = registry.put
 
-    def slow(entry: Any) -> None:
+    def slow(_: int, entry: Any, put: Callable[[Any], None]) -> None:
         # Nobody can report meanwhile: reports wait for the same lock.
         member.clock.advance(60_000)
         put(entry)
 
     lost.alive = False
     with monkeypatch.context() as patch:
-        patch.setattr(registry, "put", slow)
+        puts(member, patch, slow)
         member.dispatcher.step()
     for _ in range(3):
         member.dispatcher.step()

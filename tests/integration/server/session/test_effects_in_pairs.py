@@ -23,7 +23,7 @@ from flinkish.server.session.registry import Registry
 from flinkish.server.session.service import Service
 from flinkish.server.session.storage import SessionStorage
 from flinkish.server.session.supervision import Close, Keep, Start, decide
-from tests.unit.server.session.support import SCRIPT, FakeProcess, FakeProcesses, Member, summary
+from tests.unit.server.session.support import SCRIPT, FakeProcess, FakeProcesses, Member, fail_put, puts, summary
 from tests.unit.server.session.test_decisions import DRIVER, ENTRY, LIMITS, sight
 
 HERE = Location(boot="b1", processes="p1", network="n1", machine="m1")
@@ -47,24 +47,6 @@ def _restart(member: Member) -> None:
 
 def _fails(*_: Any) -> None:
     raise RegistryError("no space")
-
-
-def _puts(member: Member, monkeypatch: pytest.MonkeyPatch, act: Callable[[int, Any, Callable[[Any], None]], None]) -> None:
-    """Call `act` with the number of each put from now on, the entry, and the real put."""
-    registry = member.dispatcher.leadership.leading().registry
-    put, numbers = registry.put, iter(range(1, 1_000))
-    monkeypatch.setattr(registry, "put", lambda entry: act(next(numbers), entry, put))
-
-
-def _fail_put(member: Member, monkeypatch: pytest.MonkeyPatch, number: int, error: BaseException) -> None:
-    """Let the put of this number from now on, and only that, raise an error."""
-
-    def act(this: int, entry: Any, put: Callable[[Any], None]) -> None:
-        if this == number:
-            raise error
-        put(entry)
-
-    _puts(member, monkeypatch, act)
 
 
 # -- a silent driver is killed and replaced
@@ -149,18 +131,16 @@ def test_a_dispatcher_that_does_not_lead_any_more_kills_nothing(tmp_path: Path) 
     assert other.dispatcher.report(driver.report(), driver.token)
 
 
-def test_the_end_that_a_driver_writes_before_it_is_killed_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_end_that_a_driver_writes_before_it_is_killed_counts(tmp_path: Path) -> None:
     # Its checkpoints may be gone: another driver would begin from nothing.
-    member = Member(tmp_path)
+    class EndingFirst(FakeProcesses):
+        def kill(self, pid: int, created: float) -> None:
+            member.storage.write(driver_protocol.end_file(driver.job_id, driver.driver_id), b'{"status":"FINISHED"}')
+            super().kill(pid, created)
+
+    member = Member(tmp_path, processes=EndingFirst())
     driver = member.submit()
     _silence(member, driver)
-    kill = member.processes.kill
-
-    def ends_first(pid: int, created: float) -> None:
-        member.storage.write(driver_protocol.end_file(driver.job_id, driver.driver_id), b'{"status":"FINISHED"}')
-        kill(pid, created)
-
-    monkeypatch.setattr(member.processes, "kill", ends_first)
     for _ in range(3):
         member.dispatcher.step()
 
@@ -193,7 +173,7 @@ def test_a_driver_whose_process_cannot_be_stored_is_killed_and_its_job_forgotten
     program = member.dispatcher.upload("job.py", SCRIPT)
 
     with monkeypatch.context() as patch:
-        _fail_put(member, patch, 2, RegistryError("no space"))
+        fail_put(member, patch, 2, RegistryError("no space"))
         with pytest.raises(RegistryError, match="no space"):
             member.dispatcher.submit(Submission(program=program))
     member.clock.advance(9_000)
@@ -239,7 +219,7 @@ def test_a_job_that_was_started_at_the_end_of_a_lease_goes_on_under_the_next_lea
         put(entry)
 
     with monkeypatch.context() as patch:
-        _puts(member, patch, act)
+        puts(member, patch, act)
         job_id = member.dispatcher.submit(Submission(program=program))
     driver = member.processes.last
 
@@ -290,7 +270,7 @@ def test_a_driver_that_was_just_started_is_not_replaced_because_a_claim_was_slow
     program = member.dispatcher.upload("job.py", SCRIPT)
 
     with monkeypatch.context() as patch:
-        _fail_put(member, patch, 2, Killed())
+        fail_put(member, patch, 2, Killed())
         patch.setattr(member.dispatcher.leadership, "forget", lambda *_: None)
         with pytest.raises(Killed):
             member.dispatcher.submit(Submission(program=program))
@@ -319,7 +299,7 @@ def test_the_name_of_a_job_is_stored_with_a_later_report_if_the_first_one_failed
     driver = member.processes.last
 
     with monkeypatch.context() as patch:
-        _fail_put(member, patch, 1, RegistryError("no space"))
+        fail_put(member, patch, 1, RegistryError("no space"))
         with pytest.raises(RegistryError, match="no space"):
             member.dispatcher.report(driver.report(), driver.token)
         assert member.dispatcher.report(driver.report(), driver.token)
@@ -350,7 +330,7 @@ def test_all_jobs_are_cancelled_at_the_end_of_a_session_whatever_happens_to_one(
     monkeypatch.setattr(service, "forward", forward)
     monkeypatch.setattr(service, "_STEP", 0.001)
     with monkeypatch.context() as patch:
-        _fail_put(member, patch, 1, RegistryError("no space"))
+        fail_put(member, patch, 1, RegistryError("no space"))
         ending._cancel_all()
 
     assert sorted(asked) == sorted(f"/jobs/{driver.job_id}" for driver in drivers)
@@ -430,21 +410,29 @@ def test_a_dispatcher_with_another_key_does_not_take_the_session_from_its_leader
     assert Registry(tmp_path, SigningKey(b"k" * 32), ManualClock()).claim() == {ENTRY.job_id: _with(cancelling=True)}
 
 
-def test_an_entry_that_is_replaced_while_it_is_read_is_no_damage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    first, second = (Registry(tmp_path, SigningKey(b"k" * 32), ManualClock()) for _ in range(2))
-    first.claim()
-    first.put(ENTRY)
-    read, replaced = second._read, _with(cancelling=True)
+def test_an_entry_that_is_replaced_while_it_is_read_is_no_damage(tmp_path: Path) -> None:
     done: list[str] = []
 
-    def late(path: str) -> Any:
-        if first._files[ENTRY.job_id][0] == path and not done:
-            done.append(path)
-            first.put(replaced)
-        return read(path)
+    class Late(Registry):
+        def _read(self, path: str) -> Any:
+            if first._files[ENTRY.job_id][0] == path and not done:
+                done.append(path)
+                first.put(replaced)
+            return super()._read(path)
 
-    monkeypatch.setattr(second, "_read", late)
+    first, second = (kind(tmp_path, SigningKey(b"k" * 32), ManualClock()) for kind in (Registry, Late))
+    first.claim()
+    first.put(ENTRY)
+    replaced = _with(cancelling=True)
     assert second.claim() == {ENTRY.job_id: replaced}
+
+
+class _Unheard(reporter.SessionDriver):
+    def _current(self) -> None:
+        return None
+
+    def _send(self, body: bytes) -> bool:
+        return False
 
 
 def _driver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[reporter.SessionDriver, ManualClock, SessionStorage]:
@@ -454,11 +442,9 @@ def _driver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[reporter.S
     assignment = driver_protocol.Assignment(
         job_id="1" * 32, driver_id="d", reports="127.0.0.1:1", storage=str(tmp_path), token="t", secret="s", files=("log", "out")
     )
-    driver, clock = reporter.SessionDriver(assignment), ManualClock(1_000_000)
-    for name, value in {"_clock": clock, "_current": lambda: None, "_send": lambda body: False}.items():
-        monkeypatch.setattr(driver, name, value)
+    clock = ManualClock(1_000_000)
     monkeypatch.setattr(reporter, "this_location", lambda: str(HERE))
-    return driver, clock, storage
+    return _Unheard(assignment, clock), clock, storage
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from http.server import BaseHTTPRequestHandler
@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import pytest
 
 from flinkish.checkpoint.signing import SigningKey
 from flinkish.common import Configuration
@@ -191,6 +192,24 @@ class Member:
     def state(self, job_id: str) -> str | None:
         entry = self.dispatcher.job(job_id)
         return None if entry is None else self.dispatcher.summary(entry).state
+
+
+def puts(member: Member, monkeypatch: pytest.MonkeyPatch, act: Callable[[int, Any, Callable[[Any], None]], None]) -> None:
+    """Call `act` with the number of each put from now on, the entry, and the real put."""
+    registry = member.dispatcher.leadership.leading().registry
+    put, numbers = registry.put, iter(range(1, 1_000))
+    monkeypatch.setattr(registry, "put", lambda entry: act(next(numbers), entry, put))
+
+
+def fail_put(member: Member, monkeypatch: pytest.MonkeyPatch, number: int, error: BaseException) -> None:
+    """Let the put of this number from now on, and only that, raise an error."""
+
+    def act(this: int, entry: Any, put: Callable[[Any], None]) -> None:
+        if this == number:
+            raise error
+        put(entry)
+
+    puts(member, monkeypatch, act)
 
 
 def write_archive(storage: SessionStorage, driver: FakeProcess, status: str = "FINISHED", **answers: Any) -> None:
