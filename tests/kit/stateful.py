@@ -7,6 +7,9 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
+import msgspec
+import pytest
+
 from flinkish.common import Row, Time, Types, WatermarkStrategy
 from flinkish.common.watermark_strategy import TimestampAssigner
 from flinkish.datastream import StreamExecutionEnvironment
@@ -28,7 +31,18 @@ from flinkish.datastream.state import (
     ValueStateDescriptor,
 )
 from flinkish.datastream.window import EventTimeSessionWindows, TumblingEventTimeWindows
+from flinkish.runtime.state.snapshot import SnapshotWriter
 from flinkish.testing import JobHarness
+
+
+def declare_without_types(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have checkpoints written as by earlier versions, which did not store the types of states."""
+    write = SnapshotWriter.declare
+
+    def declare(self: SnapshotWriter, uid: str, name: str, declaration: Any) -> None:
+        write(self, uid, name, msgspec.structs.replace(declaration, types=None, key_type=None))
+
+    monkeypatch.setattr(SnapshotWriter, "declare", declare)
 
 
 class Colour(Enum):

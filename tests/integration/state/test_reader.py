@@ -17,11 +17,10 @@ from flinkish.datastream import StreamExecutionEnvironment
 from flinkish.datastream.evictors import CountEvictor
 from flinkish.datastream.functions import ProcessWindowFunction
 from flinkish.datastream.window import EventTimeSessionWindows, SlidingEventTimeWindows, TumblingEventTimeWindows
-from flinkish.runtime.state import snapshot
 from flinkish.runtime.state.codec import Opaque
 from flinkish.state import SavepointReader
 from flinkish.testing import JobHarness
-from tests.kit.stateful import LONG, TEXT, Add, Cart, Colour, OwnTime, parity, savepoint_of, settings_of
+from tests.kit.stateful import LONG, TEXT, Add, Cart, Colour, OwnTime, declare_without_types, parity, savepoint_of, settings_of
 
 NUMBERS = [1, 2, 3, 4]
 
@@ -181,12 +180,7 @@ def test_what_is_not_there_is_named_with_what_is(reader: SavepointReader) -> Non
 
 
 def test_a_checkpoint_of_an_earlier_version_is_refused_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    write = snapshot.SnapshotWriter.declare
-
-    def declare(self: Any, uid: str, name: str, declaration: Any) -> None:
-        write(self, uid, name, snapshot.msgspec.structs.replace(declaration, types=None, key_type=None))
-
-    monkeypatch.setattr(snapshot.SnapshotWriter, "declare", declare)
+    declare_without_types(monkeypatch)
     reader = SavepointReader.read(savepoint_of(tmp_path, NUMBERS), configuration(tmp_path))
 
     assert {each.name: each.entries for each in reader.states("everything")}["total"] == 2

@@ -22,7 +22,6 @@ from flinkish.common.configuration import Configuration
 from flinkish.common.typeinfo import DecimalTypeInfo, ListTypeInfo, MapTypeInfo, RowTypeInfo, TypeInformation
 from flinkish.datastream import StreamExecutionEnvironment
 from flinkish.datastream.connectors import DataFrameSink, DeltaSink, DeltaSource
-from flinkish.datastream.connectors.delta import writer
 from flinkish.datastream.connectors.file_system import (
     BucketAssigner,
     BulkFormat,
@@ -314,8 +313,8 @@ def test_sinks_write_alike(tmp_path: Path, sink: Callable[[Path], Any], names: l
 @pytest.mark.parametrize(
     "by", [["int"], ["flag", "text", "byte"], ["date", "short"], ["timestamp"], ["instant"], ["decimal", "long"], ["big_int"]]
 )
-def test_partitions_are_written_alike(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, by: list[str]) -> None:
-    monkeypatch.setattr(writer, "_LEAST_ROWS", 1)
+@pytest.mark.usefixtures("small_partitions")
+def test_partitions_are_written_alike(tmp_path: Path, by: list[str]) -> None:
     flat = [name for name in FLAT if name != by[0]] + by[:1]
     row_type = Types.ROW_NAMED(flat, [VALUES[name][0] for name in flat])
     rows: list[Any] = [Row(**{name: row[name] for name in flat}) for row in ROWS]

@@ -7,13 +7,11 @@ from collections.abc import Callable, Iterator
 from types import ModuleType
 from typing import Any
 
-import msgspec
 import pytest
 
 from flinkish.common import Row, Time, Types, pickling
 from flinkish.common.errors import ConfigurationError, ForeignCheckpointError
 from flinkish.runtime.key_groups import key_group, subtask_of_group
-from flinkish.runtime.state import snapshot
 from flinkish.runtime.state.keyed import KeyedStateBackend
 from flinkish.udf.state import (
     ListStateDescriptor,
@@ -22,6 +20,7 @@ from flinkish.udf.state import (
     StateTtlConfig,
     ValueStateDescriptor,
 )
+from tests.kit.stateful import declare_without_types
 from tests.unit.runtime.state.harness import MAX_PARALLELISM, Slot
 
 MakeSlot = Callable[..., Slot]
@@ -129,12 +128,7 @@ def test_the_type_of_keys_cannot_change_with_that_of_values(make_slot: MakeSlot)
 def test_a_checkpoint_without_types_is_refused_as_before(
     slot: Slot, make_slot: MakeSlot, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    write = snapshot.SnapshotWriter.declare
-
-    def declare(self: Any, uid: str, name: str, declaration: Any) -> None:
-        write(self, uid, name, msgspec.structs.replace(declaration, types=None, key_type=None))
-
-    monkeypatch.setattr(snapshot.SnapshotWriter, "declare", declare)
+    declare_without_types(monkeypatch)
     slot.begin()
     slot.key(1)
     slot.backend.get_state(ValueStateDescriptor("order", OLD)).update(Row(id=7))

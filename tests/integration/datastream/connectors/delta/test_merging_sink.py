@@ -279,11 +279,10 @@ def test_wrong_keys_are_refused(tmp_path: Path) -> None:
     ids=["long", "long in UTF-8", "null's name"],
 )
 @pytest.mark.parametrize("options", [{"upsert_keys": ["v"]}, {"compact_every": 1}], ids=["merge", "compaction"])
-@pytest.mark.usefixtures("both_ways")
+@pytest.mark.usefixtures("both_ways", "small_partitions")
 def test_a_writer_refuses_a_text_for_whose_partition_deltalake_has_no_folder(
-    value: str, why: str, options: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    value: str, why: str, options: dict[str, Any], tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(writer_module, "_LEAST_ROWS", 1)
     run = SinkRun(DeltaSink(str(tmp_path), partition_by=["k"], **options), PAIR)
     with pytest.raises(RecordRefusedError, match=why):
         run.write([insert(value, 1)])

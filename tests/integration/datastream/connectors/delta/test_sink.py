@@ -31,7 +31,7 @@ from flinkish.common.typeinfo import DecimalTypeInfo, Types
 from flinkish.common.types import Row, RowKind
 from flinkish.datastream.connectors import _row_buffer
 from flinkish.datastream.connectors.base import END_OF_INPUT_CHECKPOINT
-from flinkish.datastream.connectors.delta import DeltaSink, writer
+from flinkish.datastream.connectors.delta import DeltaSink
 from flinkish.datastream.connectors.delta.table import partition_folder
 from tests.unit.datastream.connectors.fakes import SinkRun
 
@@ -124,19 +124,24 @@ def test_two_tries_of_an_epoch_that_both_wrote_files_count_once(tmp_path: Path, 
     assert len(DeltaTable(tmp_path).file_uris()) == 2
 
 
+def on_commits(monkeypatch: pytest.MonkeyPatch, act: Callable[[Callable[[], None]], None]) -> None:
+    """Call `act` instead of each commit of deltalake, with that commit."""
+    real = DeltaTable.create_write_transaction
+    monkeypatch.setattr(DeltaTable, "create_write_transaction", lambda *args, **options: act(lambda: real(*args, **options)))
+
+
 @pytest.mark.usefixtures("both_ways")
 def test_a_commit_whose_answer_was_lost_is_recognized(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run = SinkRun(DeltaSink(str(tmp_path)), PAIR)
     run.checkpoint([Row(k="a", v=1)])
-    real = DeltaTable.create_write_transaction
     calls = []
 
-    def commit_then_fail(self: Any, *args: Any, **kwargs: Any) -> None:
+    def commit_then_fail(commit: Callable[[], None]) -> None:
         calls.append(1)
-        real(self, *args, **kwargs)
+        commit()
         raise CommitFailedError("the answer was lost")
 
-    monkeypatch.setattr(DeltaTable, "create_write_transaction", commit_then_fail)
+    on_commits(monkeypatch, commit_then_fail)
     run.checkpoint([Row(k="b", v=2)])
     assert len(calls) == 1
     assert pairs(tmp_path) == [("a", 1), ("b", 2)]
@@ -147,17 +152,16 @@ def test_a_driver_that_should_be_dead_is_refused_after_it_has_looked(tmp_path: P
     run = SinkRun(DeltaSink(str(tmp_path)), PAIR)
     first = run.checkpoint([Row(k="a", v=1)])
     checkpoint = run.checkpoint([Row(k="b", v=2)], commit=False)
-    real = DeltaTable.create_write_transaction
     successor = run.restored_committer(first)
     calls = []
 
-    def overtaken(self: Any, *args: Any, **kwargs: Any) -> None:
+    def overtaken(commit: Callable[[], None]) -> None:
         calls.append(1)
         if len(calls) == 1:
             successor.commit(checkpoint.id, checkpoint.requests)
-        real(self, *args, **kwargs)
+        commit()
 
-    monkeypatch.setattr(DeltaTable, "create_write_transaction", overtaken)
+    on_commits(monkeypatch, overtaken)
     run.commit(checkpoint)
     assert len(calls) == 2, "that of the successor, and the one that met a conflict"
     assert pairs(tmp_path) == [("a", 1), ("b", 2)]
@@ -176,10 +180,10 @@ def test_commits_of_other_writers_in_between_do_no_harm(tmp_path: Path) -> None:
 def test_commits_that_always_meet_others_end_with_a_named_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run = SinkRun(DeltaSink(str(tmp_path)), PAIR)
 
-    def fail(self: Any, *args: Any, **kwargs: Any) -> None:
+    def fail(_: Callable[[], None]) -> None:
         raise CommitFailedError("no")
 
-    monkeypatch.setattr(DeltaTable, "create_write_transaction", fail)
+    on_commits(monkeypatch, fail)
     with pytest.raises(SinkError, match="tries met other commits"):
         run.checkpoint([Row(k="a", v=1)])
 
@@ -484,12 +488,6 @@ def test_an_undeclared_stream_needs_a_row_type_and_may_hold_rows_tuples_and_dict
     assert pairs(tmp_path) == [("dict", 3), ("part", None), ("row", 1), ("tuple", 2)]
 
 
-@pytest.fixture
-def _small_partitions(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Have partitions of a row written as columns, if there are columns."""
-    monkeypatch.setattr(writer, "_LEAST_ROWS", 1)
-
-
 PARTITIONS: list[tuple[Any, list[Any]]] = [
     (Types.STRING(), ["a b", "x%y", "ü=1", "p/q", "a:b", "..", "*", "x" * 300, None]),
     (Types.LONG(), [-(2**63), 0, None]),
@@ -501,7 +499,7 @@ PARTITIONS: list[tuple[Any, list[Any]]] = [
 ]
 
 
-@pytest.mark.usefixtures("both_ways", "_small_partitions")
+@pytest.mark.usefixtures("both_ways", "small_partitions")
 @pytest.mark.parametrize(("type_info", "values"), PARTITIONS)
 def test_partition_values_come_back_as_they_were(tmp_path: Path, type_info: Any, values: list[Any]) -> None:
     run = SinkRun(DeltaSink(str(tmp_path), partition_by=["p"]), Types.ROW_NAMED(["v", "p"], [Types.INT(), type_info]))
@@ -525,7 +523,7 @@ class Printed(str):
         return "Color.RED"
 
 
-@pytest.mark.usefixtures("both_ways", "_small_partitions")
+@pytest.mark.usefixtures("both_ways", "small_partitions")
 @pytest.mark.parametrize(
     ("type_info", "value", "expected"),
     [
@@ -543,7 +541,7 @@ def test_a_partition_has_the_value_that_a_column_in_a_file_has(tmp_path: Path, t
     assert row["p"] == row["q"] == expected
 
 
-@pytest.mark.usefixtures("both_ways", "_small_partitions")
+@pytest.mark.usefixtures("both_ways", "small_partitions")
 @pytest.mark.parametrize(
     ("type_info", "value"),
     [
@@ -564,7 +562,7 @@ def test_a_value_that_a_partition_column_cannot_hold_is_refused(tmp_path: Path, 
         run.write([Row(v=1, p=value)])
 
 
-@pytest.mark.usefixtures("both_ways", "_small_partitions")
+@pytest.mark.usefixtures("both_ways", "small_partitions")
 @pytest.mark.parametrize("type_info", [Types.INSTANT(), Types.SQL_TIMESTAMP()])
 def test_a_point_in_time_is_a_partition_in_any_time_zone_of_a_reader(tmp_path: Path, type_info: Any) -> None:
     run = SinkRun(DeltaSink(str(tmp_path), partition_by=["p"]), Types.ROW_NAMED(["v", "p"], [Types.INT(), type_info]))
@@ -574,7 +572,7 @@ def test_a_point_in_time_is_a_partition_in_any_time_zone_of_a_reader(tmp_path: P
     assert add["partitionValues"] == {"p": "1969-12-31T23:59:59.000000Z"}
 
 
-@pytest.mark.usefixtures("both_ways", "_small_partitions")
+@pytest.mark.usefixtures("both_ways", "small_partitions")
 def test_files_stand_in_folders_named_by_partition(tmp_path: Path) -> None:
     run = SinkRun(DeltaSink(str(tmp_path), partition_by=["k"]), PAIR)
     run.checkpoint([Row(k="a b", v=1), Row(k=None, v=2)])
