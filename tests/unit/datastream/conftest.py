@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
 
-from flinkish.datastream import StreamExecutionEnvironment, stream_execution_environment
+from flinkish.datastream import StreamExecutionEnvironment
+from flinkish.program.executor_loader import replace_executor
 from tests.unit.datastream.helpers import FakeExecutor, make_env
 
 
@@ -14,8 +17,9 @@ def env() -> StreamExecutionEnvironment:
 
 
 @pytest.fixture
-def executor(monkeypatch: pytest.MonkeyPatch) -> FakeExecutor:
+def executor() -> Iterator[FakeExecutor]:
     """Put a fake in the place of whatever runs programs."""
     fake = FakeExecutor()
-    monkeypatch.setattr(stream_execution_environment, "load_executor", lambda: fake)
-    return fake
+    before = replace_executor(fake)
+    yield fake
+    replace_executor(before)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import importlib.util
 import pickle
 import sqlite3
+import sys
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -121,16 +121,14 @@ def test_other_urls_are_refused_without_showing_a_password(url: str, message: st
 
 
 def test_a_driver_that_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setitem(sys.modules, "pymysql", None)
+    monkeypatch.setitem(sys.modules, "MySQLdb", None)
     with pytest.raises(MissingPackageError, match=r"no Python driver for mysql is installed, such as pymysql\nHint: pip install"):
         translated("jdbc:mysql://host/db")
 
 
 def test_sqlalchemy_itself_is_named_if_it_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
-    def missing(name: str) -> Any:
-        raise ModuleNotFoundError(f"No module named {name!r}", name=name)
-
-    monkeypatch.setattr("flinkish.common.requirements.importlib.import_module", missing)
+    monkeypatch.setitem(sys.modules, "sqlalchemy", None)
     with pytest.raises(MissingPackageError, match=r"needs the package sqlalchemy.*\nHint: pip install 'flinkish\[jdbc\]'"):
         translated("jdbc:sqlite:x.db")
 
