@@ -112,10 +112,7 @@ def _application(generation: int) -> str:
 
 
 class JobHistory:
-    """Notes about one job in `<directory>/<job id>/history`. Thread-safe; no method raises if the storage fails.
-
-    After some batches, the table is rewritten as one file with the newest rows.
-    """
+    """Notes about one job in `<directory>/<job id>/history`. Thread-safe; no method raises if the storage fails."""
 
     def __init__(
         self,
@@ -225,6 +222,7 @@ class JobHistory:
             self._compact()
 
     def _compact(self) -> None:
+        """Rewrite the table as one file with the newest rows."""
         table = DeltaTable(str(self.root), storage_options=_options(self._files))
         rows = rows_of(table, self.root).sort_by("time")
         rows = rows.slice(max(0, rows.num_rows - self._kept_rows))

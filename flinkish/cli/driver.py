@@ -120,10 +120,7 @@ def _run_zip(path: Path, program: Program, driver: SessionDriver | None) -> None
 
 
 def unpacked(path: Path, *, largest: int = 1 << 30) -> Path:
-    """Unpack a program next to its zip file, because a program may look for other files next to its modules (`__file__`).
-
-    `largest` is the maximum size of the unpacked program in bytes.
-    """
+    """Unpack a program of at most `largest` bytes next to its zip file, as it may need files next to its modules (`__file__`)."""
     folder = path.with_suffix("")
     with zipfile.ZipFile(path) as archive:
         size = sum(member.file_size for member in archive.infolist())
