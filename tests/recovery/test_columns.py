@@ -21,7 +21,7 @@ def rows(table: Path) -> list[tuple[int, int, str | None]]:
 #: Where the job is killed one time after the other, in which of its visits there, and at which parallelism it runs then: in the
 #: middle of an epoch of a task; before, and after, a checkpoint's commit to the table. These two are in the driver, which is the
 #: same on both engines.
-_KILLED = {"local": [("P4", 3, 2), ("P10", 4, 3), ("P12", 5, 1)], "spark": [("P4", 8, 3)]}
+_KILLED = {"local": [("P4", 3, 2), ("P10", 4, 3), ("P12", 3, 1)], "spark": [("P4", 8, 3)]}
 
 
 @pytest.mark.parametrize("engine", ["local", pytest.param("spark", marks=[pytest.mark.spark, pytest.mark.soak])], indirect=True)

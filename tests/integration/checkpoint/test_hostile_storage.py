@@ -12,7 +12,6 @@ from typing import Any
 import msgspec
 import pytest
 
-from flinkish.checkpoint import history as history_module
 from flinkish.checkpoint import paths
 from flinkish.checkpoint.checkpoint_files import Latest, write_latest
 from flinkish.checkpoint.delta_storage import DeltaCheckpointStorage
@@ -256,8 +255,8 @@ def test_no_record_of_a_cluster_id_is_made_in_a_folder_that_is_a_link(tmp_path: 
 def test_the_history_is_not_cleaned_through_links(tmp_path: Path, home: Path, where: str) -> None:
     before = everything_in(home)
     clock = ManualClock(1_000)
-    history = JobHistory(tmp_path / "storage", JOB, generation=Generation(1), clock=clock)
-    for batch in range(history_module._BATCHES_PER_COMPACTION):
+    history = JobHistory(tmp_path / "storage", JOB, generation=Generation(1), clock=clock, batches_per_compaction=5)
+    for batch in range(5):
         if batch == 1:
             (history.root / where / "link").symlink_to(home)
             (history.root / "link.parquet").symlink_to(home / "letter")

@@ -35,8 +35,19 @@ def slot(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Slot]:
     assert children() == []
 
 
+#: Processes that other tests have started.
+_others: set[int] = set()
+
+
+@pytest.fixture(autouse=True)
+def others() -> None:
+    _others.clear()
+    _others.update(child.pid for child in children())
+
+
 def children() -> list[psutil.Process]:
-    return psutil.Process().children()
+    """Return the processes that fold a log."""
+    return [child for child in psutil.Process().children() if child.pid not in _others]
 
 
 def put(slot: Slot, rng: random.Random) -> bytes:
