@@ -34,7 +34,7 @@ from tests.simulation.tasks import Command, Report, Slot, Thread
 from tests.unit.checkpoint.support import JOB
 
 #: One world in this many keeps state in a backend of flinkish, with files in Parquet, and takes four times as long.
-WITH_BACKENDS = 20
+WITH_BACKENDS = 50
 #: How deep one process may be interrupted by others while it is in the middle of an operation.
 _DEEPEST = 2
 

@@ -262,7 +262,7 @@ SETTINGS = st.fixed_dictionaries(
 
 
 def test_rolling_aggregates(folded: list[int]) -> None:
-    @several(50)
+    @several(40)
     @given(data=DATA, chosen=SOME, key=KEY_FIELDS, record_type=TYPES, way=WAYS, settings=SETTINGS)
     def check(data: Data, chosen: Chosen, key: str, record_type: Any, way: Way, settings: dict[str, Any]) -> None:
         def build(stream: DataStream) -> DataStream:
@@ -272,7 +272,7 @@ def test_rolling_aggregates(folded: list[int]) -> None:
         equal(build, data, way, record_type, **settings)
 
     check()
-    assert len(folded) > 20
+    assert len(folded) > 10
 
 
 #: Fields of which columns take the sum, the least or the greatest value; and some that are taken record by record.
@@ -280,7 +280,7 @@ REDUCED = [(kind, field) for kind in ("sum", "min", "max", "min_by", "max_by") f
 
 
 def test_rolling_aggregations_of_pyflink(folded: list[int]) -> None:
-    @several(60)
+    @several(40)
     @given(data=DATA, chosen=st.sampled_from(REDUCED), key=KEY_FIELDS, record_type=TYPES, way=WAYS, settings=SETTINGS)
     def check(data: Data, chosen: tuple[str, str], key: str, record_type: Any, way: Way, settings: dict[str, Any]) -> None:
         kind, field = chosen
@@ -292,7 +292,7 @@ def test_rolling_aggregations_of_pyflink(folded: list[int]) -> None:
         equal(build, data, way, record_type, **settings)
 
     check()
-    assert len(folded) > 20
+    assert len(folded) > 10
 
 
 def test_deduplication(folded: list[int]) -> None:
@@ -310,7 +310,7 @@ def test_deduplication(folded: list[int]) -> None:
 
 
 def test_first_records_of_a_field(folded: list[int]) -> None:
-    @several(40)
+    @several(30)
     @given(
         data=DATA,
         n=st.sampled_from((1, 2, 10)),
@@ -328,7 +328,7 @@ def test_first_records_of_a_field(folded: list[int]) -> None:
         equal(build, data, way, **settings)
 
     check()
-    assert len(folded) > 10
+    assert len(folded) > 5
 
 
 def test_batches(folded: list[int]) -> None:
@@ -384,7 +384,7 @@ ASSIGNERS: dict[str, Callable[[Any], Any]] = {
 
 
 def test_windows(folded: list[int]) -> None:
-    @several(90)
+    @several(60)
     @given(
         data=DATA,
         chosen=SOME,
@@ -426,13 +426,13 @@ def test_windows(folded: list[int]) -> None:
         equal(build, data, way, record_type, ordered="sessions" not in window, **settings)
 
     check()
-    assert len(folded) > 6
+    assert len(folded) > 3
 
 
 def test_sessions(folded: list[int]) -> None:
     """Whole numbers, whose sums do not depend on the order, and floats, whose sums do."""
 
-    @several(60)
+    @several(40)
     @given(data=DATA, chosen=ONLY, key=KEY_FIELDS, way=WAYS, gap=st.integers(1, 40), settings=SETTINGS)
     def check(data: Data, chosen: Chosen, key: str, way: Way, gap: int, settings: dict[str, Any]) -> None:
         def build(stream: DataStream) -> DataStream:
@@ -444,7 +444,7 @@ def test_sessions(folded: list[int]) -> None:
         equal(build, data, way, ordered=False, **settings)
 
     check()
-    assert len(folded) > 20
+    assert len(folded) > 10
 
 
 def test_windows_over_all(folded: list[int]) -> None:
@@ -488,7 +488,7 @@ OPERATORS: dict[str, Operator] = {
 
 
 def test_operators_that_are_restored(folded: list[int]) -> None:
-    @several(60)
+    @several(40)
     @given(
         data=DATA,
         operator=st.sampled_from(list(OPERATORS)),
@@ -505,7 +505,7 @@ def test_operators_that_are_restored(folded: list[int]) -> None:
         assert found == restored(data, OPERATORS[operator], key, by_record, settings)
 
     check()
-    assert len(folded) > 5
+    assert len(folded) > 3
 
 
 def restored(data: Data, operator: Operator, key: str, starts: list[tuple[int, bool]], settings: dict[str, Any]) -> Any:
