@@ -33,7 +33,7 @@ class Fold:
         return bool(select.select([self._pipe], [], [], 0)[0])
 
     def result(self) -> bytes | None:
-        """Wait for the result; None if the process failed or was killed."""
+        """Return the result, and wait for it; None if the process failed or was killed."""
         found = os.read(self._pipe, _MOST_BYTES)
         self._end()
         return found or None

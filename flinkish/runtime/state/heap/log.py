@@ -36,7 +36,7 @@ INLINE_LIMIT = 1 << 20
 INLINE_ENTRIES = 1_024
 #: Minimum bytes of a log that a process of its own folds: a fork takes as long as pickling some megabytes.
 LEAST_FORKED = 8 << 20
-#: How many times the last full entry a log may grow to while it is folded; then the slot waits.
+#: How many times the last full entry a log may grow to while it is folded; then the slot ends that, and writes all state itself.
 _MOST_GROWTH = 4
 
 _LENGTH = struct.Struct("<I")
@@ -159,8 +159,11 @@ class ChangeLog:
             with contextlib.suppress(FileNotFoundError):
                 (self._place.folder / name).unlink()
         self._dropped = []
-        if self._fold is not None and (self._fold.is_done() or self._size >= _MOST_GROWTH * self._full_size):
+        if self._fold is not None and self._fold.is_done():
             self._end_fold(self._fold.result())
+        elif self._fold is not None and self._size >= _MOST_GROWTH * self._full_size:
+            self._fold.cancel()
+            self._end_fold(None)
 
     def _end_fold(self, result: bytes | None) -> None:
         """Replace the files that were folded."""
