@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
@@ -15,24 +15,14 @@ from flinkish.checkpoint.delta_storage import DeltaCheckpointStorage
 from flinkish.checkpoint.failure_manager import FailureReason
 from flinkish.checkpoint.job_table import JobTable
 from flinkish.checkpoint.pending import Uncommitted
-from flinkish.runtime.state import restore
-from flinkish.runtime.state.heap import changes, grouped, snapshot
 from flinkish.runtime.uploads import Uploads
+from tests.kit import planted_bugs
+from tests.kit.planted_bugs import Patch, Plant
 from tests.simulation.invariants import Violation
 from tests.simulation.world import WITH_BACKENDS, run, simulated
 
-Patch = pytest.MonkeyPatch
-BUGS: dict[str, tuple[Callable[[Patch], None], str]] = {}
-
-
-def bug(breaks: str) -> Callable[[Callable[[Patch], None]], Callable[[Patch], None]]:
-    """Register a bug; `breaks` is a regular expression of the violations that it may cause."""
-
-    def register(plant: Callable[[Patch], None]) -> Callable[[Patch], None]:
-        BUGS[plant.__name__] = plant, breaks
-        return plant
-
-    return register
+#: The note is a regular expression of the violations that a bug may cause.
+BUGS, bug = planted_bugs.registry()
 
 
 @bug("I10: .* was deleted while")
@@ -181,25 +171,6 @@ def the_log_is_cleaned_up_to_its_newest_entry(patch: Patch) -> None:
     patch.setattr(JobTable, "clean_log", all_of_it)
 
 
-def part_of_the_state_is_not_restored(patch: Patch) -> None:
-    in_groups = restore._in_groups
-
-    def all_but_one(table: Any, request: Any) -> Any:
-        chosen = in_groups(table, request)
-        return chosen[1:] if chosen.num_rows and chosen["key_group"][0].as_py() >= 0 else chosen
-
-    patch.setattr(restore, "_in_groups", all_but_one)
-
-
-def incremental_checkpoints_forget_what_was_removed(patch: Patch) -> None:
-    split = changes.split
-    patch.setattr(grouped, "split", lambda *arguments: (split(*arguments)[0], []))
-
-
-def changes_before_a_checkpoint_that_failed_are_forgotten(patch: Patch) -> None:
-    patch.setattr(snapshot, "joined", lambda parts: parts[-1] if parts else {})
-
-
 def first_violation(seeds: Iterable[int]) -> str:
     with simulated():
         for seed in seeds:
@@ -220,11 +191,11 @@ def test_a_planted_bug_is_noticed(name: str, monkeypatch: pytest.MonkeyPatch) ->
 @pytest.mark.parametrize(
     "plant",
     [
-        part_of_the_state_is_not_restored,
-        incremental_checkpoints_forget_what_was_removed,
-        changes_before_a_checkpoint_that_failed_are_forgotten,
+        planted_bugs.part_of_the_state_is_not_restored,
+        planted_bugs.incremental_checkpoints_forget_what_was_removed,
+        planted_bugs.changes_before_a_checkpoint_that_failed_are_forgotten,
     ],
 )
-def test_a_bug_of_a_backend_is_noticed(plant: Callable[[Patch], None], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_bug_of_a_backend_is_noticed(plant: Plant, monkeypatch: pytest.MonkeyPatch) -> None:
     plant(monkeypatch)
     assert "I4: attempt" in first_violation(range(0, 1_000 * WITH_BACKENDS, WITH_BACKENDS))

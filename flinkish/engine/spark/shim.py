@@ -1,7 +1,7 @@
 """The code in Spark's Python workers: takes rows, calls the slot's host, returns rows. No user code runs here.
 
-Spark passes rows between levels, see `SCHEMA`. A row for a later level than the running one is passed on; level -1 is for the
-driver.
+Spark passes rows between levels, see `SCHEMA` in groups.py. A row for a later level than the running one is passed on; level -1
+is for the driver.
 """
 
 from __future__ import annotations
@@ -155,7 +155,7 @@ def _call_level_zero(config: HostConfig, levels: int, slot: int) -> Iterator[Pac
 def _prepare_worker() -> None:
     """Prepare this Python worker in its first task, so that it is quick between two tasks, and quiet at its end.
 
-    Between two tasks Spark's worker runs a full garbage collection, which takes 43 ms because of the modules of pandas, Arrow and
+    Between two tasks Spark's worker runs a full garbage collection, which took 43 ms with the modules of pandas, Arrow and
     PySpark, and which the task of the next level waits for. Frozen objects are left out.
 
     Spark closes the connection of a worker after 60 s without a task and when it stops. The worker then tries to report the end

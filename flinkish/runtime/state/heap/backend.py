@@ -61,7 +61,7 @@ class HeapBackend:
     def commit(self, position: Position) -> bytes:
         changes, self._taken = self._taken + self._take_changes(self._tables), []
         log = self._log
-        log.begin_epoch_end()
+        log.before_commit()
         if changes or self._needs_full:
             payload = pickling.dumps(changes)
             del changes  # the next entry may be as large as all state, so free this one first

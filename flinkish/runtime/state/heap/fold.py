@@ -13,8 +13,6 @@ import signal
 from collections.abc import Callable
 from typing import NoReturn
 
-import psutil
-
 #: Maximum bytes of a result, which a pipe holds at once.
 _MOST_BYTES = 4_096
 
@@ -39,14 +37,14 @@ class Fold:
         return found or None
 
     def cancel(self) -> None:
-        # A psutil.Process is of this process only, also if the number belongs to another one by now.
-        with contextlib.suppress(psutil.Error):
-            psutil.Process(self._pid).kill()
-        self._end()
+        self._end(kill=True)
 
-    def _end(self) -> None:
+    def _end(self, *, kill: bool = False) -> None:
         os.close(self._pipe)
-        with contextlib.suppress(ChildProcessError):  # user code that waits for any child was quicker
+        # User code that waits for any child may be quicker; then the number may be that of another process.
+        with contextlib.suppress(ChildProcessError):
+            if kill and os.waitpid(self._pid, os.WNOHANG) == (0, 0):
+                os.kill(self._pid, signal.SIGKILL)
             os.waitpid(self._pid, 0)
 
 

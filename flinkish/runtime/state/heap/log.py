@@ -100,8 +100,9 @@ class ChangeLog:
         self._full_size = 0
         #: Files that the last epoch dropped; it is not known yet whether the bytes without them are in force.
         self._dropped: list[str] = []
-        #: What folds the log, and the files that the result will replace.
+        #: What folds the log, the name of its file, and the files that this will replace.
         self._fold: Fold | None = None
+        self._fold_name = ""
         self._folded: list[FileReference] = []
         #: Whether that has failed: the slot writes the next full entry itself, so that the reason is named.
         self._failed = False
@@ -153,7 +154,7 @@ class ChangeLog:
     def _size(self) -> int:
         return self._inline_size + sum(file.size for file in self._files)
 
-    def begin_epoch_end(self) -> None:
+    def before_commit(self) -> None:
         """Delete the files that the last epoch dropped, as this epoch has begun with the bytes without them; end a fold."""
         for name in self._dropped:
             with contextlib.suppress(FileNotFoundError):
@@ -166,10 +167,11 @@ class ChangeLog:
             self._end_fold(None)
 
     def _end_fold(self, result: bytes | None) -> None:
-        """Replace the files that were folded."""
+        """Replace the files that were folded, or drop what a process that failed has written."""
         self._fold = None
         if result is None:
             self._failed = True
+            self._dropped = [self._fold_name]
             return
         file = _decode_file(result)
         self._dropped = [folded.name for folded in self._folded]
@@ -180,13 +182,14 @@ class ChangeLog:
         """Fork a process that writes all state as it is now, after the last entry; `payload` pickles it."""
         assert not self._inline, "an entry that makes the log too large is in a file"
         self._folded = list(self._files)
-        name = self._name(position, "full")
-        self._fold = Fold(lambda: _encode_file(self._write(name, [Entry(*position, True, payload()).parts()])))
+        self._fold_name = self._name(position, "full")
+        self._fold = Fold(lambda: _encode_file(self._write(self._fold_name, [Entry(*position, True, payload()).parts()])))
 
     def close(self) -> None:
         if self._fold is not None:
             self._fold.cancel()
             self._fold = None
+            self._dropped.append(self._fold_name)
 
     def append(self, entry: Entry) -> None:
         """Add an entry; writes a file if the inline part has become too long."""

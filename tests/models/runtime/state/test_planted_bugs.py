@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,25 +10,24 @@ import pytest
 from flinkish.runtime.state import restore, ttl
 from flinkish.runtime.state.disk import store, stored
 from flinkish.runtime.state.disk.timers import DiskTimerQueue
-from flinkish.runtime.state.heap import changes, grouped, snapshot, tables
+from flinkish.runtime.state.heap import changes, grouped, tables
 from flinkish.runtime.state.heap import timers as heap_timers
+from tests.kit import planted_bugs
+from tests.kit.planted_bugs import Patch
 from tests.models.runtime.state.program import Violation, run
 
-Patch = pytest.MonkeyPatch
-BUGS: dict[str, tuple[Callable[[Patch], None], str]] = {}
+#: The note is the backend that a bug is in.
+BUGS, bug = planted_bugs.registry()
 
 #: The programs that are tried for each bug; test_state_model.py shows that they pass without one.
 SEEDS = range(60)
 
-
-def bug(backend: str) -> Callable[[Callable[[Patch], None]], Callable[[Patch], None]]:
-    """Register a bug of a backend."""
-
-    def register(plant: Callable[[Patch], None]) -> Callable[[Patch], None]:
-        BUGS[plant.__name__] = plant, backend
-        return plant
-
-    return register
+for plant in (
+    planted_bugs.part_of_the_state_is_not_restored,
+    planted_bugs.incremental_checkpoints_forget_what_was_removed,
+    planted_bugs.changes_before_a_checkpoint_that_failed_are_forgotten,
+):
+    bug("hashmap")(plant)
 
 
 @bug("hashmap")
@@ -43,18 +41,6 @@ def a_member_that_is_put_again_keeps_its_old_place(patch: Patch) -> None:
 
     patch.setattr(changes, "note", put)
     patch.setattr(grouped, "note", put)
-
-
-@bug("hashmap")
-def incremental_checkpoints_forget_what_was_removed(patch: Patch) -> None:
-    split = changes.split
-    for user in (grouped, heap_timers, tables):
-        patch.setattr(user, "split", lambda *arguments: (split(*arguments)[0], []))
-
-
-@bug("hashmap")
-def changes_before_a_checkpoint_that_failed_are_forgotten(patch: Patch) -> None:
-    patch.setattr(snapshot, "joined", lambda parts: parts[-1] if parts else {})
 
 
 @bug("hashmap")
@@ -137,17 +123,6 @@ def values_live_a_millisecond_too_long(patch: Patch) -> None:
 @bug("rocksdb")
 def values_on_disk_live_a_millisecond_too_short(patch: Patch) -> None:
     patch.setattr(ttl.TtlPolicy, "is_expired", lambda self, stamp, now: stamp + self.milliseconds <= now + 1)
-
-
-@bug("hashmap")
-def part_of_the_state_is_not_restored(patch: Patch) -> None:
-    in_groups = restore._in_groups
-
-    def all_but_one(table: Any, request: Any) -> Any:
-        chosen = in_groups(table, request)
-        return chosen[1:] if chosen.num_rows and chosen["key_group"][0].as_py() >= 0 else chosen
-
-    patch.setattr(restore, "_in_groups", all_but_one)
 
 
 @bug("hashmap")
