@@ -21,6 +21,7 @@ from flinkish.checkpoint.storage import StoredCheckpoint
 from flinkish.common import notices, options
 from flinkish.common.clock import Clock, SystemClock
 from flinkish.common.configuration import Configuration
+from flinkish.common.errors import CorruptCheckpointError
 from flinkish.common.files import store_settings
 from flinkish.common.ids import IdSource, LineageId, random_id
 from flinkish.engine.dependencies import dependencies_of, extend_driver_path, forget_packages, install
@@ -30,7 +31,7 @@ from flinkish.engine.scratch import CHECKPOINTS, DiskFolder, remove_made, tempor
 from flinkish.engine.signals import SignalWatch, stop_at_exit
 from flinkish.engine.support import check_commits, check_supported, warn_of_ineffective
 from flinkish.graph.chaining import build_job_graph
-from flinkish.graph.execution_plan import plan
+from flinkish.graph.execution_plan import ExecutionPlan, plan
 from flinkish.graph.runtime_mode import is_batch, runtime_mode, with_runtime_mode
 from flinkish.graph.stream_graph import StreamGraph
 from flinkish.graph.stream_graph_generator import generate, with_recorded_max_parallelism
@@ -240,11 +241,7 @@ class _Launch:
         restored = recovery.find_checkpoint(configuration, self.storage)
         if before is not None and _source_of(restored) == _source_of(before[1]):
             return before
-        recorded = recovery.recorded_max_parallelism(restored)
-        execution_plan = plan(build_job_graph(with_recorded_max_parallelism(self._checked.stream_graph, recorded)))
-        if restored is not None:
-            ignore = configuration.get(options.SAVEPOINT_IGNORE_UNCLAIMED_STATE)
-            recovery.check_fits(restored, execution_plan.job_graph, allow_unclaimed=ignore)
+        execution_plan, restored = self._fit(restored)
         setup = job_setup(
             execution_plan,
             configuration,
@@ -255,6 +252,24 @@ class _Launch:
             self._checked.program.dead_letters,
         )
         return setup, restored
+
+    def _fit(self, restored: StoredCheckpoint | None) -> tuple[ExecutionPlan, StoredCheckpoint | None]:
+        """Plan the program so that it fits a checkpoint. Returns the newest one if that one was removed meanwhile."""
+        configuration = self._configuration
+        recorded = recovery.recorded_max_parallelism(restored)
+        execution_plan = plan(build_job_graph(with_recorded_max_parallelism(self._checked.stream_graph, recorded)))
+        if restored is None:
+            return execution_plan, None
+        ignore = configuration.get(options.SAVEPOINT_IGNORE_UNCLAIMED_STATE)
+        try:
+            recovery.check_fits(restored, execution_plan.job_graph, allow_unclaimed=ignore)
+        except (CorruptCheckpointError, OSError):
+            # A job that still runs completes checkpoints, and removes the files of those before.
+            newest = recovery.find_checkpoint(configuration, self.storage)
+            if _source_of(newest) == _source_of(restored):
+                raise
+            return self._fit(newest)
+        return execution_plan, restored
 
     def _history(self) -> JobHistory | None:
         """Return the history of the job, stored next to its checkpoints; None if their folder is temporary."""

@@ -206,6 +206,16 @@ REFUSALS: dict[str, tuple[type[Exception], str, dict[str, Any], dict[str, Any]]]
 }
 
 
+def start_endless(env: StreamExecutionEnvironment, *, uid: str = "maxima", max_parallelism: int = 128) -> EmbeddedJobClient:
+    source = DataGeneratorSource(lambda index: index, None, records_per_second=1_000)
+    endless = env.from_source(source, WatermarkStrategy.no_watermarks(), "Numbers").uid("numbers")
+    maxima = endless.key_by(lambda n: n % 7, key_type=Types.LONG()).reduce(max).uid(uid).set_max_parallelism(max_parallelism)
+    maxima.sink_to(DiscardingSink()).uid("sink")
+    client = env.execute_async()
+    assert isinstance(client, EmbeddedJobClient)
+    return client
+
+
 @pytest.mark.parametrize(("kind", "text", "program", "settings"), REFUSALS.values(), ids=REFUSALS.keys())
 def test_a_program_that_is_refused_leaves_the_job_that_runs_under_its_cluster_id_alone(
     make_env: MakeEnvironment,
@@ -222,21 +232,12 @@ def test_a_program_that_is_refused_leaves_the_job_that_runs_under_its_cluster_id
         "restart-strategy.type": "none",
     }
 
-    def start(changes: dict[str, Any], *, uid: str = "sums", max_parallelism: int = 128) -> EmbeddedJobClient:
-        env = make_env(1, **{**usual, **changes})
-        source = DataGeneratorSource(lambda index: index, None, records_per_second=1_000)
-        endless = env.from_source(source, WatermarkStrategy.no_watermarks(), "Numbers").uid("numbers")
-        sums = endless.key_by(lambda n: n % 7, key_type=Types.LONG()).reduce(max).uid(uid).set_max_parallelism(max_parallelism)
-        sums.sink_to(DiscardingSink()).uid("sink")
-        client = env.execute_async()
-        assert isinstance(client, EmbeddedJobClient)
-        return client
-
-    running = start({})
+    running = start_endless(make_env(1, **usual))
     try:
         wait_until("checkpoints", lambda: completed(running) >= 2)
+        changes = {key: value.replace("OTHER", str(tmp_path / "other.key")) for key, value in settings.items()}
         with pytest.raises(kind, match=text):
-            start({key: value.replace("OTHER", str(tmp_path / "other.key")) for key, value in settings.items()}, **program)
+            start_endless(make_env(1, **{**usual, **changes}), **program)
         before = completed(running)
         wait_until("checkpoints", lambda: completed(running) >= before + 3)
         assert running.get_job_status().result() is JobStatus.RUNNING
@@ -328,16 +329,7 @@ def test_a_checkpoint_that_completes_while_another_program_takes_over_is_the_one
         "restart-strategy.type": "none",
     }
 
-    def start() -> EmbeddedJobClient:
-        env = make_env(1, **settings)
-        source = DataGeneratorSource(lambda index: index, None, records_per_second=1_000)
-        endless = env.from_source(source, WatermarkStrategy.no_watermarks(), "Numbers").uid("numbers")
-        endless.sink_to(DiscardingSink()).uid("sink")
-        client = env.execute_async()
-        assert isinstance(client, EmbeddedJobClient)
-        return client
-
-    running = start()
+    running = start_endless(make_env(1, **settings))
     wait_until("checkpoints", lambda: completed(running) >= 1)
     claim = DeltaCheckpointStorage.claim
     seen: list[int] = []
@@ -352,13 +344,43 @@ def test_a_checkpoint_that_completes_while_another_program_takes_over_is_the_one
         return claim(storage)
 
     monkeypatch.setattr(DeltaCheckpointStorage, "claim", late)
-    successor = start()
+    successor = start_endless(make_env(1, **settings))
     try:
         assert successor.job_master.checkpoints.initial.checkpoint_id > seen[0]
     finally:
         successor.cancel().result(120)
     with pytest.raises(JobExecutionError, match="belongs to generation 2"):
         running.get_job_execution_result().result(120)
+
+
+def test_a_checkpoint_that_is_removed_while_another_program_is_checked_is_not_called_damaged(
+    make_env: MakeEnvironment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = {
+        "execution.checkpointing.interval": 20,
+        "execution.checkpointing.dir": str(tmp_path / "checkpoints"),
+        "high-availability.cluster-id": "orders",
+    }
+
+    running = start_endless(make_env(1, **settings))
+    try:
+        wait_until("checkpoints", lambda: completed(running) >= 1)
+        peek, seen = DeltaCheckpointStorage.peek, []
+
+        def early(storage: DeltaCheckpointStorage) -> Any:
+            found = peek(storage)
+            assert found is not None
+            if not seen:
+                wait_until("it is removed", lambda: not (Path(found.root) / found.manifest_path).exists())
+            seen.append(found.checkpoint_id)
+            return found
+
+        monkeypatch.setattr(DeltaCheckpointStorage, "peek", early)
+        with pytest.raises(ForeignCheckpointError, match="operators that the program does not have"):
+            start_endless(make_env(1, **settings), uid="other")
+        assert seen[-1] > seen[0]
+    finally:
+        running.cancel().result(120)
 
 
 def test_cancel_ends_an_endless_job_and_tells_so(make_env: MakeEnvironment) -> None:
