@@ -1,7 +1,8 @@
-"""`make soak`: runs 10,000 small epochs in one job, and compares the first thousand with the last.
+"""`make soak`: runs 10,000 small epochs in one job with a checkpoint each second, and compares the first thousand with the last.
 
-Epoch time, the driver's Java heap after a collection, memory of workers and slot hosts, and files in the scratch folder must stay
-bounded. `--epochs N` runs N epochs and compares the first tenth with the last. Each tenth prints a line; Ctrl-C ends the run.
+Epoch time, the driver's Java heap after a collection, memory of workers and slot hosts, and files in the scratch folder and of
+checkpoints must stay bounded. `--epochs N` runs N epochs and compares the first tenth with the last. Each tenth prints a line;
+Ctrl-C ends the run.
 """
 
 from __future__ import annotations
@@ -25,15 +26,17 @@ from flinkish.engine.spark.session import hold_session, release_session
 from flinkish.engine.spark.spark_settings import SparkSettings
 from tests.bench.keyed_count import CountPerKey, environment
 from tests.bench.measure import epoch_times, median, memory_mb
+from tests.kit.waiting import completed
 
 
-def _look(spark: Any, scratch: Path) -> dict[str, float]:
+def _look(spark: Any, scratch: Path, checkpoints: Path) -> dict[str, float]:
     jvm = spark.sparkContext._jvm
     jvm.java.lang.System.gc()
     runtime = jvm.java.lang.Runtime.getRuntime()
     figures = {"driver's Java heap, MB": (runtime.totalMemory() - runtime.freeMemory()) / 2**20}
     figures.update({f"memory of {name}, MB": value for name, value in memory_mb().items()})
-    figures["files in the scratch folder"] = float(sum(1 for path in scratch.rglob("*") if path.is_file()))
+    for name, folder in (("in the scratch folder", scratch), ("of checkpoints", checkpoints)):
+        figures[f"files {name}"] = float(sum(1 for path in folder.rglob("*") if path.is_file()))
     return figures
 
 
@@ -52,8 +55,17 @@ def main() -> None:
     held = hold_session(SparkSettings.of(None))
     try:
         with epoch_times() as times, Progress() as progress, tempfile.TemporaryDirectory(dir=_memory_folder()) as folder:
-            # Of each of the two subtasks.
-            env = environment("spark", settings={"io.tmp.dirs": folder, "execution.epoch.max-records": "50"})
+            scratch, checkpoints = Path(folder, "scratch"), Path(folder, "checkpoints")
+            scratch.mkdir()
+            settings = {
+                "io.tmp.dirs": str(scratch),
+                "execution.checkpointing.dir": str(checkpoints),
+                "execution.checkpointing.interval": "1 s",
+                "execution.checkpointing.incremental": "true",
+                # Of each of the two subtasks.
+                "execution.epoch.max-records": "50",
+            }
+            env = environment("spark", settings=settings)
             # A few more: the last look is at a running job.
             source = NumberSequenceSource(0, 100 * arguments.epochs + 2_000)
             numbers = env.from_source(source, WatermarkStrategy.no_watermarks(), "numbers")
@@ -69,20 +81,21 @@ def main() -> None:
                     progress.update(bar, completed=done)
                     if done >= part * (len(looks) + 1):
                         durations = times.durations_ms(len(times.begun) - 1)
-                        look = _look(held.session, Path(folder)) | {"epoch, median ms": median(durations[-part + 20 :])}
+                        look = _look(held.session, scratch, checkpoints) | {"epoch, median ms": median(durations[-part + 20 :])}
                         looks.append(look)
                         progress.console.print(f"{done:,}: " + ", ".join(f"{key} {value:,.0f}" for key, value in look.items()))
+            taken = completed(client)
             if result.done():
                 result.result()
             client.cancel().result()
     finally:
         release_session(held)
     if looks:
-        _print(part, len(looks) * part, looks[0], looks[-1])
+        _print(part, len(looks) * part, taken, looks[0], looks[-1])
 
 
-def _print(part: int, epochs: int, first: dict[str, float], last: dict[str, float]) -> None:
-    table = Table(title=f"{epochs:,} epochs of 100 records", title_justify="left")
+def _print(part: int, epochs: int, taken: int, first: dict[str, float], last: dict[str, float]) -> None:
+    table = Table(title=f"{epochs:,} epochs of 100 records, {taken:,} checkpoints", title_justify="left")
     for column, side in (("", "left"), (f"first {part:,}", "right"), (f"last {part:,}", "right"), ("ratio", "right")):
         table.add_column(column, justify=side)  # type: ignore[arg-type]
     for name in sorted(first):
