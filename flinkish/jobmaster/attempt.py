@@ -290,7 +290,8 @@ class Attempt:
 
     def _fail_by(self, failed: EpochReport, task_failure: TaskFailure, reports: Sequence[EpochReport]) -> None:
         for report in reports:
-            if report.failure is not None and report is not failed:
+            # Later levels had only a part of their input: what they say comes from that.
+            if report.failure is not None and report.level == failed.level and report is not failed:
                 other = self._describe(report.failure)
                 text = other.text(full_traceback=self.setup.full_traceback)
                 _log.warning("Operator %r failed as well:\n%s", report.failure.operator_name, text)

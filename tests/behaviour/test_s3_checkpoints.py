@@ -68,7 +68,8 @@ def test_a_job_recovers_from_a_checkpoint_in_an_object_store_and_hands_on_its_cr
             found = list(results)
         assert (tmp_path / "failed").exists()
         expected = [sum(value for value in range(count) if value % 7 == key) for key in range(7)]
-        assert sorted(found)[-7:] == sorted(expected)
+        assert len(found) == count
+        assert set(expected) <= set(found)
         (job,) = files_at(f"{directory}/checkpoints").names()
         (record,) = files_at(f"{directory}/records/high-availability").names()
         assert record.endswith(".json")
@@ -82,6 +83,8 @@ def test_a_job_recovers_from_a_checkpoint_in_an_object_store_and_hands_on_its_cr
         shown = caplog.text + str(events_table.to_pylist()) + str(output.history())
         assert SECRET_KEY not in shown
         assert ACCESS_KEY not in shown
+        # A failure is not told again as that of a later level, which had no barrier from the subtask that failed.
+        assert "wait for a barrier" not in shown
         with env.read_text_file(f"{directory}/out").execute_and_collect() as results:
             assert sorted(int(line) for line in results) == list(range(count))
         assert not any(name.startswith(".") for name in files_at(f"{directory}/out").files_below(""))
