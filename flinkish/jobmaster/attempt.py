@@ -91,19 +91,17 @@ class Attempt:
 
     def start(self) -> None:
         """Commit the restored checkpoint's committables again, and start the sources; errors become the outcome."""
-        restored = self.restored
-        try:
-            if restored is not None:
-                faults.reach(faults.Point.RESTORING)
-            self._sinks = JobSinks.of(self.setup, self.clock)
-            if restored is not None:
-                self._sinks.restore(restored)
-        except Unwinding:
-            raise
-        except BaseException as error:
+        if (error := raised_by(self._start_sinks)) is not None:
             self.fail(failures.from_error(error, "committing what the last checkpoint holds"))
-            return
-        self._fail_if(self._sources.start(restored))
+        else:
+            self._fail_if(self._sources.start(self.restored))
+
+    def _start_sinks(self) -> None:
+        if self.restored is not None:
+            faults.reach(faults.Point.RESTORING)
+        self._sinks = JobSinks.of(self.setup, self.clock)
+        if self.restored is not None:
+            self._sinks.restore(self.restored)
 
     def close(self) -> None:
         """Release the attempt's resources on the driver; errors are logged."""

@@ -90,17 +90,11 @@ def decide(facts: EpochFacts) -> EpochReason | WaitFor:
         return EpochReason.POLL
     if facts.idle_deadline is not None and facts.idle_deadline <= facts.now:
         return EpochReason.IDLE
-    waits = []
-    if facts.next_checkpoint is not None:
-        waits.append(facts.next_checkpoint - facts.now)
+    poll = None if facts.back_pressured else facts.next_poll
+    dues = (facts.next_checkpoint, facts.uploads_due, facts.idle_deadline, poll)
+    waits = [due - facts.now for due in dues if due is not None]
     if facts.next_timer is not None:
         waits.append(min(_LONGEST_TIMER_WAIT, facts.next_timer - facts.wall))
-    if facts.next_poll is not None and not facts.back_pressured:
-        waits.append(facts.next_poll - facts.now)
-    if facts.uploads_due is not None:
-        waits.append(facts.uploads_due - facts.now)
-    if facts.idle_deadline is not None:
-        waits.append(facts.idle_deadline - facts.now)
     return WaitFor(timeout=max(1, min(waits)) if waits else None)
 
 

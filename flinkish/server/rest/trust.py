@@ -214,11 +214,7 @@ def refused(raw_path: bytes) -> str | None:
     if names[-1] == "":
         # One slash at the end is ignored, as in Flink.
         names.pop()
-    for name in names:
-        why = refused_name(name)
-        if why is not None:
-            return why
-    return None
+    return next(filter(None, map(refused_name, names)), None)
 
 
 def refused_name(name: str) -> str | None:
