@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import threading
-from collections import deque
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NoReturn
 
@@ -17,6 +14,7 @@ from flinkish.common.sizes import rough_size
 from flinkish.metrics import MetricGroup, MetricRegistry
 from flinkish.program.sinks import Sink, SinkWriter, SinkWriterContext, WriteContext
 from flinkish.program.sources import Boundedness, DriverReader, DriverSource
+from flinkish.program.threaded_reader import ThreadedReader
 from flinkish.udf.functions import RuntimeContext, SinkFunction, SourceFunction
 
 #: How many records and bytes `collect` buffers before it blocks: enough small records for a few epochs.
@@ -79,75 +77,43 @@ class SourceFunctionSource(DriverSource[Any]):
         return _FunctionReader(loads(dumps(self.function)), configuration)
 
 
-class _FunctionReader(DriverReader, SourceFunction.SourceContext):
+class _FunctionReader(ThreadedReader, SourceFunction.SourceContext):
     """Buffers the records that `run` has collected until the job reads them."""
 
     def __init__(self, function: SourceFunction, configuration: Configuration) -> None:
         self._function = function
-        self._records: deque[Any] = deque()
-        self._bytes = 0
-        self._changed = threading.Condition()
-        self._ended = False
-        self._cancelled = False
-        self._error: BaseException | None = None
         name = type(function).__name__
         metrics = MetricRegistry(SystemClock()).root
         self._context = _FunctionContext(
             _name=name, _subtask_index=0, _parallelism=1, _configuration=configuration, _metrics=metrics
         )
-        self._thread = threading.Thread(target=self._run, name=f"source function {name}", daemon=True)
-        self._thread.start()
+        super().__init__(f"source function {name}", rough_size, _QUEUE_SIZE, _QUEUE_BYTES)
 
-    def _run(self) -> None:
-        error: BaseException | None = None
+    def _read(self) -> None:
         try:
             self._function.open(self._context)
             try:
                 self._function.run(self)
             finally:
                 self._function.close()
-        # SystemExit is caught, too: it would end only this thread, and the job would wait forever.
-        except BaseException as caught:
-            error = caught
-        with self._changed:
-            self._ended = True
-            self._error = error
-            self._changed.notify_all()
+        # SystemExit is an error of the function, too.
+        except BaseException as error:
+            name = self._context.get_task_name()
+            raise SourceError(f"the source function {name} failed: {type(error).__name__}: {error}") from error
 
     def collect(self, value: Any) -> None:
         with self._changed:
-            self._changed.wait_for(self._has_room)
+            self._wait_for_room()
             self._records.append(value)
-            self._bytes += rough_size(value)
+            self._size += rough_size(value)
             self._changed.notify_all()
-
-    def _has_room(self) -> bool:
-        return self._cancelled or (len(self._records) < _QUEUE_SIZE and self._bytes < _QUEUE_BYTES)
 
     def is_cancelled(self) -> bool:
-        return self._cancelled
-
-    def poll(self, limit: int) -> tuple[Sequence[Any], bool]:
-        with self._changed:
-            records = [self._records.popleft() for _ in range(min(limit, len(self._records)))]
-            # The user may have changed records since they were measured.
-            self._bytes = max(0, self._bytes - sum(map(rough_size, records))) if self._records else 0
-            self._changed.notify_all()
-            ended = self._ended and not self._records
-            if ended and not records and self._error is not None and not self._cancelled:
-                raise SourceError(
-                    f"the source function {self._context.get_task_name()} failed: {type(self._error).__name__}: {self._error}"
-                ) from self._error
-            # An error is raised by the next call, after the records collected before it.
-            return records, ended and (self._error is None or self._cancelled)
-
-    def wait(self, timeout: int) -> None:
-        with self._changed:
-            self._changed.wait_for(lambda: bool(self._records) or self._ended, timeout / 1000)
+        return self._closed
 
     def close(self) -> None:
         with self._changed:
-            self._cancelled = True
+            self._closed = True
             self._changed.notify_all()
         self._function.cancel()
         self._thread.join(_STOP_TIMEOUT)

@@ -8,17 +8,15 @@ from __future__ import annotations
 import codecs
 import contextlib
 import socket
-import threading
-from collections import deque
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 from flinkish.common.arguments import int_of, text_of
 from flinkish.common.configuration import Configuration
 from flinkish.common.errors import InvalidArgumentError, SourceError
 from flinkish.common.typeinfo import TypeInformation, Types
 from flinkish.program.sources import Boundedness, DriverReader, DriverSource
+from flinkish.program.threaded_reader import ThreadedReader
 
 #: Maximum number of bytes to read from the connection at once.
 _CHUNK: Final = 64 * 1024
@@ -66,37 +64,14 @@ class SocketSource(DriverSource[str]):
         return Types.STRING()
 
 
-class SocketReader:
-    """Reads in a thread of its own, so that a hanging connection does not block the job; it buffers a limited amount."""
+class SocketReader(ThreadedReader):
+    """Reads the lines of one source."""
 
     def __init__(self, source: SocketSource) -> None:
         self._source = source
         self._retries_left = source.max_retry
-        self._changed = threading.Condition()
-        # The condition guards all attributes below.
-        self._lines: deque[str] = deque()
-        self._characters = 0
-        self._ended = False
-        self._error: SourceError | None = None
-        self._closed = False
         self._socket: socket.socket | None = None
-        self._thread = threading.Thread(target=self._run, name=f"socket source {source.host}:{source.port}", daemon=True)
-        self._thread.start()
-
-    def poll(self, limit: int) -> tuple[Sequence[Any], bool]:
-        """Return up to `limit` available lines; raise SourceError if the connection failed and all retries are used."""
-        with self._changed:
-            lines = [self._lines.popleft() for _ in range(min(limit, len(self._lines)))]
-            self._characters -= sum(map(len, lines))
-            if self._error is not None and not lines:
-                raise self._error
-            self._changed.notify_all()
-            return lines, self._ended and not self._lines
-
-    def wait(self, timeout: int) -> None:
-        """Block until lines are available, for at most `timeout` milliseconds."""
-        with self._changed:
-            self._changed.wait_for(lambda: self._lines or self._ended or self._error or self._closed, timeout / 1000)
+        super().__init__(f"socket source {source.host}:{source.port}", len, _MOST_WAITING, _MOST_CHARACTERS)
 
     def close(self) -> None:
         with self._changed:
@@ -108,19 +83,15 @@ class SocketReader:
                     self._socket.shutdown(socket.SHUT_RDWR)
         self._thread.join(_CLOSE_TIMEOUT)
 
-    def _run(self) -> None:
-        failure: SourceError | None = None
+    def _read(self) -> None:
         try:
             while self._read_connection() and self._retry():
                 pass
-        except SourceError as error:
-            failure = error
+        except SourceError:
+            raise
         except Exception as error:
             reason = f"{type(error).__name__}: {error}"
-            failure = SourceError(f"SocketSource cannot read {self._source.host}:{self._source.port}: {reason}")
-        with self._changed:
-            self._error, self._ended = failure, failure is None
-            self._changed.notify_all()
+            raise SourceError(f"SocketSource cannot read {self._source.host}:{self._source.port}: {reason}") from error
 
     def _retry(self) -> bool:
         with self._changed:
@@ -170,15 +141,3 @@ class SocketReader:
         rest += decoder.decode(b"", True)
         if rest:
             self._add([rest])
-
-    def _add(self, lines: list[str]) -> bool:
-        """Wait for free space and add the lines; return False if the reader was closed."""
-        with self._changed:
-            self._changed.wait_for(self._has_room)
-            self._lines.extend(lines)
-            self._characters += sum(map(len, lines))
-            self._changed.notify_all()
-            return not self._closed
-
-    def _has_room(self) -> bool:
-        return self._closed or (len(self._lines) < _MOST_WAITING and self._characters < _MOST_CHARACTERS)
