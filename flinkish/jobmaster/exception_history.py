@@ -33,7 +33,6 @@ class FailureRecord:
     series_began: int
     #: The subtask in which it happened, as Flink writes it; None if it happened on the driver.
     task: str | None = None
-    slot: int | None = None
     #: The process of the slot; None if it is not known.
     process: SlotProcess | None = None
     #: Why the job was not started again after this failure; None if it was.
@@ -93,7 +92,6 @@ class ExceptionHistory:
             line=_line(failure.message),
             series_began=now if last is None else series_began(last.series_began, last.timestamp, now),
             task=None if execution is None else execution.flink_label,
-            slot=None if execution is None else execution.slot,
             process=process,
             why_final=why_final,
         )

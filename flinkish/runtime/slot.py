@@ -103,9 +103,7 @@ class _LevelTask:
         )
         self._slot = slot
         self._plan = plan
-        self._time = EpochTime(
-            processing_time=command.processing_time, steady=command.steady_time, epoch=command.epoch, interrupted=interrupted
-        )
+        self._time = EpochTime(processing_time=command.processing_time, steady=command.steady_time, interrupted=interrupted)
         members = [
             (plan.job_graph.vertices[vertex], subtask)
             for vertex in plan.levels[level]
@@ -139,7 +137,6 @@ class _LevelTask:
     def run(self, command: EpochCommand, frames: Sequence[Frame], *, notify: bool) -> tuple[list[Frame], bytes]:
         self._time.processing_time = command.processing_time
         self._time.steady = command.steady_time
-        self._time.epoch = command.epoch
         by_channel: defaultdict[tuple[int, int], list[Frame]] = defaultdict(list)
         sizes: defaultdict[int, int] = defaultdict(int)
         out: list[Frame] = []

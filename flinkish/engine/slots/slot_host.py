@@ -120,10 +120,7 @@ class _Host:
         """Decode the command once for all levels of an epoch."""
         name = request.command_file.encode() if request.command_file else request.command
         if self._last_command is None or self._last_command[0] != name:
-            data = request.command
-            if request.command_file:
-                with open(request.command_file, "rb") as file:
-                    data = file.read()
+            data = Path(request.command_file).read_bytes() if request.command_file else request.command
             self._last_command = (name, pickling.loads(data))
         return self._last_command[1]
 
@@ -146,8 +143,7 @@ class _Host:
 
 def _load_task(order: Order) -> SlotTask:
     dependencies.take_over(Path(order.program_file).parent)
-    with open(order.program_file, "rb") as file:
-        program = pickling.load_program(file.read())
+    program = pickling.load_program(Path(order.program_file).read_bytes())
     if order.own_folder:
         program = program.moved_to(Path(order.program_file).parent)
     if isinstance(program.configuration, Configuration):

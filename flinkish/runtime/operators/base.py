@@ -44,7 +44,6 @@ class EpochTime:
     processing_time: int = 0
     #: Milliseconds that never decrease within an attempt, for timeouts.
     steady: int = 0
-    epoch: int = 0
     #: Another thread sets this to end the epoch; None if the whole process is ended instead.
     interrupted: threading.Event | None = None
 

@@ -21,7 +21,33 @@ Span = tuple[int, int]
 _WAITING_RECORDS = 1 << 19
 
 
-class WindowColumns:
+class FoldedWindows:
+    """Folds columns into windows, and shows the results of windows as columns."""
+
+    def __init__(self, aggregates: FieldAggregates, layout: Layout) -> None:
+        """Make one for results of a layout."""
+        self._aggregates = aggregates
+        self._layout = layout
+        self._fold = ColumnFold(aggregates)
+
+    def _shown(
+        self, keys: Sequence[Any], accumulators: Sequence[tuple[Any, ...]], span: tuple[Any, Any], times: pa.Array | None
+    ) -> Columns | None:
+        """Return the results of windows as columns; None if they cannot be columns.
+
+        For each window: its key, accumulator, start and end (`span`, arrays of milliseconds), and the timestamp of the result.
+        """
+        outer = self._fold.shown_keys(keys, self._layout)
+        if outer is None:
+            return None
+        for kind, array in zip(("window_start", "window_end"), span, strict=True):
+            if self._fold.place_of(kind) is not None:
+                outer[kind] = pa.array(array)
+        batch = self._fold.results(self._fold.arrays(accumulators), outer, self._layout.schema)
+        return None if batch is None else Columns(self._layout, batch, times)
+
+
+class WindowColumns(FoldedWindows):
     """Columns that wait to be folded into windows, and results as columns.
 
     Records of a run wait until a window is due, the epoch ends, or there are many: so each key is looked up less often.
@@ -31,9 +57,7 @@ class WindowColumns:
         self, aggregates: FieldAggregates, layout: Layout, table: PaneTable, by_records: Callable[[Span, Columns], None]
     ) -> None:
         """Make one for a table of windows; `by_records` folds what columns cannot, record by record."""
-        self._aggregates = aggregates
-        self._layout = layout
-        self._fold = ColumnFold(aggregates)
+        super().__init__(aggregates, layout)
         self._table = table
         self._by_records = by_records
         self._waiting: dict[Span, list[Columns]] = {}
@@ -78,27 +102,4 @@ class WindowColumns:
             for kind, time in zip(("window_start", "window_end"), window, strict=True)
         )
         times = pa.array(np.full(len(keys), window[1] - 1, np.int64))
-        return results_of(self._aggregates, self._fold, self._layout, keys, accumulators, (start, end), times)
-
-
-def results_of(
-    aggregates: FieldAggregates,
-    fold: ColumnFold,
-    layout: Layout,
-    keys: Sequence[Any],
-    accumulators: Sequence[tuple[Any, ...]],
-    span: tuple[Any, Any],
-    times: pa.Array | None,
-) -> Columns | None:
-    """Return the results of windows as columns; None if they cannot be columns.
-
-    For each window: its key, accumulator, start and end (`span`, arrays of milliseconds), and the timestamp of the result.
-    """
-    outer = fold.shown_keys(keys, layout)
-    if outer is None:
-        return None
-    for kind, array in zip(("window_start", "window_end"), span, strict=True):
-        if fold.place_of(kind) is not None:
-            outer[kind] = pa.array(array)
-    batch = fold.results(fold.arrays(accumulators), outer, layout.schema)
-    return None if batch is None else Columns(layout, batch, times)
+        return self._shown(keys, accumulators, (start, end), times)

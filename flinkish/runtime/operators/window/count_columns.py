@@ -10,8 +10,7 @@ import pyarrow as pa
 
 from flinkish.common.column_layout import Layout
 from flinkish.common.columns import Columns
-from flinkish.runtime.operators.column_fold import ColumnFold
-from flinkish.runtime.operators.window.columns import results_of
+from flinkish.runtime.operators.window.columns import FoldedWindows
 from flinkish.runtime.state.backend import ValueTable
 from flinkish.runtime.state.tables import Namespaced
 from flinkish.udf.aggregates import FieldAggregates
@@ -20,14 +19,12 @@ from flinkish.udf.aggregates import FieldAggregates
 FullWindow = tuple[Any, int, tuple[Any, ...], int | None]
 
 
-class CountColumns:
+class CountColumns(FoldedWindows):
     """Cuts the records of each key into windows, and folds each part of a run into its window."""
 
     def __init__(self, aggregates: FieldAggregates, layout: Layout, counts: ValueTable, table: ValueTable, size: int) -> None:
         """Make one for tables of the number of records of each key, and of the accumulators of open windows."""
-        self._aggregates = aggregates
-        self._layout = layout
-        self._fold = ColumnFold(aggregates)
+        super().__init__(aggregates, layout)
         self._counts = counts
         self._table = table
         self._size = size
@@ -82,4 +79,4 @@ class CountColumns:
         nothing = np.zeros(len(full), np.int64)
         times = pa.array(stamps, pa.int64())
         timed = None if times.null_count == len(times) else times
-        return results_of(self._aggregates, self._fold, self._layout, keys, accumulators, (nothing, nothing), timed)
+        return self._shown(keys, accumulators, (nothing, nothing), timed)

@@ -11,8 +11,7 @@ import pyarrow as pa
 from flinkish.common.column_layout import Layout
 from flinkish.common.columns import Columns
 from flinkish.common.limits import LONG_MAX
-from flinkish.runtime.operators.column_fold import ColumnFold
-from flinkish.runtime.operators.window.columns import results_of
+from flinkish.runtime.operators.window.columns import FoldedWindows
 from flinkish.runtime.state.backend import MapTable
 from flinkish.udf.aggregates import FieldAggregates
 
@@ -23,7 +22,7 @@ EndedSession = tuple[Any, int, int, tuple[Any, ...], int]
 _FAR = 1 << 61
 
 
-class SessionColumns:
+class SessionColumns(FoldedWindows):
     """Cuts runs of columns into stretches of time in which a key does not pause, and folds each stretch into its session."""
 
     def __init__(
@@ -35,9 +34,7 @@ class SessionColumns:
         expect: Callable[[Sequence[Any]], None],
     ) -> None:
         """Make one for a table of sessions with a gap in milliseconds; `expect` is told of keys before they are looked up."""
-        self._aggregates = aggregates
-        self._layout = layout
-        self._fold = ColumnFold(aggregates)
+        super().__init__(aggregates, layout)
         self._table = table
         self._gap = gap
         self._expect = expect
@@ -88,7 +85,7 @@ class SessionColumns:
         if max(ends) > LONG_MAX:
             return None
         span = np.array(starts, np.int64), np.array(ends, np.int64)
-        return results_of(self._aggregates, self._fold, self._layout, keys, accumulators, span, pa.array(times, pa.int64()))
+        return self._shown(keys, accumulators, span, pa.array(times, pa.int64()))
 
     def _sessions_of(
         self, keys: Sequence[Any], owners: Sequence[int], starts: Sequence[int], ends: Sequence[int]
