@@ -144,3 +144,8 @@ class EngineError(FlinkishError, RuntimeError):
 
 class CloseTimeoutError(EngineError, TimeoutError):
     """At the end of a job, a close() method did not return within task.cancellation.timeout."""
+
+
+def without_hint(error: Exception) -> str:
+    """Return the message of an error without its hint."""
+    return str(error).partition("\nHint: ")[0]

@@ -17,7 +17,7 @@ from flinkish.checkpoint.storage import StoredCheckpoint
 from flinkish.common import options, pickling
 from flinkish.common.clock import Clock
 from flinkish.common.configuration import Configuration
-from flinkish.common.errors import FlinkishError
+from flinkish.common.errors import FlinkishError, without_hint
 from flinkish.common.ids import AttemptId, IdSource, LineageId, OperatorUid
 from flinkish.graph.execution_plan import ExecutionPlan
 from flinkish.graph.job_graph import JobVertex
@@ -128,7 +128,7 @@ def compare(
             recovery.check_fits(_part_of(checkpoint, uid), graph, allow_unclaimed=allow_unclaimed)
             rows = _own(read_state(checkpoint.to_restore(), [request]))
         except FlinkishError as error:
-            verdicts.append(OperatorVerdict(uid=uid, name=node.name, verdict=Verdict.REFUSED, reason=_reason(error)))
+            verdicts.append(OperatorVerdict(uid=uid, name=node.name, verdict=Verdict.REFUSED, reason=without_hint(error)))
             continue
         probe = _Probe(program, vertex, node, rows, int(checkpoint.checkpoint_id), clock, ids)
         reason = probe.open() if open_functions and not isinstance(node.operator, _OUTSIDE) else ""
@@ -182,7 +182,7 @@ def _left_behind(reader: SavepointReader, plan: ExecutionPlan, operator: Operato
         recovery.check_fits(_part_of(reader.checkpoint, operator.uid), plan.job_graph, allow_unclaimed=False)
         return None
     except FlinkishError as error:
-        reason = "" if allowed else _reason(error)
+        reason = "" if allowed else without_hint(error)
     rows = _own(reader.rows_of(operator.uid))
     return OperatorVerdict(
         uid=operator.uid,
@@ -194,11 +194,6 @@ def _left_behind(reader: SavepointReader, plan: ExecutionPlan, operator: Operato
             for address, found in sorted(rows.items())
         ),
     )
-
-
-def _reason(error: FlinkishError) -> str:
-    """Return what happened, without the hint."""
-    return str(error).partition("\nHint: ")[0]
 
 
 class _Probe(LevelState):
@@ -238,7 +233,7 @@ class _Probe(LevelState):
             if table is None:
                 raise
             # It was made before it was filled, so the operator can go on with it: other states may not fit, too.
-            self._refused.setdefault(address, _reason(error))
+            self._refused.setdefault(address, without_hint(error))
             return table
 
     def open(self) -> str:
@@ -273,7 +268,7 @@ class _Probe(LevelState):
                 operator.close()
                 event_loop.close()
         except FlinkishError as error:
-            return _reason(error)
+            return without_hint(error)
         except Exception as error:
             return f"its open() or close() raised {type(error).__name__}: {error}"
         return ""

@@ -61,7 +61,7 @@ class ArrowFiles(RowGroupFormat, BulkFormat):
         names, types = self._rows.field_names, self._rows.field_types
         # Spark has the same Arrow types for the types that a DataFrame may have.
         fields = [(name, arrow_type(part, name, zoned=False)) for name, part in zip(names, types, strict=True)]
-        decode = self._decoder(errors, by_columns=by_columns)
+        decode = self._decoder(errors=errors, by_columns=by_columns)
         return _BatchReader(split, pa.schema(fields), decode, by_columns=by_columns)
 
 

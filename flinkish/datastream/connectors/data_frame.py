@@ -10,6 +10,7 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,6 +21,7 @@ from flinkish.common.errors import (
     InvalidProgramError,
     SourceError,
     UnsupportedError,
+    without_hint,
 )
 from flinkish.common.ids import random_id
 from flinkish.common.paths import hadoop_url
@@ -162,12 +164,11 @@ class StreamingDataFrameSource(_DataFrameSource, NativeSource[Any]):
         return decoder(self._rows, as_tuples=self._as_tuples)
 
     def create_decoder_in(self, context: SourceReaderContext) -> Callable[[bytes], Iterable[Any]]:
-        errors = RecordErrors(RecordErrorPolicy.fail(), context)
-        return decoder(self._rows, as_tuples=self._as_tuples, errors=errors if errors.keeps else None)
+        return decoder(self._rows, as_tuples=self._as_tuples, errors=RecordErrors(RecordErrorPolicy.fail(), context))
 
     def create_columns_decoder(self, context: SourceReaderContext) -> Callable[[bytes], Iterable[Any]]:
         errors = RecordErrors(RecordErrorPolicy.fail(), context)
-        return columns_decoder(self._rows, as_tuples=self._as_tuples, errors=errors if errors.keeps else None)
+        return columns_decoder(self._rows, as_tuples=self._as_tuples, errors=errors)
 
 
 def decoder(rows: RowTypeInfo, *, as_tuples: bool, errors: RecordErrors | None = None) -> Callable[[bytes], Iterable[Any]]:
@@ -241,8 +242,8 @@ def batch_decoder(
             try:
                 yield from records(row)
             except SourceError as error:
-                reason = str(error).partition("\nHint: ")[0]
-                yield errors.handle_row(names, texts_of(row.columns), path="from_data_frame", line=None, reason=reason)
+                reason, texts = without_hint(error), texts_of(row.columns)
+                yield errors.handle_row(names, texts, path="from_data_frame", line=None, reason=reason)
 
     def records_or_errors(batch: pa.RecordBatch) -> Any:
         if layout is not None:
@@ -254,7 +255,7 @@ def batch_decoder(
         try:
             return records(batch)
         except SourceError:
-            if errors is None:
+            if errors is None or not errors.keeps:
                 raise
             return list(one_by_one(batch, errors))
 
@@ -290,10 +291,7 @@ class BoundedDataFrameSource(_DataFrameSource, Source[Any, FileSourceSplit, Boun
         from flinkish.datastream.connectors.file_system.enumerator import FileEnumeratorProvider
         from flinkish.datastream.connectors.file_system.source import FileSource
 
-        def decode(errors: RecordErrors, *, by_columns: bool) -> Callable[[pa.RecordBatch], Any]:
-            kept = errors if errors.keeps else None
-            return batch_decoder(self._rows, as_tuples=self._as_tuples, errors=kept, by_columns=by_columns)
-
+        decode = partial(batch_decoder, self._rows, as_tuples=self._as_tuples)
         files = FileSource.for_bulk_file_format(ArrowFiles(self._rows, decode), folder)
         return files.set_file_enumerator(FileEnumeratorProvider(GROUP_BYTES)).build()
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from flinkish.common import options
 from flinkish.common.configuration import Configuration
-from flinkish.common.errors import ForeignCheckpointError, SinkChangedError, SinkError
+from flinkish.common.errors import ForeignCheckpointError, SinkChangedError, SinkError, without_hint
 from flinkish.common.typeinfo import TypeInformation
 from flinkish.program.dead_letters import ROW_TYPE, DeadLetterTable
 from flinkish.program.sinks import CommitRequest, Committer, RestoredCheckpoint, SinkWriter, SinkWriterContext
@@ -23,8 +23,6 @@ _log = logging.getLogger("flinkish.connectors.dead_letters")
 
 #: After this many commits small files are merged: a checkpoint with a single dead letter writes a file of 8 KB.
 _COMPACT_EVERY: Final = 100
-#: Separates an error from its hint, which is replaced by one about dead letters.
-_HINT: Final = "\nHint: "
 
 
 class DeadLetterSink(DeadLetterTable):
@@ -77,7 +75,7 @@ class DeadLetterSink(DeadLetterTable):
             _table(self._path).validate(input_type)
         except SinkError as error:
             raise SinkError(
-                f"{options.DEAD_LETTERS_DIR.key} = {self._path!r}: {str(error).partition(_HINT)[0]}",
+                f"{options.DEAD_LETTERS_DIR.key} = {self._path!r}: {without_hint(error)}",
                 hint="give the dead letters a folder of their own, which need not exist.",
             ) from error
 
@@ -96,7 +94,7 @@ def _errors() -> Iterator[None]:
         yield
     except (ForeignCheckpointError, SinkChangedError) as error:
         raise type(error)(
-            f"the table of dead letters does not fit the checkpoint: {str(error).partition(_HINT)[0]}",
+            f"the table of dead letters does not fit the checkpoint: {without_hint(error)}",
             hint=f"set {options.DEAD_LETTERS_DIR.key} to another folder to start from this checkpoint.",
         ) from error
 

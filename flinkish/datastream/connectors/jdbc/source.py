@@ -9,7 +9,7 @@ from itertools import takewhile
 from typing import TYPE_CHECKING, Any, Final
 
 from flinkish.common.arguments import int_of
-from flinkish.common.errors import InvalidArgumentError, InvalidProgramError, SourceChangedError, SourceError
+from flinkish.common.errors import InvalidArgumentError, InvalidProgramError, SourceChangedError, SourceError, without_hint
 from flinkish.common.kinds import INTEGER_BITS, Kind, kind_of, plain_type
 from flinkish.common.time import Instant
 from flinkish.common.typeinfo import BasicType, RowTypeInfo, TypeInformation
@@ -354,7 +354,7 @@ class _JdbcReader(SequentialReader[Row, JdbcSplit]):
                     self._errors.handle(
                         path=f"{self._settings.name} of {self._settings.database.label}",
                         line=None,
-                        reason=str(error).partition("\nHint: ")[0],
+                        reason=without_hint(error),
                         record=as_json,
                         as_json=as_json,
                     )
