@@ -60,39 +60,40 @@ def test_a_driver_that_is_taken_over_ends_within_seconds_also_between_two_checkp
 
 
 @pytest.mark.parametrize(
-    ("on", "fault", "finished"),
+    ("on", "faults", "finished"),
     [
-        ("local", "P3:stop:nth=17", False),
-        ("local", "P9:stop:nth=3", False),
-        ("local", "P9:stop:nth=3", True),
-        ("local", "P10:stop:nth=3", False),
-        ("local", "P10:stop:nth=3", True),
-        ("local", "P14:stop:nth=4", True),
+        ("local", ["P3:stop:nth=17", "P9:stop:nth=3", "P10:stop:nth=3"], False),
+        ("local", ["P9:stop:nth=3", "P10:stop:nth=3", "P14:stop:nth=4"], True),
         # The driver is the same on both engines.
-        pytest.param("spark", "P9:stop:nth=2", False, marks=[pytest.mark.spark, pytest.mark.soak]),
+        pytest.param("spark", ["P9:stop:nth=2"], False, marks=[pytest.mark.spark, pytest.mark.soak]),
     ],
 )
-def test_a_driver_that_stood_still_while_another_one_went_on_changes_nothing_when_it_wakes(
-    on: str, fault: str, finished: bool, tmp_path: Path
+def test_drivers_that_stood_still_while_others_went_on_change_nothing_when_they_wake(
+    on: str, faults: list[str], finished: bool, tmp_path: Path
 ) -> None:
-    """It stands in the middle of a checkpoint; the other one has completed some of its own, or the whole job."""
-    marker = tmp_path / "stopped"
+    """Each stands in the middle of a checkpoint; the last one has completed some of its own then, or the whole job."""
     command = [f"--engine={on}", f"--output={tmp_path}", _HA]
     with ExitStack() as stack:
-        zombie = stack.enter_context(running(*command, log=tmp_path / "a", fault=f"{fault}:once={marker}"))
-        # The marker is made a moment before: a process that is woken in between stops itself after that.
-        zombie.wait_until("the first stands still", zombie.stands_still)
-        zombie.signal_all(signal.SIGSTOP)
+        zombies = []
+        for number, fault in enumerate(faults):
+            marker = tmp_path / f"stopped {number}"
+            zombie = stack.enter_context(running(*command, log=tmp_path / f"log {number}", fault=f"{fault}:once={marker}"))
+            # The marker is made a moment before: a process that is woken in between stops itself after that.
+            zombie.wait_until("it stands still", zombie.stands_still)
+            zombie.signal_all(signal.SIGSTOP)
+            zombies.append(zombie)
         pause = "0.001" if finished else "0.003"
-        other = stack.enter_context(running(*command, f"--pause={pause}", log=tmp_path / "b"))
+        other = stack.enter_context(running(*command, f"--pause={pause}", log=tmp_path / "log of the last"))
         if finished:
             other.assert_finished()
         else:
             before = len(table_rows(tmp_path / "table"))
-            other.wait_until("the second commits", lambda: len(table_rows(tmp_path / "table")) > before)
+            other.wait_until("the last one commits", lambda: len(table_rows(tmp_path / "table")) > before)
         woken = time.monotonic()
-        zombie.signal_all(signal.SIGCONT)
-        assert_superseded(zombie)
+        for zombie in zombies:
+            zombie.signal_all(signal.SIGCONT)
+        for zombie in zombies:
+            assert_superseded(zombie)
         assert time.monotonic() - woken < _OUT_WITHIN + 5
         if not finished:
             other.assert_finished()

@@ -189,13 +189,14 @@ def test_a_planted_bug_is_noticed(name: str, monkeypatch: pytest.MonkeyPatch) ->
 
 
 @pytest.mark.parametrize(
-    "plant",
+    ("plant", "first"),
     [
-        planted_bugs.part_of_the_state_is_not_restored,
-        planted_bugs.incremental_checkpoints_forget_what_was_removed,
-        planted_bugs.changes_before_a_checkpoint_that_failed_are_forgotten,
+        (planted_bugs.part_of_the_state_is_not_restored, 0),
+        (planted_bugs.incremental_checkpoints_forget_what_was_removed, 0),
+        # None of the worlds before that notices it, and they take half a minute.
+        (planted_bugs.changes_before_a_checkpoint_that_failed_are_forgotten, 480),
     ],
 )
-def test_a_bug_of_a_backend_is_noticed(plant: Plant, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_bug_of_a_backend_is_noticed(plant: Plant, first: int, monkeypatch: pytest.MonkeyPatch) -> None:
     plant(monkeypatch)
-    assert "I4: attempt" in first_violation(range(0, 1_000 * WITH_BACKENDS, WITH_BACKENDS))
+    assert "I4: attempt" in first_violation(range(first * WITH_BACKENDS, 1_000 * WITH_BACKENDS, WITH_BACKENDS))
