@@ -165,6 +165,7 @@ def test_an_aircraft_that_leaves_at_the_very_moment_did_not_stand(run: Run, sche
     assert table(output, "aircraft_events", "aircraft", "departure") == [("N2", 0)]
 
 
+@locally
 def test_flights_far_behind_the_others_and_cancelled_ones_are_set_aside_and_not_followed(run: Run, schedule: Schedule) -> None:
     schedule.flight("N1", 0, 13 * 60)  # 13 hours late: event time is there now
     schedule.flight("N2", 59, 0)
