@@ -111,7 +111,7 @@ soak: setup ## Run 10,000 epochs and compare the first thousand with the last (a
 
 .PHONY: test
 test: setup $(CLASSES) $(KAFKA_JARS) $(SPARK_KAFKA_JARS) $(FLINK_JARS) $(FLINK_PYTHON_JARS) ## Run all tests and list the slowest fifty (PYTEST_ARGS='-k name' selects some)
-	@$(WITH_JAVA) $(IN_MEMORY) $(BIN)/python -m pytest tests -n $(TEST_PROCESSES) --maxschedchunk 1 --durations 50 $(PYTEST_ARGS)
+	@$(WITH_JAVA) $(IN_MEMORY) $(BIN)/python -m pytest tests -n $(TEST_PROCESSES) --dist loadgroup --durations 50 $(PYTEST_ARGS)
 
 .PHONY: cluster-test
 cluster-test: setup $(CLASSES) ## Kill parts of a standalone cluster and of YARN under jobs of three levels (half an hour; FLINKISH_SEED=n repeats)

@@ -78,9 +78,28 @@ def pytest_collection() -> Generator[None, Any, Any]:
         gc.enable()
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Slow tests first: several test processes are busy to the end then."""
+    """Slow tests first: several test processes are busy to the end then. Tests that share what is dear run in one of them."""
     items.sort(key=lambda item: not item.nodeid.startswith(_SLOW))
+    for item in items:
+        if isinstance(item, pytest.Function) and (group := _group_of(item)) is not None:
+            item.add_marker(pytest.mark.xdist_group(group))
+
+
+#: Fixtures of a test process that take seconds to make. Code on a JVM is the faster the more of it has run there.
+_DEAR = {"spark_session": "spark", "flinkish_spark": "spark", "shared_session": "spark", "postgresql": "postgresql"}
+
+
+def _group_of(item: pytest.Function) -> str | None:
+    """Return what a test shares with others: a session of Spark, a database, or what is made once for its file."""
+    if hasattr(item, "callspec") and item.callspec.params.get("engine") == "spark":
+        return "spark"
+    fixtures = item._fixtureinfo.name2fixturedefs
+    for name in _DEAR.keys() & fixtures.keys():
+        return _DEAR[name]
+    of_file = any(found[-1].scope == "module" for found in fixtures.values())
+    return f"{item.path.parent.name}-{item.path.stem}" if of_file else None
 
 
 def pytest_sessionfinish() -> None:
