@@ -180,7 +180,7 @@ def plan_upgrade(
 ) -> None:
     """Show what the first job of the script JOB would take over from a savepoint, without starting it.
 
-    
+    \b
     flinkish plan JOB --against /savepoints/savepoint-1b2c3d-0123456789ab
     flinkish plan -n JOB --against /checkpoints/1b2c3d4e5f60718293a4b5c6d7e8f901   with -n, as flinkish run -n would start it
 

@@ -22,7 +22,7 @@ from starlette.types import ASGIApp
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from flinkish.common.errors import ConfigurationError, EngineError
-from flinkish.server.answers.wire import encode
+from flinkish.server.answers.wire import JSON, encode
 from flinkish.server.server_settings import ServerSettings, is_loopback
 
 _log = logging.getLogger("flinkish.server")
@@ -104,7 +104,7 @@ class _GuardedProtocol(H11Protocol):
             return
         body = encode({"errors": [message]})
         if self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE):
-            head = f"HTTP/1.1 {status} Refused\r\nContent-Type: application/json; charset=UTF-8\r\n"
+            head = f"HTTP/1.1 {status} Refused\r\nContent-Type: {JSON}\r\n"
             self.transport.write(f"{head}Content-Length: {len(body)}\r\nConnection: close\r\n\r\n".encode() + body)
         self.transport.close()
 

@@ -70,7 +70,7 @@ def summary(view: JobView) -> answers.JobSummary:
 
 
 def restarts(view: JobView) -> answers.RestartsInfo | msgspec.UnsetType:
-    """Return the restarts and the last failure of a job; None if it has not failed yet."""
+    """Return the restarts and the last failure of a job; UNSET, which is left out of answers, if it has not failed yet."""
     if not view.failures:
         return msgspec.UNSET
     last = view.failures[0]
