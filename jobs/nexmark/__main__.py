@@ -6,7 +6,8 @@ and left out if the large run does not take at least twice as long: it says litt
 
 Queries that can work on columns (jobs/nexmark/columns.py) are measured in both forms. With --with-spark, Spark's own Structured
 Streaming runs those queries that its SQL can express, on Parquet files with the same events, written before. With --with-pyflink,
-PyFlink runs the same queries in its process mode (by_number.py), with the Python that PYFLINK_PYTHON names.
+PyFlink runs the same queries in its process mode (by_number.py), with the Python that PYFLINK_PYTHON names. With --with-bytewax,
+Bytewax runs some of them (on_bytewax.py), also on files, with the Python that BYTEWAX_PYTHON names.
 
 Run it with `make nexmark`, `make nexmark ARGS='--queries q0,q5 --events 2000000'` or `python -m jobs.nexmark`.
 """
@@ -34,9 +35,9 @@ from flinkish.datastream import DataStream
 from flinkish.datastream.connectors import FileSink
 from flinkish.datastream.connectors.discard import DiscardingSink
 from jobs.command_line import ArgumentParser, clear_errors, environment, positive
-from jobs.nexmark import by_number, columns, spark
+from jobs.nexmark import by_number, columns, on_bytewax, spark
 from jobs.nexmark.buckets import ByMinute
-from jobs.nexmark.events import Streams
+from jobs.nexmark.events import AUCTIONS, BIDS, PERSONS, Streams
 from jobs.nexmark.queries import LEFT_OUT, QUERIES
 
 #: The small run has this share of the events.
@@ -118,6 +119,16 @@ def _spark(arguments: argparse.Namespace, session: SparkSession, files: Path, na
         return tables.records, time.perf_counter() - started
 
 
+def _bytewax(arguments: argparse.Namespace, files: Path, name: str, count: int) -> tuple[int, float]:
+    """Do the same on Bytewax, with a process for each core."""
+    folder = files / f"bytewax-{count}"
+    if not folder.exists():
+        spark.write(folder, count, arguments.seed, rows_of_group=on_bytewax.ROWS)
+    cores, kinds = len(os.sched_getaffinity(0)), (PERSONS, AUCTIONS) if name == "q8" else (BIDS,)
+    seconds = on_bytewax.measure(name, folder, workers=cores, interval=arguments.checkpoint_interval)
+    return sum(kind.count(count) for kind in kinds), seconds
+
+
 def _measure(
     arguments: argparse.Namespace,
     engine: str,
@@ -183,6 +194,7 @@ def main() -> None:
     parser.add_argument("--with-spark", action="store_true", help="also run Spark's own Structured Streaming")
     parser.add_argument("--with-pyflink", action="store_true", help="also run the queries on PyFlink")
     parser.add_argument("--pyflink-events", type=positive, default=400_000, metavar="N", help="default: %(default)s")
+    parser.add_argument("--with-bytewax", action="store_true", help="also run some of the queries on Bytewax")
     parser.add_argument("--output", type=Path, metavar="FILE", help="write the raw figures to a .json or .csv file")
     arguments = parser.parse_args()
     if arguments.events < 50 * _SMALL:
@@ -191,6 +203,10 @@ def main() -> None:
         parser.error("--pyflink-events must be at least 50, so that there is one of each kind")
     if arguments.with_pyflink and by_number.PYTHON not in os.environ:
         parser.error(f"--with-pyflink needs the environment variable {by_number.PYTHON}: the Python that has apache-flink")
+    if arguments.with_bytewax and on_bytewax.PYTHON not in os.environ:
+        parser.error(
+            f"--with-bytewax needs the environment variable {on_bytewax.PYTHON}: the Python that has bytewax and pyarrow"
+        )
     figures: list[Figures] = []
     with clear_errors(), tempfile.TemporaryDirectory() as files:
         on_spark = arguments.engine != "local" or arguments.with_spark
@@ -203,6 +219,8 @@ def main() -> None:
                 runs["columns"] = partial(_flinkish, arguments, queries=columns.QUERIES)
             if arguments.with_spark and query in spark.QUERIES and session is not None:
                 runs["spark"] = partial(_spark, arguments, session, Path(files))
+            if arguments.with_bytewax and query in on_bytewax.QUERIES:
+                runs["bytewax"] = partial(_bytewax, arguments, Path(files))
             for engine, run in runs.items():
                 figures.append(_measure(arguments, engine, query, run, arguments.events))
             if arguments.with_pyflink and query not in by_number.NOT_ON_PYFLINK:

@@ -24,7 +24,7 @@ _FILES_A_BATCH: Final = 5
 _KINDS: Final = {"person": events.PERSONS, "auction": events.AUCTIONS, "bid": events.BIDS}
 
 
-def write(folder: Path, count: int, seed: int, rate: float = events.EVENTS_PER_SECOND) -> None:
+def write(folder: Path, count: int, seed: int, rate: float = events.EVENTS_PER_SECOND, *, rows_of_group: int = _FILE) -> None:
     """Write the persons, auctions and bids among the first events to Parquet files, in their order."""
     for name, kind in _KINDS.items():
         (folder / name).mkdir(parents=True)
@@ -32,7 +32,7 @@ def write(folder: Path, count: int, seed: int, rate: float = events.EVENTS_PER_S
         for number, first in enumerate(range(0, total, _FILE)):
             batch = kind.batch(np.arange(first, min(first + _FILE, total)), seed, rate)
             # Spark reads the files in the order of their times of change.
-            pq.write_table(pa.Table.from_batches([batch]), folder / name / f"{number:06}.parquet")
+            pq.write_table(pa.Table.from_batches([batch]), folder / name / f"{number:06}.parquet", row_group_size=rows_of_group)
 
 
 class Tables:

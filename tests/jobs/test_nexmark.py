@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
@@ -22,7 +23,7 @@ from flinkish.graph.columns import working_on_columns
 from flinkish.graph.stream_graph import StreamGraph, StreamNode
 from flinkish.graph.stream_graph_generator import generate
 from jobs.nexmark import __main__ as measure
-from jobs.nexmark import by_number, columns, events, queries, spark
+from jobs.nexmark import by_number, columns, events, on_bytewax, queries, spark
 from jobs.nexmark.buckets import ByMinute
 from tests.conftest import MakeEnvironment, locally
 from tests.kit.own_process import set_arguments
@@ -268,6 +269,23 @@ def test_pyflink_gets_the_same_arguments_and_its_error_is_shown(tmp_path: Path, 
         by_number.measure("q0", 50, seed=7, parallelism=3, interval=10)
 
 
+def test_bytewax_runs_a_process_for_each_worker_and_its_error_is_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    python = tmp_path / "python"
+    python.write_text('#!/bin/sh\necho "$PWD" "$@" >> $OUT/arguments\n')
+    python.chmod(0o755)
+    monkeypatch.setenv(on_bytewax.PYTHON, str(python))
+    monkeypatch.setenv("OUT", str(tmp_path))
+    assert on_bytewax.measure("q5", tmp_path / "files", workers=2, interval=10) > 0
+    prepared, *workers = (tmp_path / "arguments").read_text().splitlines()
+    assert re.fullmatch(r".* -m bytewax\.recovery \S+ 2", prepared)
+    flow = rf"-m bytewax\.run on_bytewax:flow\('q5', '{tmp_path}/files', 2\) -r \S+ -s 10 -b 0"
+    for number, line in enumerate(sorted(workers, key=lambda line: line.partition(" -i ")[2])):
+        assert re.fullmatch(rf".*/jobs/nexmark {flow} -i {number} -a 127\.0\.0\.1:\d+;127\.0\.0\.1:\d+", line)
+    python.write_text("#!/bin/sh\ntest $2 = bytewax.recovery || { echo no such module >&2; exit 1; }\n")
+    with pytest.raises(on_bytewax.BytewaxError, match="no such module"):
+        on_bytewax.measure("q5", tmp_path / "files", workers=1, interval=10)
+
+
 def test_queries_on_columns_are_not_taken_apart() -> None:
     for name, query in columns.QUERIES.items():
         env = StreamExecutionEnvironment.get_execution_environment()
@@ -397,13 +415,15 @@ def test_the_measurement_prints_a_table_and_writes_its_figures(
     ("arguments", "message"),
     [(["--queries", "q6"], "q6 is left out: the average"), (["--queries", "q0,q99"], "'q99' is none of q0"),
      (["--events", "10"], "--events must be at least 500"),
-     (["--with-pyflink"], "needs the environment variable PYFLINK_PYTHON")],
+     (["--with-pyflink"], "needs the environment variable PYFLINK_PYTHON"),
+     (["--with-bytewax"], "needs the environment variable BYTEWAX_PYTHON")],
 )  # fmt: skip
 def test_arguments_that_are_wrong_are_refused(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], arguments: list[str], message: str
 ) -> None:
     set_arguments(monkeypatch, measure.__file__, *arguments)
-    monkeypatch.delenv(by_number.PYTHON, raising=False)
+    for name in (by_number.PYTHON, on_bytewax.PYTHON):
+        monkeypatch.delenv(name, raising=False)
     with pytest.raises(SystemExit):
         measure.main()
     assert message in capsys.readouterr().err
