@@ -7,6 +7,7 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
+from functools import partial
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -24,8 +25,10 @@ from flinkish.graph.stream_graph import StreamGraph, StreamNode
 from flinkish.graph.stream_graph_generator import generate
 from jobs.nexmark import __main__ as measure
 from jobs.nexmark import by_number, columns, events, on_bytewax, queries, spark
+from jobs.nexmark import kafka as into_kafka
 from jobs.nexmark.buckets import ByMinute
 from tests.conftest import MakeEnvironment, locally
+from tests.kit.kafka_broker import Broker
 from tests.kit.own_process import set_arguments
 from tests.kit.results import collect, collect_each, visible
 
@@ -317,6 +320,23 @@ def test_windows_of_processing_time_count_each_bid_once(make_env: MakeEnvironmen
 def test_queries_give_the_same_on_spark(make_env: MakeEnvironment) -> None:
     check(make_env, ["q5", "q8"], RATES[0])
     check(make_env, ["q1", "q5"], RATES[0], columns.QUERIES)
+
+
+@locally
+def test_queries_give_the_same_from_topics_that_the_generator_has_filled(
+    kafka: Broker, make_env: MakeEnvironment, monkeypatch: pytest.MonkeyPatch, engine: str
+) -> None:
+    prefix = kafka.create_topic(1)
+    for name in ("persons", "auctions", "bids"):
+        kafka.create_topic(2, into_kafka.topic_of(prefix, name))
+    monkeypatch.setattr(into_kafka, "Streams", partial(events.Streams, rate=RATES[0]))
+    arguments = ("--brokers", kafka.address, "--topics", prefix, "--events", str(EVENTS), "--seed", str(SEED))
+    set_arguments(monkeypatch, into_kafka.__file__, *arguments, "--engine", engine)
+    into_kafka.main()
+    streams = into_kafka.StreamsFromKafka(make_env(), kafka.address, prefix)
+    found = collect_each(q3=queries.q3(streams), q8=queries.q8(streams), q5=columns.QUERIES["q5"](streams))
+    for name, results in found.items():
+        assert valid(name, results) == sorted(getattr(Expected(RATES[0]), name)()), name
 
 
 @locally
