@@ -11,10 +11,19 @@ from typing import Any
 
 import pytest
 
+from flinkish.common import Row, TypeInformation, WatermarkStrategy
 from flinkish.common.errors import FlinkishError
+from flinkish.datastream import StreamExecutionEnvironment
+from flinkish.datastream.keyed_stream import KeyedStream
 from tests.compatibility.differences import DIFFERENCES
 from tests.compatibility.kit import cases_of, run
+from tests.compatibility.programs import aggregations_of_fields
 from tests.compatibility.record import golden, programs
+from tests.kit.column_source import RunsSource
+from tests.kit.folded import folded as folded
+
+#: Records of a run of columns.
+_RUN = 8
 
 CASES = [
     (program, name)
@@ -44,6 +53,23 @@ def test_a_program_gives_what_pyflink_gives(program: str, name: str) -> None:
         assert "error" in found
     else:
         assert found == recorded
+
+
+def on_columns(env: StreamExecutionEnvironment, type_info: TypeInformation, records: list[Any]) -> KeyedStream:
+    """Return a keyed stream as `keyed` of the programs does, of runs of columns."""
+    script = tuple(records[start : start + _RUN] for start in range(0, len(records), _RUN))
+    runs = env.from_source(RunsSource(type_info, (script,)), WatermarkStrategy.no_watermarks(), "runs")
+    return runs.key_by("key" if isinstance(records[0], Row) else 0)
+
+
+@pytest.mark.parametrize("name", cases_of(aggregations_of_fields))
+def test_an_aggregation_of_columns_gives_what_pyflink_gives(
+    name: str, monkeypatch: pytest.MonkeyPatch, folded: list[int]
+) -> None:
+    monkeypatch.setattr(aggregations_of_fields, "keyed", on_columns)
+    assert outcome("aggregations_of_fields", name) == golden("aggregations_of_fields")[name]
+    # Texts are compared record by record.
+    assert bool(folded) != ("of_text" in name)
 
 
 def test_nothing_was_recorded_that_is_not_run() -> None:
