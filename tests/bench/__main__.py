@@ -283,6 +283,20 @@ def bench_backends(report: Report, spark: Any, scale: float) -> None:
     report.add(what, f"{longest:.0f} ms, median {usual:.0f}", "2,000 ms", longest <= 2_000)
 
 
+def bench_large_state(report: Report, spark: Any, scale: float) -> None:
+    """Memory of a large state on disk, and what an epoch costs with it; with --scale 5, of 100 million keys."""
+    keys, few, updates = int(20 * _MILLION * scale), 100_000, 10_000
+    small = backends.epoch_ms("rocksdb", few, updates, "512 mb")
+    peak = MemoryPeak()
+    peak.start()
+    started = time.perf_counter()
+    large = backends.epoch_ms("rocksdb", keys, updates, "512 mb")
+    most = peak.stop()["slot hosts"]
+    report.add(f"resident memory of slot hosts with {keys:,} keys on disk", f"{most:,.0f} MB", "4,096 MB", most <= 4_096)
+    report.add("its records/s, with the start of the job", f"{keys / (time.perf_counter() - started):,.0f}")
+    report.add(f"epoch that touches {updates:,} keys, / of {few:,} keys", f"{large / small:.2f}", "2.00", large / small <= 2)
+
+
 def _count_million(records: int, checkpoints: Path | None) -> float:
     settings = {}
     if checkpoints is not None:
@@ -514,6 +528,7 @@ _BENCHES: dict[str, Callable[[Report, Any, float], None]] = {
     "idle": bench_idle,
     "state": bench_state,
     "backends": bench_backends,
+    "large-state": bench_large_state,
     "checkpoints": bench_checkpoints,
     "guarantees": bench_guarantees,
     "stores": bench_stores,
