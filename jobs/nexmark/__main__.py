@@ -37,7 +37,7 @@ from flinkish.datastream.connectors.discard import DiscardingSink
 from jobs.command_line import ArgumentParser, clear_errors, environment, positive
 from jobs.nexmark import by_number, columns, on_bytewax, spark
 from jobs.nexmark.buckets import ByMinute
-from jobs.nexmark.events import AUCTIONS, BIDS, PERSONS, Streams
+from jobs.nexmark.events import Streams
 from jobs.nexmark.queries import LEFT_OUT, QUERIES
 
 #: The small run has this share of the events.
@@ -124,9 +124,8 @@ def _bytewax(arguments: argparse.Namespace, files: Path, name: str, count: int) 
     folder = files / f"bytewax-{count}"
     if not folder.exists():
         spark.write(folder, count, arguments.seed, rows_of_group=on_bytewax.ROWS)
-    cores, kinds = len(os.sched_getaffinity(0)), (PERSONS, AUCTIONS) if name == "q8" else (BIDS,)
-    seconds = on_bytewax.measure(name, folder, workers=cores, interval=arguments.checkpoint_interval)
-    return sum(kind.count(count) for kind in kinds), seconds
+    cores = len(os.sched_getaffinity(0))
+    return on_bytewax.measure(name, folder, workers=cores, interval=arguments.checkpoint_interval)
 
 
 def _measure(

@@ -12,6 +12,7 @@ from __future__ import annotations
 import os
 import socket
 import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Callable
@@ -36,8 +37,8 @@ class BytewaxError(Exception):
     """A query failed on Bytewax; the text is the end of its error output."""
 
 
-def measure(query: str, folder: Path, *, workers: int, interval: int) -> float:
-    """Run a query on files, with a process for each worker; return the seconds from its start to its end.
+def measure(query: str, folder: Path, *, workers: int, interval: int) -> tuple[int, float]:
+    """Run a query on files, with a process for each worker; return the rows read, and the seconds from its start to its end.
 
     Raises BytewaxError if it fails.
     """
@@ -61,7 +62,8 @@ def measure(query: str, folder: Path, *, workers: int, interval: int) -> float:
         errors = [process.communicate()[1] for process in processes]
         if any(process.returncode for process in processes):
             raise BytewaxError("\n".join(errors)[-2_000:])
-        return time.perf_counter() - started
+        rows = sum(int(line.split()[1]) for text in errors for line in text.splitlines() if line.startswith("ROWS "))
+        return rows, time.perf_counter() - started
 
 
 def _free_ports(count: int) -> list[int]:
@@ -161,13 +163,16 @@ def _source(folder: Path, workers: int) -> Any:
             files = map(pq.ParquetFile, sorted(folder.iterdir()))
             self._groups = [(file, group) for file in files for group in range(file.num_row_groups)][number::workers]
             self._done = done
+            self._read = 0
 
         def next_batch(self) -> list[dict[str, Any]]:
             if self._done == len(self._groups):
+                print("ROWS", self._read, file=sys.stderr, flush=True)
                 raise StopIteration
             file, group = self._groups[self._done]
             self._done += 1
             rows: list[dict[str, Any]] = file.read_row_group(group).to_pylist()
+            self._read += len(rows)
             return rows
 
         def snapshot(self) -> int:

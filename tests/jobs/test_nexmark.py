@@ -274,11 +274,13 @@ def test_pyflink_gets_the_same_arguments_and_its_error_is_shown(tmp_path: Path, 
 
 def test_bytewax_runs_a_process_for_each_worker_and_its_error_is_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     python = tmp_path / "python"
-    python.write_text('#!/bin/sh\necho "$PWD" "$@" >> $OUT/arguments\n')
+    python.write_text('#!/bin/sh\necho "$PWD" "$@" >> $OUT/arguments; echo ROWS 5 >&2\n')
     python.chmod(0o755)
     monkeypatch.setenv(on_bytewax.PYTHON, str(python))
     monkeypatch.setenv("OUT", str(tmp_path))
-    assert on_bytewax.measure("q5", tmp_path / "files", workers=2, interval=10) > 0
+    rows, seconds = on_bytewax.measure("q5", tmp_path / "files", workers=2, interval=10)
+    assert rows == 10
+    assert seconds > 0
     prepared, *workers = (tmp_path / "arguments").read_text().splitlines()
     assert re.fullmatch(r".* -m bytewax\.recovery \S+ 2", prepared)
     flow = rf"-m bytewax\.run on_bytewax:flow\('q5', '{tmp_path}/files', 2\) -r \S+ -s 10 -b 0"
