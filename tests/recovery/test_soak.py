@@ -1,4 +1,6 @@
-"""A job killed at random, again and again, until it has ended by itself: run before a release, not by default.
+"""A job killed at random, again and again, with incremental checkpoints, at changing parallelism and with both state backends.
+
+It goes on until it has ended by itself: run before a release, not by default.
 
     pytest -m soak tests/recovery/test_soak.py
 
@@ -16,6 +18,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.kit.backends import BACKENDS
 from tests.kit.seeds import chosen_seed
 from tests.kit.waiting import wait_until
 from tests.recovery import keyed_timers_job
@@ -106,6 +109,8 @@ def test_a_job_killed_at_random_ends_with_every_row_once(on: str, number: int, t
                 "--pause=0.002",
                 "-Dhigh-availability.cluster-id=soak",
                 "-Drestart-strategy.type=fixed-delay",
+                "-Dexecution.checkpointing.incremental=true",
+                f"-Dstate.backend.type={rng.choice(sorted(BACKENDS))}",
                 f"-Dexecution.checkpointing.num-retained={rng.randint(1, 3)}",
             ]
             fault = None
@@ -126,7 +131,9 @@ def test_a_job_killed_at_random_ends_with_every_row_once(on: str, number: int, t
                 break
             begun = len(table_rows(tmp_path / "table")) < len(keyed_timers_job.expected(records)) / 3
             action = sparing if either < 0.3 and begun and on == "local" else deadly
-            print(f"try {tries}: {command[3]}, {fault}, after {patience:.1f} s {action.__name__}, {job.process.poll()}")
+            print(
+                f"try {tries}: {' '.join(command[3:])}, {fault}, after {patience:.1f} s {action.__name__}, {job.process.poll()}"
+            )
             if job.process.poll() is None:
                 action(job, rng)
             codes = [former.process.poll() for former in left]
