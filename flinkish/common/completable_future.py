@@ -7,6 +7,10 @@ from typing import TypeVar
 
 T = TypeVar("T")
 
+#: Maximum seconds of one wait of the main thread. Only it handles signals, and it does so when it runs: if the kernel has given a
+#: signal to another thread, as it may when a stopped process goes on, nothing wakes it.
+LONGEST_WAIT_S = 1.0
+
 
 class CompletableFuture(Future[T]):
     """A result that becomes available later. The first of `set_result`, `set_exception` and `cancel` wins; thread-safe.

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import wait
 from typing import Any, TypeVar
 
 from flinkish.checkpoint.statistics import CheckpointFigures
-from flinkish.common.completable_future import CompletableFuture
+from flinkish.common.completable_future import LONGEST_WAIT_S, CompletableFuture
 from flinkish.common.ids import CheckpointId
 from flinkish.common.job_client import JobClient
 from flinkish.common.job_execution_result import JobExecutionResult
@@ -21,7 +22,7 @@ T = TypeVar("T")
 
 
 class _MainThreadFuture(CompletableFuture[T]):
-    """A future that restores the former signal handlers after the main thread has waited for it."""
+    """A future for which the main thread waits: signals are handled meanwhile, and the former handlers restored after it."""
 
     def __init__(self, after_wait: Callable[[], None]) -> None:
         super().__init__()
@@ -29,6 +30,8 @@ class _MainThreadFuture(CompletableFuture[T]):
 
     def result(self, timeout: float | None = None) -> T:
         try:
+            while timeout is None and not self.done():
+                wait([self], LONGEST_WAIT_S)
             return super().result(timeout)
         finally:
             if self.done():

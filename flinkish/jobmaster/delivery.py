@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from flinkish.common import options
+from flinkish.common.completable_future import LONGEST_WAIT_S
 from flinkish.common.errors import FlinkishError, JobExecutionError
 from flinkish.common.ids import OperatorUid
 from flinkish.program.dead_letters import DROPPED, LATE
@@ -119,7 +120,7 @@ class Results:
         while True:
             with self._condition:
                 while not self._ready and not self._ended:
-                    self._condition.wait()
+                    self._condition.wait(LONGEST_WAIT_S)
                 if not self._ready:
                     if self._error is not None:
                         raise self._error
