@@ -48,7 +48,7 @@ WITH_JAVA = JAVA_HOME=$$(.ci/java.sh) && export JAVA_HOME &&
 MASTER ?= local[2]
 ARGS ?=
 PYTEST_ARGS ?=
-# Two processes leave a third of two cores idle, as tests wait for JVMs and killed jobs. Each has a Spark session, of about 1.5 GB.
+# Two processes leave a third of two cores idle, as tests wait for JVMs and killed jobs. One has a Spark session: see tests/conftest.py.
 TEST_PROCESSES ?= 3
 # Tests write thousands of small files and have each on disk before they go on. In memory that takes no time; where 4 GB are free there.
 IN_MEMORY := $(if $(TMPDIR),,$(shell df -Pk /dev/shm 2>/dev/null | awk 'NR == 2 && $$4 > 4000000 {print "TMPDIR=/dev/shm"}'))

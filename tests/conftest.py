@@ -96,8 +96,9 @@ def _group_of(item: pytest.Function) -> str | None:
     if hasattr(item, "callspec") and item.callspec.params.get("engine") == "spark":
         return "spark"
     fixtures = item._fixtureinfo.name2fixturedefs
-    for name in _DEAR.keys() & fixtures.keys():
-        return _DEAR[name]
+    for name, group in _DEAR.items():  # in this order in each test process
+        if name in fixtures:
+            return group
     of_file = any(found[-1].scope == "module" for found in fixtures.values())
     return f"{item.path.parent.name}-{item.path.stem}" if of_file else None
 

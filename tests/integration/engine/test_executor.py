@@ -128,12 +128,7 @@ def test_state_that_the_program_no_longer_has_is_refused_or_left_behind(make_env
 
 
 def test_a_job_found_by_its_cluster_id_goes_on_and_a_finished_one_begins_anew(make_env: MakeEnvironment, tmp_path: Path) -> None:
-    settings = {
-        "execution.checkpointing.interval": 20,
-        "execution.checkpointing.dir": str(tmp_path / "checkpoints"),
-        "high-availability.cluster-id": "orders",
-        "restart-strategy.type": "none",
-    }
+    settings = settings_of(tmp_path)
 
     def start(records_per_epoch: int = 5_000) -> EmbeddedJobClient:
         env = make_env(1, **{**settings, "execution.epoch.max-records": records_per_epoch})
@@ -167,11 +162,7 @@ def test_a_job_found_by_its_cluster_id_goes_on_and_a_finished_one_begins_anew(ma
 def test_a_second_job_of_a_program_under_its_cluster_id_is_refused_but_not_in_a_notebook(
     make_env: MakeEnvironment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, other: str
 ) -> None:
-    settings = {
-        "execution.checkpointing.interval": 20,
-        "execution.checkpointing.dir": str(tmp_path / "checkpoints"),
-        "high-availability.cluster-id": "orders",
-    }
+    settings = settings_of(tmp_path)
 
     def run(name: str, uid: str, source: str = "numbers") -> JobStatus:
         env = make_env(1, **settings)
@@ -206,6 +197,16 @@ REFUSALS: dict[str, tuple[type[Exception], str, dict[str, Any], dict[str, Any]]]
 }
 
 
+def settings_of(folder: Path) -> dict[str, Any]:
+    """Return the settings of a job that is found again, with many checkpoints."""
+    return {
+        "execution.checkpointing.interval": 20,
+        "execution.checkpointing.dir": str(folder / "checkpoints"),
+        "high-availability.cluster-id": "orders",
+        "restart-strategy.type": "none",
+    }
+
+
 def start_endless(env: StreamExecutionEnvironment, *, uid: str = "maxima", max_parallelism: int = 128) -> EmbeddedJobClient:
     source = DataGeneratorSource(lambda index: index, None, records_per_second=1_000)
     endless = env.from_source(source, WatermarkStrategy.no_watermarks(), "Numbers").uid("numbers")
@@ -225,12 +226,7 @@ def test_a_program_that_is_refused_leaves_the_job_that_runs_under_its_cluster_id
     program: dict[str, Any],
     settings: dict[str, Any],
 ) -> None:
-    usual = {
-        "execution.checkpointing.interval": 20,
-        "execution.checkpointing.dir": str(tmp_path / "checkpoints"),
-        "high-availability.cluster-id": "orders",
-        "restart-strategy.type": "none",
-    }
+    usual = settings_of(tmp_path)
 
     running = start_endless(make_env(1, **usual))
     try:
@@ -322,12 +318,7 @@ def test_a_program_that_is_refused_leaves_nothing_behind(make_env: MakeEnvironme
 def test_a_checkpoint_that_completes_while_another_program_takes_over_is_the_one_it_starts_from(
     make_env: MakeEnvironment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    settings = {
-        "execution.checkpointing.interval": 20,
-        "execution.checkpointing.dir": str(tmp_path / "checkpoints"),
-        "high-availability.cluster-id": "orders",
-        "restart-strategy.type": "none",
-    }
+    settings = settings_of(tmp_path)
 
     running = start_endless(make_env(1, **settings))
     wait_until("checkpoints", lambda: completed(running) >= 1)
@@ -356,11 +347,7 @@ def test_a_checkpoint_that_completes_while_another_program_takes_over_is_the_one
 def test_a_checkpoint_that_is_removed_while_another_program_is_checked_is_not_called_damaged(
     make_env: MakeEnvironment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    settings = {
-        "execution.checkpointing.interval": 20,
-        "execution.checkpointing.dir": str(tmp_path / "checkpoints"),
-        "high-availability.cluster-id": "orders",
-    }
+    settings = settings_of(tmp_path)
 
     running = start_endless(make_env(1, **settings))
     try:
