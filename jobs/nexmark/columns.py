@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Final
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from flinkish.common import Time
+from flinkish.common import Time, Types
+from flinkish.common.typeinfo import RowTypeInfo
 from flinkish.datastream import DataStream, aggregates
 from flinkish.datastream.window import (
     EventTimeSessionWindows,
@@ -17,7 +20,7 @@ from flinkish.datastream.window import (
     TumblingProcessingTimeWindows,
 )
 from jobs.nexmark.events import Streams
-from jobs.nexmark.queries import EUROS, LONG, TEN_SECONDS, MostBids, tuples
+from jobs.nexmark.queries import CHANNEL_IDS, EUROS, LONG, TEN_SECONDS, TEXT, HighestBids, MostBids, tuples
 
 _PRICE: Final = pc.field("price") * EUROS
 
@@ -49,11 +52,43 @@ def _counts(bids: DataStream, field: str, assigner: Any) -> DataStream:
     return bids.key_by(field).window(assigner).aggregate(key=aggregates.key(), bids=aggregates.count(), **shown)
 
 
+def _mark(field: str, group: Callable[[Any], Any], batch: pa.RecordBatch) -> pa.RecordBatch:
+    _, groups = np.unique(group(batch), return_inverse=True)
+    values = batch[field].to_numpy()
+    most = np.full(len(batch), np.iinfo(np.int64).min)
+    np.maximum.at(most, groups, values)
+    return batch.append_column("leads", pa.array(values == most[groups]))
+
+
+def _leaders(rows: DataStream, field: str, group: Callable[[Any], Any]) -> DataStream:
+    """Keep the rows with the greatest value of a field in their group, of those in a batch.
+
+    So few rows are left to be compared with those of all batches, one by one. `group` returns a number for each row of a batch.
+    """
+    row_type = rows.get_type()
+    assert isinstance(row_type, RowTypeInfo)
+    names = row_type.get_field_names()
+    marked = Types.ROW_NAMED([*names, "leads"], [*row_type.get_field_types(), Types.BOOLEAN()])
+    return rows.map_batches(partial(_mark, field, group), marked).filter(pc.field("leads")).select(*names)
+
+
 def q5(streams: Streams) -> DataStream:
-    """Count by columns; find the most in each window by records."""
+    """Count by columns; find the most in each window by records, from those with the most of a subtask."""
     counted = _counts(streams.bid, "auction", SlidingEventTimeWindows.of(TEN_SECONDS, Time.seconds(2)))
-    by_end = counted.key_by("end").window(TumblingEventTimeWindows.of(Time.seconds(2)))
+    by_end = (
+        _leaders(counted, "bids", lambda batch: batch["end"]).key_by("end").window(TumblingEventTimeWindows.of(Time.seconds(2)))
+    )
     return by_end.process(MostBids(), tuples(LONG, LONG, LONG))
+
+
+def q7(streams: Streams) -> DataStream:
+    """Find the highest bids of each batch by columns, and of those the highest of each window by records."""
+    bids = streams.bid.select("auction", "price", "bidder", "date_time", "extra")
+    leaders = _leaders(bids, "price", lambda batch: batch["date_time"].to_numpy() // 10_000)
+    windows = leaders.window_all(TumblingEventTimeWindows.of(TEN_SECONDS))
+    found = Types.LIST(leaders.get_type())
+    highest = windows.aggregate(HighestBids(), accumulator_type=found, output_type=found)
+    return highest.flat_map(lambda bids: map(tuple, bids), tuples(LONG, LONG, LONG, LONG, TEXT))
 
 
 def q11(streams: Streams) -> DataStream:
@@ -99,6 +134,19 @@ def q17(streams: Streams) -> DataStream:
     return found.select(auction=auction, day=day, **shown, mean=mean, total=pc.field("total"))
 
 
+def q18(streams: Streams) -> DataStream:
+    """Show, after each bid, the last one of its bidder for its auction; of those at the same time, the first one."""
+    return streams.bid.key_by(["bidder", "auction"]).max_by("date_time")
+
+
+def q21(streams: Streams) -> DataStream:
+    names = pa.array(CHANNEL_IDS)
+    known = pc.index_in(pc.utf8_lower(pc.field("channel")), value_set=names).cast(pa.string())
+    in_url = pc.struct_field(pc.extract_regex(pc.field("url"), pattern="(?:&|^)channel_id=(?P<id>[^&]*)"), 0)
+    found = streams.bid.select("auction", "bidder", "price", "channel", id=pc.coalesce(known, in_url))
+    return found.filter(pc.is_valid(pc.field("id")))
+
+
 def q22(streams: Streams) -> DataStream:
     parts = pc.split_pattern(pc.field("url"), pattern="/")
     folders = {f"folder{number}": pc.list_element(parts, number + 3) for number in range(3)}
@@ -106,5 +154,5 @@ def q22(streams: Streams) -> DataStream:
 
 
 QUERIES: Final[dict[str, Callable[[Streams], DataStream]]] = {
-    query.__name__: query for query in (q0, q1, q2, q5, q11, q12, q14, q17, q22)
+    query.__name__: query for query in (q0, q1, q2, q5, q7, q11, q12, q14, q17, q18, q21, q22)
 }

@@ -271,12 +271,15 @@ def q20(streams: Streams) -> DataStream:
 
 
 _CHANNEL_ID: Final = re.compile("(?:&|^)channel_id=([^&]*)")
-_CHANNEL_IDS: Final = {"apple": "0", "google": "1", "facebook": "2", "baidu": "3"}
+#: The channels whose ids, their positions, are known.
+CHANNEL_IDS: Final = ("apple", "google", "facebook", "baidu")
 
 
 def _with_channel_id(bid: Row) -> Iterable[tuple]:
-    found = _CHANNEL_IDS.get(bid.channel.lower())
-    if found is None and (match := _CHANNEL_ID.search(bid.url)):
+    name, found = bid.channel.lower(), None
+    if name in CHANNEL_IDS:
+        found = str(CHANNEL_IDS.index(name))
+    elif match := _CHANNEL_ID.search(bid.url):
         found = match[1]
     if found is not None:
         yield bid.auction, bid.bidder, bid.price, bid.channel, found
