@@ -23,13 +23,14 @@ class Columns:
     """A run of records of one declared type, all of kind INSERT and none of them None, as columns.
 
     `timestamps` are the event times in milliseconds, as an array of int64 in which null means none; None = no record has one.
-    `key_fields` are the positions of the columns with the keys, on an edge by key: the values of one, or tuples of several.
+    `key_fields` are the positions of the columns with the keys, on an edge by key: the values of one, or tuples of several; no
+    positions = all records have the key 0. None = this is no edge by key.
     """
 
     layout: Layout
     batch: pa.RecordBatch
     timestamps: pa.Array | None = None
-    key_fields: tuple[int, ...] = ()
+    key_fields: tuple[int, ...] | None = None
 
     def __len__(self) -> int:
         return int(self.batch.num_rows)
@@ -70,7 +71,7 @@ class Columns:
         batch = pa.RecordBatch.from_arrays(arrays, list(self.layout.names))
         return Columns(self.layout, batch, self.timestamps, self.key_fields)
 
-    def with_key(self, key_fields: tuple[int, ...]) -> Columns:
+    def with_key(self, key_fields: tuple[int, ...] | None) -> Columns:
         return Columns(self.layout, self.batch, self.timestamps, key_fields)
 
     def with_times(self, timestamps: pa.Array | None) -> Columns:
@@ -86,8 +87,11 @@ class Columns:
 
     def groups(self) -> tuple[Any, list[Any]]:
         """Return the number of each record's key, as an array of numpy, and the different keys by number; on an edge by key."""
+        import numpy as np
         import pyarrow as pa
 
+        if not self.key_fields:
+            return np.zeros(len(self), np.int32), [0]
         first, *others = [self.column(field).dictionary_encode() for field in self.key_fields]
         numbers, values = first.indices.to_numpy(), first.dictionary
         if not others:
@@ -104,13 +108,16 @@ class Columns:
 
     def keys(self) -> list[Any] | None:
         """Return the keys as Python objects; None on an edge without keys."""
+        if not self.key_fields:
+            return None if self.key_fields is None else [0] * len(self)
         columns = [self.column(field).to_pylist() for field in self.key_fields]
-        return None if not columns else columns[0] if len(columns) == 1 else list(zip(*columns, strict=True))
+        return columns[0] if len(columns) == 1 else list(zip(*columns, strict=True))
 
     def key_column(self, arrow: pa.DataType) -> pa.Array:
-        """Return the keys as a column of the Arrow type of all keys; on an edge by key."""
+        """Return the keys as a column of the Arrow type of all keys; on an edge by the values of fields."""
         import pyarrow as pa
 
+        assert self.key_fields
         columns = [self.column(field) for field in self.key_fields]
         return columns[0] if len(columns) == 1 else pa.StructArray.from_arrays(columns, fields=list(arrow))
 
@@ -136,7 +143,7 @@ def _layout(encoded: bytes) -> Layout:
     return needed_layout(pickling.loads(encoded), "a run of columns")
 
 
-def _unpickled(encoded: bytes, data: bytes, timed: bool, key_fields: tuple[int, ...]) -> Columns:
+def _unpickled(encoded: bytes, data: bytes, timed: bool, key_fields: tuple[int, ...] | None) -> Columns:
     import pyarrow as pa
 
     (batch,) = pa.ipc.open_stream(data)

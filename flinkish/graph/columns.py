@@ -48,7 +48,7 @@ def unpacked_by(partitioner: Partitioner, record_type: TypeInformation, target: 
         return "each record is sent to a subtask of its own"
     if partitioner.partitioning is Partitioning.HASH:
         assert partitioner.key_selector is not None
-        if not fields_of_key(partitioner.key_selector, record_type, target.key_type):
+        if fields_of_key(partitioner.key_selector, record_type, target.key_type) is None:
             return "the key is no integer or text in a field, nor several of them; key_by(field) keeps columns"
     return records_only(target)
 

@@ -10,6 +10,7 @@ from typing import Any
 from flinkish.common.kinds import Kind, shape_of
 from flinkish.common.typeinfo import BasicType, BasicTypeInfo, PickledBytesTypeInfo, RowTypeInfo, TupleTypeInfo, TypeInformation
 from flinkish.common.types import is_attribute, learn_names
+from flinkish.udf.functions import NullByteKeySelector
 
 #: Types whose values, once checked, are keys as they are (see `as_key`).
 _KEY_TYPES = frozenset({BasicType.BYTE, BasicType.SHORT, BasicType.INT, BasicType.LONG, BasicType.STRING, BasicType.BOOLEAN})
@@ -22,16 +23,20 @@ _BY_ITEM = (lambda row: row["field"]).__code__
 def field_read(select: Callable[[Any], Any], type_info: TypeInformation) -> int | None:
     """Return the position of the only field that `fields_of_key` finds; None if it finds several or none."""
     fields = fields_of_key(select, type_info, None)
-    return fields[0] if len(fields) == 1 else None
+    return fields[0] if fields is not None and len(fields) == 1 else None
 
 
-def fields_of_key(select: Callable[[Any], Any], type_info: TypeInformation, key_type: TypeInformation | None) -> tuple[int, ...]:
+def fields_of_key(
+    select: Callable[[Any], Any], type_info: TypeInformation, key_type: TypeInformation | None
+) -> tuple[int, ...] | None:
     """Return the positions of the fields of a row or tuple whose values a key selector returns: one value, or a tuple of several.
 
-    Such selectors are those that key_by() makes of fields, `lambda row: row.k` and `lambda row: row["k"]`. Returns no positions
-    for any other selector, for fields whose values may not be keys as they are, and for several fields if their types are not
-    those of `key_type`; None or a pickled type = any.
+    Such selectors are those that key_by() makes of fields, `lambda row: row.k` and `lambda row: row["k"]`. That of window_all(),
+    by which all records have the key 0, reads no fields. Returns None for any other selector, for fields whose values may not be
+    keys as they are, and for several fields if their types are not those of `key_type`; None or a pickled type = any.
     """
+    if isinstance(getattr(select, "__self__", None), NullByteKeySelector):
+        return ()
     kind, types = shape_of(type_info)
     known: Sequence[Any] = ()
     if kind is Kind.TUPLE:
@@ -39,13 +44,13 @@ def fields_of_key(select: Callable[[Any], Any], type_info: TypeInformation, key_
     elif isinstance(type_info, RowTypeInfo):
         known = type_info.field_names
     items = _items(select, known)
-    if not all(item in known for item in items):
-        return ()
+    if not items or not all(item in known for item in items):
+        return None
     fields = tuple(map(known.index, items))
     read = [types[field] for field in fields]
     declared = key_type is not None and not isinstance(key_type, PickledBytesTypeInfo)
     if not all(map(_holds_keys, read)) or (len(fields) > 1 and declared and key_type != TupleTypeInfo(read)):
-        return ()
+        return None
     return fields
 
 

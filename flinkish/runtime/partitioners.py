@@ -329,7 +329,7 @@ class _HashWriter(EdgeWriter):
             return
         read = fields_read(self._target_vertex.head)
         if read is not None and not self.keeps_all:
-            keyed = keyed.only({*read, *keyed.key_fields})
+            keyed = keyed.only({*read, *(keyed.key_fields or ())})
         if len(self.channels) == 1:
             self._append_columns(0, keyed)
             return
@@ -342,8 +342,12 @@ class _HashWriter(EdgeWriter):
         """Return the indexes of the channels of columns with keys as an array; None if not all are sent as they are."""
         import numpy as np
 
+        if columns.key_fields is None or not len(columns):
+            return None
+        if not columns.key_fields:
+            return np.full(len(columns), self._located[0].index)
         fields = [columns.column(field) for field in columns.key_fields]
-        if not fields or not len(columns) or any(field.null_count for field in fields):
+        if any(field.null_count for field in fields):
             return None
         if len(fields) > 1:
             return self._located.indexes_of_tuples(fields)

@@ -43,7 +43,7 @@ class GatheringOperator(WaitingOperator):
         self._waiting = 0
 
     def process_columns(self, columns: Columns, input_index: int = 0) -> None:
-        if not columns.key_fields or not self._by_columns:
+        if columns.key_fields is None or not self._by_columns:
             super().process_columns(columns, input_index)
             return
         self._runs.append(columns)

@@ -23,6 +23,7 @@ from flinkish.datastream.execution_mode import RuntimeExecutionMode
 from flinkish.datastream.keyed_stream import KeyedStream
 from flinkish.datastream.window import (
     CountTrigger,
+    CountTumblingWindowAssigner,
     EventTimeSessionWindows,
     GlobalWindows,
     ProcessingTimeSessionWindows,
@@ -447,18 +448,27 @@ def test_sessions(folded: list[int]) -> None:
     assert len(folded) > 10
 
 
+OVER_ALL: dict[str, Any] = {
+    "tumbling": TumblingEventTimeWindows.of(ms(20)),
+    "sliding": SlidingEventTimeWindows.of(ms(20), ms(10)),
+    "sessions": EventTimeSessionWindows.with_gap(ms(3)),
+    "counts": CountTumblingWindowAssigner(7),
+}
+
+
 def test_windows_over_all(folded: list[int]) -> None:
-    @several(12)
-    @given(data=DATA, chosen=SOME, way=WAYS)
-    def check(data: Data, chosen: Chosen, way: Way) -> None:
+    @several(20)
+    @given(data=DATA, chosen=SOME, way=WAYS, window=st.sampled_from(list(OVER_ALL)), settings=SETTINGS)
+    def check(data: Data, chosen: Chosen, way: Way, window: str, settings: dict[str, Any]) -> None:
         def build(stream: DataStream) -> DataStream:
-            windows: Any = stream.window_all(TumblingEventTimeWindows.of(Time.milliseconds(20)))
-            found: DataStream = windows.aggregate(start=aggregates.window_start(), **aggregates_of(chosen, str))
+            outer = {} if window == "counts" else {"start": aggregates.window_start()}
+            found: DataStream = stream.window_all(OVER_ALL[window]).aggregate(**outer, **aggregates_of(chosen, str))
             return found
 
-        equal(build, data, way)
+        equal(build, data, way, ordered=window != "sessions", **settings)
 
     check()
+    assert len(folded) > 3
 
 
 Operator = Callable[[Any], DataStream]

@@ -11,6 +11,8 @@ import pytest
 
 from flinkish.common.typeinfo import TypeInformation, Types
 from flinkish.graph.field_keys import field_read, fields_of_key
+from flinkish.udf.function_wrappers import key_selector
+from flinkish.udf.functions import NullByteKeySelector
 
 NAMES = ["shop", "count", "price", "as_dict", "_kind"]
 ORDERS = Types.ROW_NAMED(NAMES, [Types.STRING(), Types.LONG(), Types.DOUBLE(), Types.STRING(), Types.STRING()])
@@ -72,13 +74,15 @@ def test_items_that_key_by_gets_of_a_field(items: tuple[Any, ...], type_info: Ty
         (("count",), ORDERS, (1,)),
         (("count", "shop"), ORDERS, (1, 0)),
         (("shop", "shop"), ORDERS, (0, 0)),
-        (("shop", "price"), ORDERS, ()),  # NaN and 1.0 are keys in another form
-        (("shop", "other"), ORDERS, ()),
+        (("shop", "price"), ORDERS, None),  # NaN and 1.0 are keys in another form
+        (("shop", "other"), ORDERS, None),
         ((1, 0), Types.TUPLE([Types.BOOLEAN(), Types.INT()]), (1, 0)),
-        ((0, 1), PAIR, ()),
+        ((0, 1), PAIR, None),
     ],
 )
-def test_several_fields_that_key_by_gets(items: tuple[Any, ...], type_info: TypeInformation, positions: tuple[int, ...]) -> None:
+def test_several_fields_that_key_by_gets(
+    items: tuple[Any, ...], type_info: TypeInformation, positions: tuple[int, ...] | None
+) -> None:
     assert fields_of_key(operator.itemgetter(*items), type_info, None) == positions
 
 
@@ -87,7 +91,14 @@ def test_several_fields_are_a_key_of_their_own_types_only() -> None:
     for key_type in (Types.TUPLE([Types.LONG(), Types.STRING()]), Types.PICKLED_BYTE_ARRAY()):
         assert fields_of_key(select, ORDERS, key_type) == (1, 0)
     for key_type in (Types.TUPLE([Types.INT(), Types.STRING()]), Types.ROW([Types.LONG(), Types.STRING()])):
-        assert fields_of_key(select, ORDERS, key_type) == ()
+        assert fields_of_key(select, ORDERS, key_type) is None
+
+
+def test_the_key_of_all_records_reads_no_field() -> None:
+    select = key_selector(NullByteKeySelector(), "key_by")
+    for type_info in (ORDERS, Types.STRING()):
+        assert fields_of_key(cloudpickle.loads(cloudpickle.dumps(select)), type_info, None) == ()
+        assert field_read(select, type_info) is None
 
 
 def test_a_field_is_recognized_before_there_is_any_row_with_its_name() -> None:

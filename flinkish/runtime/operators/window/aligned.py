@@ -288,7 +288,7 @@ class FoldedWindowsOperator(AlignedWindowOperator):
         self._table.fold([span], keys, values, self._fold, self.backend)
 
     def process_columns(self, columns: Columns, input_index: int = 0) -> None:
-        starts = self._starts(columns) if self._columns is not None and columns.key_fields else None
+        starts = self._starts(columns) if self._columns is not None and columns.key_fields is not None else None
         distinct = [] if starts is None else distinct_of(starts)
         stretches = {}
         if len(distinct) * _LEAST_IN_STRETCH <= len(columns):
