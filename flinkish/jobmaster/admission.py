@@ -34,6 +34,9 @@ _STEP = 4
 #: Maximum factor of growth after an epoch that took half of its target or more, unless most of that was the fixed cost: one small
 #: step shows whether the model is wrong.
 _SMALL_STEP = 2
+#: Maximum factor of growth after an epoch in which slots worked so little that this many times the records, even if each takes
+#: `_STEP` times as long, are no more than the target of work. Small jobs end sooner by it.
+_LARGE_STEP = 16
 #: Number of epochs that the model is fitted to. In simulations (see tests/unit/jobmaster/test_admission.py), 8 epochs followed
 #: noise, and 24 adapted slowly to changed costs.
 _REMEMBERED = 12
@@ -177,6 +180,8 @@ class Admission:
         # Where fixed costs are at least half of an epoch, four times the records make it at most two and a half times as long.
         mostly_fixed = model.measured and cost.elapsed_ms <= 2 * model.fixed_ms
         step = _STEP if mostly_fixed or cost.elapsed_ms < settings.target_duration / 2 else _SMALL_STEP
+        if step == _STEP and cost.busy_ms * _STEP * _LARGE_STEP <= settings.target_duration:
+            step = _LARGE_STEP
         bounded = max(credit // _STEP, min(credit * step, wanted))
         if bounded <= _LEAST_CREDIT and not model.measured and len(self._seen) >= _LATEST:
             bounded = 2 * _LEAST_CREDIT

@@ -190,7 +190,13 @@ def test_one_epoch_that_takes_a_minute_does_not_take_the_credit_to_the_ground() 
 
 
 def test_one_epoch_that_takes_nothing_does_not_take_the_credit_to_the_sky() -> None:
-    assert after(cost(10_000, busy=0)) == 40_000
+    assert after(cost(10_000, busy=0)) == 160_000
+
+
+def test_the_credit_grows_faster_after_an_epoch_with_hardly_any_work() -> None:
+    assert after(cost(10_000, busy=15, elapsed=ENGINE)) == 160_000
+    assert after(cost(10_000, busy=16, elapsed=ENGINE)) == 40_000
+    assert after(cost(10_000, busy=15, elapsed=TARGET / 2)) == 20_000
 
 
 def test_the_credit_stays_within_its_bounds() -> None:
