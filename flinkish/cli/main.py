@@ -141,7 +141,11 @@ def run(
     if detached or cancel_on_exit:
         raise click.UsageError("-d and -sae need -m HOST:PORT: without it, the job runs in this process and ends with it.")
     if files:
+        from flinkish.engine.dependencies import extend_script_path
+
         short[job_options.PYTHON_FILES.key] = ",".join(files)
+        with errors_printed():
+            extend_script_path(files)
     sys.exit(_run(job, **options))
 
 

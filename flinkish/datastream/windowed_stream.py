@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, ClassVar, Generic, Self, cast, overload
 
-from flinkish.common.arguments import instance_of
+from flinkish.common.arguments import check, instance_of
 from flinkish.common.errors import InvalidArgumentError
 from flinkish.common.pickling import check_serializable
 from flinkish.common.time import AmountOfTime, milliseconds_of
@@ -44,6 +44,7 @@ from flinkish.udf.functions import (
 )
 from flinkish.udf.output_tag import OutputTag
 from flinkish.udf.window import MergingWindowAssigner, Trigger, WindowAssigner
+from flinkish.udf.window.assigners import CountSlidingWindowAssigner, CountTumblingWindowAssigner, GlobalWindows
 
 __all__ = ["AllWindowedStream", "WindowedStream"]
 
@@ -289,6 +290,8 @@ class _Windowed(Windows[T_co, K_co]):
                 hint="call it twice, each time on a window() of its own.",
             )
         fold = FieldAggregates(aggregates, self.get_input_type(), self._keyed_stream._key_type)
+        timed = not isinstance(self._window_assigner, (GlobalWindows, CountTumblingWindowAssigner, CountSlidingWindowAssigner))
+        check(timed or not fold.uses_window, "window_start() and window_end() are for windows of time; these are not.")
         shown = AggregatedAllWindow(fold) if self._process_kind is ProcessAllWindowFunction else AggregatedWindow(fold)
         return self._window(shown, fold.output_type, fold, fold=fold, fold_type=fold.accumulator_type)
 

@@ -253,11 +253,23 @@ def working_folder(folder: Path | None) -> Iterator[None]:
 
 
 def driver_path(dependencies: Dependencies) -> Iterator[str]:
-    """Yield the entries of sys.path that make Python files and packages importable; for a .py file that is its folder."""
-    for path in dependencies.python_files:
-        yield os.path.dirname(path) if path.endswith(".py") else path
+    """Yield the entries of sys.path that make Python files and packages importable."""
+    yield from map(_importable, dependencies.python_files)
     if dependencies.packages is not None:
         yield dependencies.packages
+
+
+def extend_script_path(python_files: Sequence[str]) -> None:
+    """Put Python files first on this process's sys.path, so that the script that it will run can import them.
+
+    Raises InvalidProgramError or UnsupportedError for a file that is not there or not on this machine.
+    """
+    sys.path[:0] = [_importable(_local(path, "Python file")) for path in python_files]
+
+
+def _importable(python_file: str) -> str:
+    """Return the entry of sys.path for a Python file, folder or zip file; for a .py file that is its folder."""
+    return os.path.dirname(python_file) if python_file.endswith(".py") else python_file
 
 
 def _configured(configuration: Configuration) -> Iterator[CachedFile]:

@@ -21,7 +21,7 @@ from flinkish.program.transformations import Partitioning
 from flinkish.runtime.channels import Channel, EdgeWriter, RowChannel
 from flinkish.runtime.elements import Emit
 from flinkish.runtime.isolation import SCALARS, isolate
-from flinkish.runtime.key_groups import MASK, MULTIPLIER, key_group, key_groups, key_groups_of_tuples, subtask_of_group
+from flinkish.runtime.key_groups import MASK, MULTIPLIER, key_group, key_groups, subtask_of_group
 from flinkish.runtime.keys import CanonicalKey, as_key, is_stored_as_given, original_key
 
 #: Number of records whose channels are found together, and the least number for which numpy does it.
@@ -61,6 +61,7 @@ class _Located(dict[Any, Channel]):
         #: CanonicalKeys by their encoding.
         self.wrapped: dict[bytes, CanonicalKey] = {}
         self.takes_texts = key_type is None or key_type == Types.STRING()
+        self.takes_booleans = key_type is None or key_type == Types.BOOLEAN()
         #: Bounds of the integers that the key's type accepts unchanged.
         self._least: float = -math.inf
         self._most: float = math.inf
@@ -109,7 +110,10 @@ class _Located(dict[Any, Channel]):
         """Return the indexes of the channels of keys that are tuples as numpy's array; `columns` are their items."""
         import numpy as np
 
-        return np.array(self._targets)[key_groups_of_tuples(columns, self._max_parallelism)]
+        # Only jobs that have columns import Arrow.
+        from flinkish.runtime.tuple_hashes import crcs_of_tuples
+
+        return np.array(self._targets)[crcs_of_tuples(columns) % self._max_parallelism]
 
     def locate(self, key: Any) -> Channel:
         """Find and keep the channel of a key; raise TypeMismatchError if it has no canonical encoding."""
@@ -351,12 +355,13 @@ class _HashWriter(EdgeWriter):
             return None
         if len(fields) > 1:
             return self._located.indexes_of_tuples(fields)
-        if str(fields[0].type) != "string":
-            return self._located.indexes(fields[0].to_numpy(zero_copy_only=False))
-        if not self._located.takes_texts:
+        located, kind = self._located, str(fields[0].type)
+        if kind not in ("string", "bool"):
+            return located.indexes(fields[0].to_numpy(zero_copy_only=False))
+        if not (located.takes_texts if kind == "string" else located.takes_booleans):
             return None
         codes, keys = columns.groups()
-        return np.array([self._located[text].index for text in keys])[codes]
+        return np.array([(located.get(key) or located.locate(key)).index for key in keys])[codes]
 
     def _as_key(self, key: Any) -> Any:
         try:

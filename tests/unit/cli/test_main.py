@@ -112,6 +112,24 @@ def test_the_master_of_spark_and_archives_have_short_options(job: Path) -> None:
     assert handed_on() == {"spark.master": "spark://host:7077", "spark.archives": archives}
 
 
+def test_a_script_imports_the_python_files_given_for_it(job: Path) -> None:
+    for name in ("one", "two"):
+        (job.parent / name).mkdir()
+        (job.parent / name / f"sent_{name}.py").write_text(f"value = {name!r}")
+    job.write_text("import sent_one, sent_two\nprint(sent_one.value, sent_two.value)")
+    files = f"{job.parent}/one/sent_one.py,{job.parent}/two"
+    assert invoke("run", "--py-files", files, job).output == "one two\n"
+    assert handed_on() == {"python.files": files}
+
+
+def test_a_python_file_that_is_not_there_is_told_before_the_script_runs(job: Path) -> None:
+    job.write_text("print('was run')")
+    result = invoke("run", "-pyfs", job.parent / "missing.py", job)
+    assert result.exit_code == 1
+    assert "InvalidProgramError: the Python file" in result.output
+    assert "was run" not in result.output
+
+
 @pytest.mark.parametrize("option", ["--master", "--archives"])
 def test_short_options_of_spark_are_refused_with_a_session_cluster(option: str, job: Path) -> None:
     job.write_text("")

@@ -130,6 +130,10 @@ def test_windows_say_why_they_take_records(env: StreamExecutionEnvironment) -> N
         (lambda stream: stream.key_by("key").aggregate(total=aggregates.sum("name")), "needs a field of numbers"),
         (lambda stream: stream.key_by("key").aggregate(total=aggregates.sum("nothing")), "there is no such field"),
         (lambda stream: stream.key_by("key").aggregate(start=aggregates.window_start(), n=aggregates.count()), "are for windows"),
+        (
+            lambda stream: stream.key_by("key").count_window(5).aggregate(end=aggregates.window_end(), n=aggregates.count()),
+            "of time",
+        ),
         (lambda stream: stream.key_by("key").aggregate(per="batch", n=aggregates.count()), "per must be 'record' or 'epoch'"),
         (lambda stream: stream.map_batches(len, batch_format="polars"), "batch_format must be 'pyarrow' or 'pandas'"),
         (lambda stream: stream.map(len).map_batches(len), "needs records of a declared type that Arrow has, too"),

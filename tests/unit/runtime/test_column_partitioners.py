@@ -17,6 +17,8 @@ from flinkish.program.transformations import Partitioner, Partitioning
 from flinkish.runtime.channels import EdgeWriter
 from flinkish.runtime.elements import Records, decode
 from flinkish.runtime.partitioners import edge_writer
+from flinkish.udf.function_wrappers import key_selector
+from flinkish.udf.functions import NullByteKeySelector
 from tests.unit.runtime.test_channels import plan
 
 KEYS: dict[str, tuple[Any, list[Any]]] = {
@@ -91,9 +93,17 @@ def test_each_key_goes_to_the_same_channel(key: str, form: str, receivers: int, 
     assert found == expected
     assert none == 0
     by_column = form != "row by call" and key not in ("with null", "DOUBLE")
-    if key == "BOOLEAN":
-        by_column = False
     assert sent_as_columns == (len(records) if by_column else 0)
+
+
+def test_records_that_all_have_one_key_stay_columns() -> None:
+    records = [(number, str(number)) for number in range(50)]
+    layout, select = Layout(Types.TUPLE([Types.LONG(), Types.STRING()])), key_selector(NullByteKeySelector(), "key_by")
+    one_by_one, columns = (writer(Partitioning.HASH, 3, key_type=Types.PICKLED_BYTE_ARRAY(), select=select) for _ in "ab")
+    for record in records:
+        one_by_one.emit(record, 7)
+    columns.emit_columns(layout.columns_of(records, [7] * len(records)))
+    assert (received(one_by_one)[0], len(records)) == received(columns)
 
 
 @pytest.mark.parametrize(

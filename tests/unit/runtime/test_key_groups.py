@@ -12,14 +12,15 @@ import hypothesis.strategies as st
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 
 from flinkish.common import pickling
 from flinkish.common.errors import InvalidArgumentError
 from flinkish.common.types import Row, RowKind
-from flinkish.runtime.key_groups import key_group, key_group_range, key_groups_of_tuples, stable_hash, subtask_of_group
+from flinkish.runtime.key_groups import key_group, key_group_range, stable_hash, subtask_of_group
 from flinkish.runtime.keys import CanonicalKey, as_key, original_key
 from flinkish.runtime.state.columns import key_groups_of
+from flinkish.runtime.tuple_hashes import crcs_of_tuples
 
 
 class Colour(enum.Enum):
@@ -172,11 +173,15 @@ LONGS = st.integers(-(2**63), 2**63 - 1) | st.integers(-200, 200)
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]))
 
 
-@given(keys=st.lists(st.tuples(LONGS, TEXTS, st.booleans())), max_parallelism=st.integers(1, 32_768))
-def test_tuples_as_columns_go_to_the_same_groups(keys: list[tuple[int, str, bool]], max_parallelism: int) -> None:
-    keys = [(0, "", False), *keys]
-    types = (pa.int64(), pa.string(), pa.bool_())
+@given(keys=st.lists(st.tuples(LONGS, TEXTS, st.booleans(), st.integers(-128, 127))))
+@example(
+    keys=[(number, "", True, 0) for power in range(19) for at in (10**power, -(10**power)) for number in (at - 1, at, at + 1)]
+)
+@example(keys=[(sign * (10**power + more), "", True, 0) for power in range(19) for sign in (1, -1) for more in (-1, 0)])
+@example(keys=[(-(2**63), "", True, -1), (2**63 - 1, "", False, -1)])
+def test_tuples_as_columns_have_the_same_hashes(keys: list[tuple[int, str, bool, int]]) -> None:
+    keys = [(0, "", False, 0), *keys]
+    types = (pa.int64(), pa.string(), pa.bool_(), pa.int8())
     # A column may be a part of a longer one.
     columns = [pa.array(items, arrow)[1:] for items, arrow in zip(zip(*keys, strict=True), types, strict=True)]
-    expected = [key_group(key, max_parallelism) for key in keys[1:]]
-    assert key_groups_of_tuples(columns, max_parallelism).tolist() == expected
+    assert crcs_of_tuples(columns).tolist() == list(map(stable_hash, keys[1:]))
