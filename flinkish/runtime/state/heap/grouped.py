@@ -381,7 +381,9 @@ class HeapGroupedLists(_HeapGroups, GroupedLists):
         elements = members.get(member)
         if elements is None:
             members[member] = [frozen]
-            dirty.setdefault(member, 0)
+            # Move it to the end.
+            dirty.pop(member, None)
+            dirty[member] = 0
         else:
             if member not in dirty:
                 dirty[member] = len(elements)

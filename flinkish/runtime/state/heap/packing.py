@@ -106,10 +106,13 @@ def apply_lists(lists: _Lists, changes: Any) -> None:
     for group, starts in unpack_groups(kept):
         members = lists.setdefault(group, {})
         for member, start in starts.items():
-            stored = members.setdefault(member, [])
+            # Without an old element, it is new or was removed, and perhaps added again behind the others.
+            stored = members[member] if start else []
             stored[start:] = islice(elements, next(sizes))
-            if not stored:
-                del members[member]
+            if not start:
+                members.pop(member, None)
+                if stored:
+                    members[member] = stored
         if not members:
             del lists[group]
 

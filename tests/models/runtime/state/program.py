@@ -22,7 +22,6 @@ from unittest import mock
 from flinkish.common.time import Time
 from flinkish.common.typeinfo import TypeInformation, Types
 from flinkish.common.types import Row
-from flinkish.datastream.functions import AggregateFunction
 from flinkish.datastream.state import (
     AggregatingStateDescriptor,
     ListStateDescriptor,
@@ -36,9 +35,12 @@ from flinkish.runtime.keys import as_key, original_key
 from flinkish.runtime.protocol import StateFile
 from flinkish.runtime.state.heap import log, snapshot
 from tests.kit.backends import BACKENDS
+from tests.models.runtime.state import grouped_rules
+from tests.models.runtime.state.expectations import expect
+from tests.models.runtime.state.statistics import Statistics
 from tests.unit.runtime.state.harness import MAX_PARALLELISM, Slot
 
-STEPS = 60
+STEPS = 80
 TTL = 3
 
 LONGS = [0, 1, -1, 2**63 - 1, -(2**63)]
@@ -55,24 +57,6 @@ KEYS: list[tuple[TypeInformation, list[Any]]] = [
 ]
 
 
-class _Statistics(AggregateFunction):
-    """Count and sum, in an accumulator that is changed in place."""
-
-    def create_accumulator(self) -> list[int]:
-        return [0, 0]
-
-    def add(self, value: int, accumulator: list[int]) -> list[int]:
-        accumulator[0] += 1
-        accumulator[1] += value
-        return accumulator
-
-    def get_result(self, accumulator: list[int]) -> tuple[int, ...]:
-        return tuple(accumulator)
-
-    def merge(self, acc_a: list[int], acc_b: list[int]) -> list[int]:
-        return [acc_a[0] + acc_b[0], acc_a[1] + acc_b[1]]
-
-
 def _expiring(descriptor: Any) -> Any:
     descriptor.enable_time_to_live(StateTtlConfig.new_builder(Time.milliseconds(TTL)).build())
     return descriptor
@@ -87,21 +71,12 @@ STATES: dict[str, Any] = {
     "map": MapStateDescriptor("map", _TEXT, _LONG),
     "untyped_map": MapStateDescriptor("untyped_map", _ANY, _ANY),
     "sum": ReducingStateDescriptor("sum", lambda a, b: a + b, _LONG),
-    "statistics": AggregatingStateDescriptor("statistics", _Statistics(), Types.LIST(_LONG)),
+    "statistics": AggregatingStateDescriptor("statistics", Statistics(), Types.LIST(_LONG)),
     "expiring": _expiring(ValueStateDescriptor("expiring", _LONG)),
     "expiring_list": _expiring(ListStateDescriptor("expiring_list", _ANY)),
     "expiring_map": _expiring(MapStateDescriptor("expiring_map", _TEXT, _ANY)),
 }
 _OPERATOR_LIST = ListStateDescriptor("operator", _ANY)
-
-
-class Violation(AssertionError):
-    """State is not what the model says."""
-
-
-def expect(what: str, found: Any, expected: Any) -> None:
-    if found != expected:
-        raise Violation(f"{what}: {found!r}, expected {expected!r}")
 
 
 #: Timestamp and key.
@@ -113,6 +88,10 @@ class Model:
     """What the state must be. Values with a time-to-live are pairs: time of the last write, value."""
 
     operator_lists: list[list[Any]]
+    union_lists: list[list[Any]]
+    broadcast: dict[str, Any] = field(default_factory=dict)
+    #: Of tables by group: name and group, then member.
+    groups: dict[tuple[str, str], dict[Any, Any]] = field(default_factory=dict)
     values: dict[tuple[str, str], Any] = field(default_factory=dict)
     #: By time domain, in the order of registration.
     timers: dict[str, list[Timer]] = field(default_factory=lambda: {"event_time": [], "processing_time": []})
@@ -132,8 +111,9 @@ class Program:
         self.completed: tuple[int, tuple[StateFile, ...], Model] | None = None
         self.now = 0
         self.slots: list[Slot] = []
-        self.model = Model([[] for _ in range(self.random.choice([1, 1, 2, 3]))])
-        self.make_slots(len(self.model.operator_lists))
+        parallelism = self.random.choice([1, 1, 2, 3])
+        self.model = Model([[] for _ in range(parallelism)], [[] for _ in range(parallelism)])
+        self.make_slots(parallelism)
         for slot in self.slots:
             slot.begin()
         self.next_epoch()
@@ -395,6 +375,7 @@ class Program:
         if before != after:
             everything = list(itertools.chain.from_iterable(self.model.operator_lists))
             self.model.operator_lists = [everything[subtask::after] for subtask in range(after)]
+        grouped_rules.restored(self, after)
         self.make_slots(after)
         early = self.random.random() < 0.3
         for slot in self.slots:
@@ -404,6 +385,7 @@ class Program:
                 slot.lose_heap()
                 slot.begin()
         self.adopt_timers(old)
+        grouped_rules.adopt_order(self)
         self.check()
         self.next_epoch()
 
@@ -458,6 +440,7 @@ class Program:
             for domain, timers in self.model.timers.items():
                 ours = (timer for timer in timers if timer[1] in names)
                 expect(f"{domain} timers", _timers(slot, domain), sorted(ours, key=lambda timer: timer[0]))
+        grouped_rules.check(self)
 
 
 def _timers(slot: Slot, domain: str) -> list[Timer]:
@@ -505,10 +488,11 @@ _RULES: dict[Callable[[Program], None], int] = {
     Program.advance_clock: 2,
     Program.read: 3,
     Program.next_epoch: 8,
-    Program.lose_heap_between_epochs: 1,
+    Program.lose_heap_between_epochs: 3,
     Program.run_the_epoch_again: 2,
     Program.take_incremental_checkpoint: 10,
     Program.restore: 3,
+    **grouped_rules.RULES,
 }
 
 
