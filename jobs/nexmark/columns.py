@@ -118,13 +118,43 @@ def q14(streams: Streams) -> DataStream:
     )
 
 
+def _day() -> Any:
+    return pc.strftime(pc.field("date_time").cast(pa.timestamp("ms", "UTC")), format="%Y-%m-%d")
+
+
+def _one_if(condition: Any) -> Any:
+    """Return 1, or null if a condition does not hold: what a count counts."""
+    return pc.if_else(condition, 1, pa.scalar(None, pa.int64()))
+
+
+def q15(streams: Streams) -> DataStream:
+    """Show the numbers of each day that had bids in an epoch.
+
+    Each row that is aggregated counts for one number, of its kind: a bid for its level of price, the first bid of a bidder, the
+    first one of a bidder at a level, ... . So deduplication counts what is different.
+    """
+    price = pc.field("price")
+    level = pc.if_else(price < 10_000, 1, pc.if_else(price < 1_000_000, 2, 3))
+    bids = streams.bid.select("bidder", "auction", day=_day(), level=_whole(level))
+    parts = [
+        bids.select("day", kind=kind, id=pc.field(name))
+        for name, first in (("bidder", 4), ("auction", 8))
+        for kind in (pc.scalar(first), pc.field("level") + first)
+    ]
+    first_ones = parts[0].union(*parts[1:]).key_by(["day", "kind", "id"]).deduplicate().select("day", "kind")
+    rows = first_ones.union(bids.select("day", kind=pc.field("level")))
+    kind = pc.field("kind")
+    marks = {f"n{number}": _one_if(kind == number if number else kind < 4) for number in range(12)}
+    counts = {name: aggregates.count(name) for name in marks}
+    return rows.select("day", **marks).key_by("day").aggregate(per="epoch", day=aggregates.key(), **counts)
+
+
 def q17(streams: Streams) -> DataStream:
     """Count the prices of each level by a field that is null for the others; the key is shown as a tuple, and taken apart."""
     price = pc.field("price")
     levels = {"low": price < 10_000, "middle": (price >= 10_000) & (price < 1_000_000), "high": price >= 1_000_000}
-    marked = {name: pc.if_else(condition, 1, pa.scalar(None, pa.int64())) for name, condition in levels.items()}
-    date = pc.strftime(pc.field("date_time").cast(pa.timestamp("ms", "UTC")), format="%Y-%m-%d")
-    keyed = streams.bid.select("auction", "price", day=date, **marked).key_by(["auction", "day"])
+    marked = {name: _one_if(condition) for name, condition in levels.items()}
+    keyed = streams.bid.select("auction", "price", day=_day(), **marked).key_by(["auction", "day"])
     counts = {name: aggregates.count(name) for name in levels}
     prices = {"least": aggregates.min("price"), "most": aggregates.max("price"), "total": aggregates.sum("price")}
     found = keyed.aggregate(key=aggregates.key(), bids=aggregates.count(), **counts, **prices)
@@ -154,5 +184,5 @@ def q22(streams: Streams) -> DataStream:
 
 
 QUERIES: Final[dict[str, Callable[[Streams], DataStream]]] = {
-    query.__name__: query for query in (q0, q1, q2, q5, q7, q11, q12, q14, q17, q18, q21, q22)
+    query.__name__: query for query in (q0, q1, q2, q5, q7, q11, q12, q14, q15, q17, q18, q21, q22)
 }

@@ -1,7 +1,7 @@
 """Programs whose records may stay columns of Arrow, the same with records, and what Spark itself does with the same rows.
 
 Records are rows of (key LONG, value DOUBLE, time LONG), 100,000 keys, made in batches of numbers; a checkpoint every 10 s;
-results go to a sink that drops them.
+results go to a sink that drops them, or into a Delta table.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from pyspark.sql import functions as sql
 
 from flinkish.common import Time, Types, WatermarkStrategy
 from flinkish.datastream import DataStream, aggregates
+from flinkish.datastream.connectors.delta import DeltaSink
 from flinkish.datastream.connectors.discard import DiscardingSink
 from flinkish.datastream.connectors.number_seq import NumberSequenceSource
 from flinkish.datastream.window import TumblingEventTimeWindows
@@ -78,10 +79,12 @@ def _counts(rows: DataStream) -> DataStream:
     return rows.key_by("key").count_window(10).aggregate(key=aggregates.key(), **figures)
 
 
+#: The program whose results go into a Delta table.
+INTO_TABLE = "sum and count by key, a result a key and epoch, into a Delta table"
 PROGRAMS: dict[str, Callable[[DataStream], DataStream]] = {
     "filter and select": _batches,
     "sum and count by key, a result a record": _rolling,
-    "sum and count by key, a result a key and epoch": _per_epoch,
+    INTO_TABLE: _per_epoch,
     "sum and count by two fields, a result a record": _two_fields,
     "sum(field) by key, a result a record": _summed,
     "tumbling window: sum, count, max": _windows,
@@ -93,10 +96,10 @@ PROGRAMS: dict[str, Callable[[DataStream], DataStream]] = {
 #: Records/s on two cores, and how many times Spark's own query.
 GOALS = {
     "sum and count by key, a result a record": 2_000_000,
-    "sum and count by key, a result a key and epoch": 5_000_000,
+    INTO_TABLE: 5_000_000,
     "tumbling window: sum, count, max": 3_000_000,
 }
-SPARK_GOALS = {"sum and count by key, a result a key and epoch": 2, "tumbling window: sum, count, max": 1.5}
+SPARK_GOALS = {INTO_TABLE: 2, "tumbling window: sum, count, max": 1.5}
 
 
 def seconds(name: str, records: int, *, columns: bool, engine: str = "spark") -> float:
@@ -106,10 +109,11 @@ def seconds(name: str, records: int, *, columns: bool, engine: str = "spark") ->
     rows = numbers.map_batches(_records, RECORD)
     if not columns:
         rows = rows.map(lambda row: row, RECORD)
-    PROGRAMS[name](rows).sink_to(DiscardingSink())
-    started = time.perf_counter()
-    env.execute(name)
-    return time.perf_counter() - started
+    with tempfile.TemporaryDirectory() as folder:
+        PROGRAMS[name](rows).sink_to(DeltaSink(f"{folder}/table") if name == INTO_TABLE else DiscardingSink())
+        started = time.perf_counter()
+        env.execute(name)
+        return time.perf_counter() - started
 
 
 def rate(name: str, small: int, large: int, *, columns: bool) -> float:
@@ -137,7 +141,7 @@ def _spark_windows(rows: DataFrame) -> DataFrame:
 #: Spark's own queries for the same, with their output modes.
 SPARK: dict[str, tuple[Callable[[DataFrame], DataFrame], str]] = {
     "filter and select": (lambda rows: rows.where("value >= 0").selectExpr("key", "value * 2 AS twice"), "append"),
-    "sum and count by key, a result a key and epoch": (_spark_aggregate, "update"),
+    INTO_TABLE: (_spark_aggregate, "update"),
     "tumbling window: sum, count, max": (_spark_windows, "append"),
 }
 
@@ -153,12 +157,16 @@ def spark_rate(session: SparkSession, name: str, records_per_batch: int, batches
     times: list[float] = []
 
     def done(frame: DataFrame, number: int) -> None:
-        frame.write.format("noop").mode("append").save()
+        if name == INTO_TABLE:
+            frame.write.format("delta").mode("append").save(f"{folder}/table")
+        else:
+            frame.write.format("noop").mode("append").save()
         times.append(time.perf_counter())
 
     with tempfile.TemporaryDirectory() as folder:
         rows = query(_spark_rows(source))
-        running: Any = rows.writeStream.outputMode(mode).foreachBatch(done).option("checkpointLocation", folder).start()
+        writer = rows.writeStream.outputMode(mode).foreachBatch(done)
+        running: Any = writer.option("checkpointLocation", f"{folder}/checkpoint").start()
         while len(times) < batches and running.isActive:
             running.awaitTermination(0.2)
         running.stop()
