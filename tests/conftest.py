@@ -37,7 +37,7 @@ os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
 # tasks, as is the default, takes most of the time of a MERGE.
 _CLASSES = Path(sys.prefix) / "classes.jsa"
 _JVM_OPTIONS = [
-    "-XX:TieredStopAtLevel=1",
+    "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m",
     f'-XX:SharedArchiveFile="{_CLASSES}"',
     "-Xlog:disable",
     "-Dspark.databricks.delta.snapshotPartitions=1",

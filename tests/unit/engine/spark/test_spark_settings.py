@@ -22,7 +22,7 @@ def test_later_layers_win_and_ours_come_first() -> None:
 
 def test_the_driver_has_the_quick_compiler_alone_unless_its_options_are_given() -> None:
     key = "spark.driver.extraJavaOptions"
-    assert spark_settings.own_session_settings()[key] == "-XX:TieredStopAtLevel=1"
+    assert spark_settings.own_session_settings()[key] == spark_settings.QUICK_COMPILER
     assert spark_settings.own_session_settings({key: "-Xss4m"})[key] == "-Xss4m"
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from flinkish.common.config_file import PROPERTIES_VARIABLE
 from flinkish.common.errors import ConfigurationError, InvalidArgumentError
-from flinkish.engine.spark.spark_settings import delta_coordinates
+from flinkish.engine.spark.spark_settings import QUICK_COMPILER, delta_coordinates
 from flinkish.engine.spark.submission import (
     SparkInstallation,
     SparkSubmit,
@@ -89,7 +89,7 @@ def test_flinkish_delta_and_the_settings_that_spark_needs_at_its_start_are_added
     assert value_of(found, "--master") == "local[*,4]"
     assert settings_of("job.py a b") == {
         "spark.app.name": "job",
-        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",
+        "spark.driver.extraJavaOptions": QUICK_COMPILER,
         "spark.python.unix.domain.socket.enabled": "true",
         "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
         "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
@@ -128,7 +128,7 @@ def test_what_the_user_sets_goes_before_spark_s_defaults_these_before_the_projec
 def test_the_log_configuration_is_added_to_the_java_options_unless_they_name_one() -> None:
     log4j = Path("/packed/log4j2.properties")
     assert settings_of("job.py", log4j=log4j)["spark.driver.extraJavaOptions"] == (
-        "-XX:TieredStopAtLevel=1 -Dlog4j2.configurationFile=file:///packed/log4j2.properties"
+        f"{QUICK_COMPILER} -Dlog4j2.configurationFile=file:///packed/log4j2.properties"
     )
     own = "-Xms1g -Dlog4j2.configurationFile=file:///own"
     given = f"--conf 'spark.driver.extraJavaOptions={own}' job.py"
