@@ -114,10 +114,11 @@ class Columns:
         return columns[0] if len(columns) == 1 else list(zip(*columns, strict=True))
 
     def key_column(self, arrow: pa.DataType) -> pa.Array:
-        """Return the keys as a column of the Arrow type of all keys; on an edge by the values of fields."""
+        """Return the keys as a column of the Arrow type of all keys; on an edge by key."""
         import pyarrow as pa
 
-        assert self.key_fields
+        if not self.key_fields:
+            return pa.array([0] * len(self), arrow)
         columns = [self.column(field) for field in self.key_fields]
         return columns[0] if len(columns) == 1 else pa.StructArray.from_arrays(columns, fields=list(arrow))
 

@@ -349,7 +349,7 @@ class _HashWriter(EdgeWriter):
         if columns.key_fields is None or not len(columns):
             return None
         if not columns.key_fields:
-            return np.full(len(columns), self._located[0].index)
+            return np.full(len(columns), (self._located.get(0) or self._locate(0)).index)
         fields = [columns.column(field) for field in columns.key_fields]
         if any(field.null_count for field in fields):
             return None

@@ -12,6 +12,7 @@ import pytest
 from flinkish.common import Row, Types
 from flinkish.common.column_layout import Layout
 from flinkish.common.columns import Columns
+from flinkish.common.errors import TypeMismatchError
 from flinkish.common.limits import LONG_MAX, LONG_MIN
 from flinkish.program.transformations import Partitioner, Partitioning
 from flinkish.runtime.channels import EdgeWriter
@@ -104,6 +105,9 @@ def test_records_that_all_have_one_key_stay_columns() -> None:
         one_by_one.emit(record, 7)
     columns.emit_columns(layout.columns_of(records, [7] * len(records)))
     assert (received(one_by_one)[0], len(records)) == received(columns)
+    refused = writer(Partitioning.HASH, 3, key_type=Types.STRING(), select=select)
+    with pytest.raises(TypeMismatchError, match="must be"):
+        refused.emit_columns(layout.columns_of(records, None))
 
 
 @pytest.mark.parametrize(
