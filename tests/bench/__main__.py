@@ -342,6 +342,19 @@ def _incremental(report: Report, values: str, keys: int, epochs: int) -> None:
     report.add(f"{what} each second costs", f"{cost:.1%}", "5 %", cost <= 0.05)
 
 
+def bench_large_checkpoints(report: Report, spark: Any, scale: float) -> None:
+    """Ten million keys of which a hundredth changes, an incremental checkpoint every 10 s or none: the best of three runs."""
+    keys, epochs = int(10 * _MILLION * scale), int(300 * scale) + 10
+    every = {"execution.checkpointing.interval": "10 s", "execution.checkpointing.incremental": "true"}
+    # In turn, so that a slow minute of the machine slows both.
+    runs = [[checkpoints.run("longs", keys, epochs, settings) for settings in ({}, every)] for _ in range(3)]
+    none, changed = (min(each, key=lambda run: run.epoch_ms) for each in zip(*runs, strict=True))
+    cost = changed.epoch_ms / none.epoch_ms - 1
+    report.add(f"{keys:,} keys: an incremental checkpoint every 10 s costs", f"{cost:.1%}", "5 %", cost <= 0.05)
+    without, longest = (", ".join(f"{run.longest:.2f}" for run in each) for each in zip(*runs, strict=True))
+    report.add("the longest epoch of each run, in medians", f"{longest}; without checkpoints {without}")
+
+
 def bench_guarantees(report: Report, spark: Any, scale: float) -> None:
     """The keyed count without a guarantee, with barriers, and with an acknowledgement for each record as in Storm."""
     records = int(10 * _MILLION * scale)
@@ -530,6 +543,7 @@ _BENCHES: dict[str, Callable[[Report, Any, float], None]] = {
     "backends": bench_backends,
     "large-state": bench_large_state,
     "checkpoints": bench_checkpoints,
+    "large-checkpoints": bench_large_checkpoints,
     "guarantees": bench_guarantees,
     "stores": bench_stores,
     "windows": bench_windows,
