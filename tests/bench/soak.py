@@ -1,8 +1,8 @@
 """`make soak`: runs 10,000 small epochs in one job with a checkpoint each second, and compares the first thousand with the last.
 
-Epoch time, the driver's Java heap after a collection, memory of workers and slot hosts, and files in the scratch folder and of
-checkpoints must stay bounded. `--epochs N` runs N epochs and compares the first tenth with the last. Each tenth prints a line;
-Ctrl-C ends the run.
+Epoch time, the driver's Java heap after a collection and its compiled code, memory of workers and slot hosts, and files in the
+scratch folder and of checkpoints must stay bounded. `--epochs N` runs N epochs and compares the first tenth with the last. Each
+tenth prints a line; Ctrl-C ends the run.
 """
 
 from __future__ import annotations
@@ -34,6 +34,8 @@ def _look(spark: Any, scratch: Path, checkpoints: Path) -> dict[str, float]:
     jvm.java.lang.System.gc()
     runtime = jvm.java.lang.Runtime.getRuntime()
     figures = {"driver's Java heap, MB": (runtime.totalMemory() - runtime.freeMemory()) / 2**20}
+    pools = jvm.java.lang.management.ManagementFactory.getMemoryPoolMXBeans()
+    figures["its compiled code, MB"] = sum(pool.getUsage().getUsed() for pool in pools if "Code" in pool.getName()) / 2**20
     figures.update({f"memory of {name}, MB": value for name, value in memory_mb().items()})
     for name, folder in (("in the scratch folder", scratch), ("of checkpoints", checkpoints)):
         figures[f"files {name}"] = float(sum(1 for path in folder.rglob("*") if path.is_file()))
