@@ -10,7 +10,7 @@ import pytest
 from tests.kit.backends import BACKENDS
 from tests.models.runtime.state.program import run
 
-_PROGRAMS = int(os.environ.get("FLINKISH_STATE_PROGRAMS", "60"))
+_PROGRAMS = int(os.environ.get("FLINKISH_STATE_PROGRAMS", "45"))
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
