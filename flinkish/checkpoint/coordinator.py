@@ -18,7 +18,7 @@ from collections import Counter
 from collections.abc import Callable, Collection
 from concurrent.futures import Future
 from dataclasses import InitVar, dataclass, replace
-from typing import TYPE_CHECKING, NamedTuple, assert_never
+from typing import TYPE_CHECKING, Any, NamedTuple, assert_never
 
 from flinkish.checkpoint import request_decider
 from flinkish.checkpoint.checkpoint_settings import CheckpointSettings, JobEnd, deletes_checkpoints
@@ -227,12 +227,13 @@ class CheckpointCoordinator:
         self._deliver()
         return trigger
 
-    def trigger_checkpoint(self) -> Future[StoredCheckpoint]:
+    def trigger_checkpoint(self, *, full: bool = False) -> Future[StoredCheckpoint]:
         """Request a checkpoint independently of the interval and the pause; may be called from any thread.
 
+        With `full`, it contains no files of earlier ones, also if checkpoints are incremental; later ones may be based on it.
         If the checkpoint does not complete, the future fails with a CheckpointError that has the FailureReason's sentence.
         """
-        return self._ask(CheckpointKind.REQUESTED)
+        return self._ask(CheckpointKind.REQUESTED, full=full)
 
     def trigger_savepoint(
         self, directory: str | None = None, *, stop: bool = False, drain: bool = False
@@ -396,15 +397,15 @@ class CheckpointCoordinator:
         if self._shut_down:
             raise CheckpointError("the checkpoint coordinator was shut down: the job has ended")
 
-    def _new_request(self, kind: CheckpointKind, target: str | None = None, drain: bool = False) -> Request:
+    def _new_request(self, kind: CheckpointKind, **more: Any) -> Request:
         self._sequence += 1
-        return Request(sequence=self._sequence, kind=kind, requested_at=self.clock.monotonic(), target=target, drain=drain)
+        return Request(sequence=self._sequence, kind=kind, requested_at=self.clock.monotonic(), **more)
 
-    def _ask(self, kind: CheckpointKind, target: str | None = None, drain: bool = False) -> Future[StoredCheckpoint]:
+    def _ask(self, kind: CheckpointKind, **more: Any) -> Future[StoredCheckpoint]:
         future: Future[StoredCheckpoint] = Future()
         future.set_running_or_notify_cancel()  # not cancellable, because a barrier that was sent cannot be taken back
         with self._lock:
-            request = self._new_request(kind, target, drain)
+            request = self._new_request(kind, **more)
             self._futures[request.sequence] = future
             if self._shut_down or self._stopping:
                 self._refuse(request, FailureReason.TRIGGERING_STOPPED)
@@ -489,7 +490,7 @@ class CheckpointCoordinator:
             waits=self._stopping or self.settings.interval is None or not self.settings.asynchronous,
             # Savepoints can be moved, so they have files of their own.
             incremental=self.settings.incremental and not request.kind.is_savepoint,
-            base=location.base,
+            base=None if request.full else location.base,
         )
         return Trigger(barrier=barrier, kind=request.kind, drain=request.drain)
 

@@ -32,6 +32,8 @@ class Request:
     target: str | None = None
     #: Whether sources end with it, as if their input had ended.
     drain: bool = False
+    #: Whether it contains no files of earlier checkpoints, also if checkpoints are incremental.
+    full: bool = False
 
     @property
     def forced(self) -> bool:

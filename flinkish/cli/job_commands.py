@@ -244,7 +244,7 @@ def savepoint(
 
 
 @click.command()
-@click.option("-full", "--full", "full", is_flag=True, help="Take a full checkpoint; here all checkpoints are full.")
+@click.option("-full", "--full", "full", is_flag=True, help="Take a full checkpoint, also if checkpoints are incremental.")
 @_job_argument
 @with_timeout
 @with_server

@@ -94,9 +94,12 @@ class EmbeddedJobClient(JobClient):
             if self._released.is_set():
                 self._after_wait()
 
-    def trigger_checkpoint(self) -> CompletableFuture[CheckpointId]:
-        """Take a checkpoint now; the future gets its id, or CheckpointError if it does not complete or the job takes none."""
-        return self.job_master.checkpoints.trigger_checkpoint()
+    def trigger_checkpoint(self, *, full: bool = False) -> CompletableFuture[CheckpointId]:
+        """Take a checkpoint now; the future gets its id, or CheckpointError if it does not complete or the job takes none.
+
+        With `full`, it contains no files of earlier checkpoints, also if checkpoints are incremental.
+        """
+        return self.job_master.checkpoints.trigger_checkpoint(full=full)
 
     def checkpoints(self) -> CheckpointFigures:
         """Return the figures of the job's checkpoints and savepoints."""

@@ -132,8 +132,8 @@ class JobCheckpoints:
         self._ask(_Request("savepoint", trigger, answer, future.set_exception))
         return future
 
-    def trigger_checkpoint(self) -> CompletableFuture[CheckpointId]:
-        """Request a checkpoint independently of the interval; it is taken when the tasks run.
+    def trigger_checkpoint(self, *, full: bool = False) -> CompletableFuture[CheckpointId]:
+        """Request a checkpoint independently of the interval; it is taken when the tasks run; `full` as for the coordinator.
 
         The future gets its id. It fails with CheckpointError if the checkpoint or the job fails before, and for a job that takes
         no checkpoints, because the sinks of such a job commit nothing before the end.
@@ -148,7 +148,7 @@ class JobCheckpoints:
         self._ask(
             _Request(
                 "checkpoint",
-                CheckpointCoordinator.trigger_checkpoint,
+                lambda coordinator: coordinator.trigger_checkpoint(full=full),
                 lambda checkpoint: future.set_result(checkpoint.checkpoint_id),
                 future.set_exception,
             )

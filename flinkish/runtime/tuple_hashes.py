@@ -1,8 +1,8 @@
 """CRC-32 of the canonical encodings of many keys that are tuples, computed by numpy instead of one by one.
 
-CRC-32 is linear: the CRC of two strings, one after the other, is that of the first one, shifted by the length of the second one,
-XOR that of the second one. So that of a number's digits is the XOR of what each three of them contribute at their place, and all
-contributions are in tables.
+CRC-32 is linear. The CRC of two joined strings is the CRC of the first, shifted by the length of the second, XOR the CRC of the
+second. In the same way, three digits of a number change its CRC by a value that depends only on them and on their place; these
+values are in tables.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def _followed_by_integers(crcs: Any, numbers: Any) -> Any:
 
 
 def _part(text: bytes, behind: int) -> int:
-    """Return what a part of a string contributes to its CRC in the place of zeros, with so many bytes behind it."""
+    """Return by what the CRC of a string changes if its zeros are replaced by this text, with `behind` more bytes at the end."""
     return crc32(text + bytes(behind)) ^ crc32(bytes(len(text) + behind))
 
 

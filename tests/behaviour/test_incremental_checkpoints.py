@@ -11,13 +11,14 @@ import pytest
 
 from flinkish.common import Configuration, Types, WatermarkStrategy
 from flinkish.datastream import StreamExecutionEnvironment
+from flinkish.datastream.connectors.datagen import DataGeneratorSource
 from flinkish.datastream.connectors.discard import DiscardingSink
 from flinkish.datastream.connectors.number_seq import NumberSequenceSource
 from flinkish.datastream.functions import KeyedProcessFunction, RuntimeContext
 from flinkish.datastream.state import MapStateDescriptor, ValueStateDescriptor
 from flinkish.state import SavepointReader, SavepointWriter, diff_savepoints
 from tests.conftest import MakeEnvironment, locally
-from tests.kit.waiting import wait_for_checkpoints
+from tests.kit.waiting import wait_for_checkpoints, wait_until
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -107,6 +108,33 @@ def test_a_checkpoint_writes_a_part_of_its_state_and_files_that_none_names_are_r
     assert named == there
     savepoint = reader_of(taken.savepoint).checkpoint
     assert {file.checkpoint_id for file in savepoint.manifest.files} == {savepoint.checkpoint_id}
+
+
+@locally
+def test_a_full_checkpoint_has_files_of_its_own_and_the_next_one_is_based_on_it(
+    make_env: MakeEnvironment, tmp_path: Path
+) -> None:
+    settings = {
+        "execution.checkpointing.interval": "1 h",
+        "execution.checkpointing.incremental": True,
+        "execution.checkpointing.dir": tmp_path / "checkpoints",
+    }
+    env = make_env(2, settings)
+    source: Any = DataGeneratorSource(lambda index: index, None, records_per_second=10_000)
+    numbers = env.from_source(source, WatermarkStrategy.no_watermarks(), "numbers", Types.LONG())
+    numbers.key_by(key_of, Types.LONG()).process(Remember()).sink_to(DiscardingSink())
+    client: Any = env.execute_async()
+
+    def files_of(**how: bool) -> set[int]:
+        """Take a checkpoint; return the checkpoints that its files are of, seen from its own: 0, -1, ... ."""
+        taken = client.trigger_checkpoint(**how).result(60)
+        newest = reader_of(tmp_path / "checkpoints" / str(client.get_job_id())).checkpoint
+        return {file.checkpoint_id - taken for file in newest.manifest.files}
+
+    wait_until("an incremental checkpoint", lambda: len(files_of()) > 1)
+    assert files_of(full=True) == {0}
+    assert files_of() == {0, -1}
+    client.cancel().result(60)
 
 
 def test_a_job_goes_on_from_it_at_another_parallelism(make_env: MakeEnvironment, taken: Taken, engine: str) -> None:

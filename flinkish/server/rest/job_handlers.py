@@ -271,8 +271,13 @@ def stop(state: ServerState, call: Call) -> Triggered:
 
 
 def trigger_checkpoint(state: ServerState, call: Call) -> Triggered:
-    trigger_id = call.read(CheckpointRequest).triggerId
-    return _start(state, call, CHECKPOINT, lambda: _running(state, call).trigger_checkpoint(), trigger_id, result="checkpointId")
+    request = call.read(CheckpointRequest)
+
+    def begin() -> CompletableFuture[Any]:
+        # As in Flink, INCREMENTAL is the same as CONFIGURED.
+        return _running(state, call).trigger_checkpoint(full=request.checkpointType == "FULL")
+
+    return _start(state, call, CHECKPOINT, begin, request.triggerId, result="checkpointId")
 
 
 def dispose_savepoint(state: ServerState, call: Call) -> Triggered:

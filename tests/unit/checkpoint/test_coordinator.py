@@ -171,6 +171,11 @@ def test_incremental_checkpoints_are_based_on_the_last_completed_one_and_savepoi
     assert (third.incremental, third.base) == (True, 1)
     world.finish(2)
     assert not world.savepoint()[1].barrier.incremental
+    world.finish(3)
+    world.coordinator.trigger_checkpoint(full=True)
+    full = world.coordinator.trigger_if_due()
+    assert full is not None
+    assert (full.barrier.incremental, full.barrier.base) == (True, None)
     assert not World().trigger().barrier.incremental
 
 

@@ -151,10 +151,8 @@ def move_by_key(program: Program) -> None:
 
 def change_union_list(program: Program) -> None:
     """Replace the list of a subtask, which a restore would make longer and longer."""
-    subtask, values = (
-        program.random.randrange(len(program.slots)),
-        program.random.choices(_OBJECTS, k=program.random.randint(0, 2)),
-    )
+    subtask = program.random.randrange(len(program.slots))
+    values = program.random.choices(_OBJECTS, k=program.random.randint(0, 2))
     program.slots[subtask].operator.union_list_state(_UNION).update(copy.deepcopy(values))
     program.model.union_lists[subtask] = values
 
