@@ -16,7 +16,6 @@ Nexmark makes a new text for each event.
 
 from __future__ import annotations
 
-import random
 import string
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -94,11 +93,24 @@ class Draw:
         return pool.take(pa.array(self.below(purpose, len(pool))))
 
 
+def _random(seed: int, purpose: str) -> np.random.Generator:
+    return np.random.default_rng([seed, *purpose.encode()])
+
+
+def _letters(rng: np.random.Generator, alphabet: str, length: int, count: int = _POOL) -> list[str]:
+    """Return random texts of one length."""
+    letters = np.frombuffer(alphabet.encode(), np.uint8)[rng.integers(len(alphabet), size=count * length)]
+    text = letters.tobytes().decode()
+    return [text[start : start + length] for start in range(0, count * length, length)]
+
+
 @lru_cache
 def _texts(seed: int, purpose: str, least: int, most: int) -> pa.Array:
     """Return a pool of random texts of some lengths."""
-    rng = random.Random(f"{seed} {purpose}")
-    return pa.array(["".join(rng.choices(string.ascii_lowercase + " ", k=rng.randint(least, most))) for _ in range(_POOL)])
+    rng = _random(seed, purpose)
+    letters = _letters(rng, string.ascii_lowercase + " ", most)
+    lengths = rng.integers(least, most + 1, _POOL).tolist()
+    return pa.array([text[:length] for text, length in zip(letters, lengths, strict=True)])
 
 
 def _extra(seed: int, purpose: str, size: int) -> pa.Array:
@@ -109,15 +121,17 @@ def _extra(seed: int, purpose: str, size: int) -> pa.Array:
 @lru_cache
 def _channels(seed: int) -> tuple[pa.Array, pa.Array]:
     """Return the names and URLs of channels, the four hot ones last; nine in ten of the others have their number in the URL."""
-    rng = random.Random(f"{seed} channels")
-
-    def url() -> str:
-        parts = ("".join(rng.choices(string.ascii_lowercase + "_", k=5)) for _ in range(3))
-        return f"https://www.nexmark.com/{'/'.join(parts)}/item.htm?query=1"
-
-    urls = [url() + (f"&channel_id={rng.getrandbits(31)}" if rng.randrange(10) else "") for _ in range(_CHANNELS)]
+    rng = _random(seed, "channels")
+    parts = _letters(rng, string.ascii_lowercase + "_", 15, _CHANNELS + 4)
+    ids = np.where(rng.integers(10, size=len(parts)) > 0, rng.integers(1 << 31, size=len(parts)), -1)
+    ids[_CHANNELS:] = -1
+    ends = ["" if number < 0 else f"&channel_id={number}" for number in ids.tolist()]
+    urls = [
+        f"https://www.nexmark.com/{part[:5]}/{part[5:10]}/{part[10:]}/item.htm?query=1{end}"
+        for part, end in zip(parts, ends, strict=True)
+    ]
     names = [f"channel-{number}" for number in range(_CHANNELS)]
-    return pa.array([*names, "Google", "Facebook", "Baidu", "Apple"]), pa.array(urls + [url() for _ in range(4)])
+    return pa.array([*names, "Google", "Facebook", "Baidu", "Apple"]), pa.array(urls)
 
 
 def _last_person(events: Numbers) -> Numbers:
@@ -139,7 +153,7 @@ def _someone(draw: Draw, purpose: int, hot: int) -> Numbers:
 @lru_cache
 def _person_texts(seed: int) -> list[pa.Array]:
     """Return pools of names, addresses, cards, cities and states."""
-    rng = random.Random(f"{seed} persons")
+    rng = _random(seed, "persons")
     first_names = ["Ada", "Alan", "Barbara", "Dennis", "Edsger", "Grace", "Jim", "Ken", "Leslie", "Margaret", "Tony"]
     last_names = ["Bell", "Codd", "Gray", "Hopper", "Kay", "Knuth", "Perlis", "Stone"]
     cities = ["Phoenix", "Los Angeles", "San Francisco", "Boise", "Portland", "Bend", "Redmond", "Seattle", "Kent", "Cheyenne"]
@@ -147,7 +161,7 @@ def _person_texts(seed: int) -> list[pa.Array]:
     pools = [
         [f"{first} {last}" for first in first_names for last in last_names],
         [f"{user.replace(' ', '_')}@{user[:5].strip()}.com" for user in users],
-        [" ".join(f"{rng.randrange(10_000):04}" for _ in range(4)) for _ in range(_POOL)],
+        [" ".join(f"{number:04}" for number in card) for card in rng.integers(10_000, size=(_POOL, 4)).tolist()],
         cities,
         ["AZ", "CA", "ID", "OR", "WA", "WY"],
     ]
