@@ -101,6 +101,14 @@ def chained_on_columns(graph: JobGraph, *, batch: bool) -> dict[NodeId, str | No
     return working_on_columns([node for vertex in graph.vertices.values() for node in vertex.operators], edges, batch=batch)
 
 
+def calls_nothing(graph: JobGraph, *, batch: bool) -> bool:
+    """Tell whether all operators work on columns without a function of the program."""
+    reasons = chained_on_columns(graph, batch=batch)
+    operators = [node.operator for vertex in graph.vertices.values() for node in vertex.operators]
+    calls = any(isinstance(operator, configs.MapBatchesConfig) for operator in operators)
+    return bool(reasons) and not any(reasons.values()) and not calls
+
+
 def _makes_records(node: StreamNode) -> bool:
     """Tell whether results are records also if an operator works on columns: changes, which are not all of kind INSERT."""
     return isinstance(node.operator, configs.TopNConfig)

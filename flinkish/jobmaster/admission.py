@@ -24,9 +24,11 @@ from statistics import median
 
 #: The credit of the probe, the first epoch with records: with functions of 10 ms for a record it takes five seconds. A probe of
 #: a job with fast functions costs one short epoch more.
-_PROBE_CREDIT = 500
-#: The most that the probe may raise the credit to: small enough that even records of 50 us each take only half a second.
-_INITIAL_CREDIT = 10_000
+PROBE_CREDIT = 500
+#: The same for jobs that call no function for their records, which so take less than 10 us each.
+COLUMNS_PROBE_CREDIT = 10_000
+#: The most that the probe may raise the credit by: small enough that even records of 50 us each take only half a second.
+_FIRST_STEP = 20
 #: However slow the user's functions are, an epoch reads a few records; otherwise the job would make no progress.
 _LEAST_CREDIT = 16
 #: Maximum factor by which the credit changes after one epoch, because single epochs are noisy (garbage collection, a first call).
@@ -61,6 +63,8 @@ class AdmissionSettings:
     target_duration: int
     max_records: int
     max_bytes: int
+    #: How many records the first epoch may read.
+    probe: int = PROBE_CREDIT
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,7 +101,7 @@ class Admission:
     """The credit of one attempt: how many records each source subtask may read in the next epoch."""
 
     def __init__(self, settings: AdmissionSettings) -> None:
-        self.credit = min(_PROBE_CREDIT, settings.max_records)
+        self.credit = min(settings.probe, settings.max_records)
         self._settings = settings
         self._probing = True
         self._seen: deque[EpochCost] = deque(maxlen=_REMEMBERED)
@@ -128,7 +132,7 @@ class Admission:
         by_time = self.credit
         if cost.records >= self.credit // 2 or cost.busy_ms > settings.target_duration:
             self._probing = False
-            most = min(_INITIAL_CREDIT, settings.max_records)
+            most = min(_FIRST_STEP * settings.probe, settings.max_records)
             affordable = int(settings.target_duration * cost.records / cost.busy_ms) if cost.busy_ms else most
             by_time = min(most, max(_LEAST_CREDIT, affordable))
         self.credit = max(1, min(by_time, self._by_bytes(cost)))

@@ -12,9 +12,10 @@ from flinkish.common.configuration import Configuration
 from flinkish.common.engines import ENGINES
 from flinkish.common.ids import LineageId
 from flinkish.common.limits import INT_MAX
+from flinkish.graph.columns import calls_nothing
 from flinkish.graph.execution_plan import ExecutionPlan
 from flinkish.graph.runtime_mode import is_batch
-from flinkish.jobmaster.admission import AdmissionSettings
+from flinkish.jobmaster.admission import COLUMNS_PROBE_CREDIT, PROBE_CREDIT, AdmissionSettings
 from flinkish.jobmaster.latency import Granularity, LatencySettings
 from flinkish.jobmaster.restart_strategies import ExponentialDelay, FailureRate, FixedDelay, NoRestart, RestartConfig
 from flinkish.program.dead_letters import DeadLetterTable
@@ -94,6 +95,7 @@ def job_setup(
             target_duration=configuration.get(options.EPOCH_TARGET_DURATION),
             max_records=configuration.get(options.EPOCH_MAX_RECORDS),
             max_bytes=configuration.get(options.EPOCH_MAX_BYTES),
+            probe=COLUMNS_PROBE_CREDIT if calls_nothing(plan.job_graph, batch=is_batch(configuration)) else PROBE_CREDIT,
         ),
         poll_interval=configuration.get(options.EPOCH_POLL_INTERVAL),
         idle_interval=None if engine.idle_limit is None else configuration.get(options.EPOCH_IDLE_INTERVAL),

@@ -199,6 +199,12 @@ def test_the_credit_grows_faster_after_an_epoch_with_hardly_any_work() -> None:
     assert after(cost(10_000, busy=15, elapsed=TARGET / 2)) == 20_000
 
 
+def test_a_larger_probe_is_followed_by_a_larger_epoch() -> None:
+    settings = AdmissionSettings(target_duration=TARGET, max_records=1_000_000, max_bytes=1 << 40, probe=8_000)
+    assert Admission(settings).credit == 8_000
+    assert probed(settings).credit == 160_000
+
+
 def test_the_credit_stays_within_its_bounds() -> None:
     most = AdmissionSettings(target_duration=TARGET, max_records=15_000, max_bytes=1 << 40)
     assert after(cost(10_000, busy=1), settings=most) == 15_000
