@@ -217,6 +217,12 @@ class CheckpointCoordinator:
         self._deliver()
         return trigger
 
+    def bring_forward(self) -> None:
+        """Make the next periodic checkpoint due now; `trigger_if_due` starts it, if the limits allow that."""
+        with self._lock:
+            if self._next_due is not None:
+                self._next_due = min(self._next_due, self.clock.monotonic())
+
     def trigger_final(self) -> Trigger | None:
         """Start the final checkpoint of a bounded job whose input has ended; None if it could not start (counts as a failure)."""
         with self._lock:

@@ -84,6 +84,8 @@ class Attempt:
         self._epoch: tuple[EpochCommand, Trigger | None] | None = None
         #: The driver's parts of the checkpoints in progress, without those of the sinks.
         self._parts: dict[CheckpointId, CoordinatorState] = {}
+        #: Whether the end of the input was expected in an epoch that has begun.
+        self._end_foreseen = False
         #: Records on their way between epochs, by slot.
         self._carry_over: dict[int, bytes] = {}
 
@@ -210,6 +212,11 @@ class Attempt:
             return None
         coordinator = self.checkpoints.coordinator
         if self._end.final_due is None:
+            if not self._end_foreseen and self._sources.end_within(self._pacing.credit):
+                # The checkpoint with which the job ends can then be that of the epoch in which the input ends. Only once, because
+                # readers may read less than they may.
+                self._end_foreseen = True
+                coordinator.bring_forward()
             return coordinator.trigger_if_due()
         return coordinator.trigger_final() if self._end.final_checkpoint_due() else None
 

@@ -5,6 +5,7 @@ The recorded splits and positions are authoritative: readers in the tasks are re
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -185,6 +186,17 @@ class EnumeratorCoordinator(SourceCoordinator):
             and not reader.waits_for_group(limit)
             for reader in self._readers
         )
+
+    def ends_within(self, credit: int) -> bool:
+        if getattr(self._source.split_type, "records_left", None) in (None, SourceSplit.records_left):
+            return False
+        running = [reader for reader in self._readers if not reader.report.finished]
+        return all(reader.no_more_splits and self._left(reader) <= credit for reader in running)
+
+    def _left(self, reader: _Reader) -> float:
+        """Return how many records a reader has to read; infinity if that is not known."""
+        splits = (self._decode(state.split, self._source.split_type, "a split") for state in reader.splits.values())
+        return sum(math.inf if split.records_left is None else split.records_left for split in splits)
 
     def watermarks(self) -> list[int]:
         """Return the watermarks of the readers that have splits to read and are not idle."""

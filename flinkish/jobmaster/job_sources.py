@@ -61,6 +61,10 @@ class JobSources:
     def wants_poll(self) -> bool:
         return any(source.wants_poll for source in self._sources.values())
 
+    def end_within(self, credit: int) -> bool:
+        """Whether the input of all sources is known to end in an epoch in which each reader may read `credit` records."""
+        return all(source.ends_within(credit) for source in self._sources.values())
+
     def commands(self, credit: int) -> dict[tuple[OperatorUid, int], ReaderCommand]:
         """Return the commands of all readers for the epoch that begins."""
         return {

@@ -38,6 +38,10 @@ class SourceCoordinator(ABC):
     def wants_poll(self) -> bool:
         """Whether a reader that had no records must be polled again."""
 
+    def ends_within(self, credit: int) -> bool:
+        """Whether the readers are known to reach the end of their input in an epoch in which each may read `credit` records."""
+        return False
+
     @abstractmethod
     def commands(self, credit: int) -> dict[int, ReaderCommand]:
         """Return the commands of the readers for the epoch that begins, by subtask."""

@@ -60,6 +60,14 @@ class SourceSplit:
 
     split_id: str
 
+    @property
+    def records_left(self) -> int | None:
+        """How many records are left; None = not known. If it is known of all splits, a job ends one epoch sooner.
+
+        Its last checkpoint is then taken in the epoch that reads the last records.
+        """
+        return None
+
 
 @dataclass(frozen=True, slots=True)
 class SideOutputRecord:

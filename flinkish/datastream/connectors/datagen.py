@@ -52,6 +52,11 @@ class DataGeneratorSplit(SourceSplit):
     allowance: float = 1000.0
     allowance_time: int | None = None
 
+    @property
+    def records_left(self) -> int | None:
+        # With a rate, an epoch reads fewer than it may.
+        return _left(self) if self.allowance_time is None else None
+
 
 class DataGeneratorSource(FixedSplitsSource[Any, DataGeneratorSplit]):
     """Emits `generator_function(index)` for index 0 to count - 1, divided into one range for each reader.

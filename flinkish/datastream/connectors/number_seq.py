@@ -18,6 +18,10 @@ class NumberSequenceSplit(SourceSplit):
     next_number: int
     end: int
 
+    @property
+    def records_left(self) -> int:
+        return self.end - self.next_number + 1
+
 
 @dataclass(frozen=True)
 class NumberSequenceSource(FixedSplitsSource[int, NumberSequenceSplit]):

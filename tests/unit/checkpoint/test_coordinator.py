@@ -88,6 +88,32 @@ def file(name: str) -> StateFile:
 # -- triggering -------------------------------------------------------------------------------------------------------------
 
 
+def test_a_periodic_checkpoint_that_is_brought_forward_starts_at_once_and_the_next_an_interval_later() -> None:
+    world = World()
+    world.clock.advance(30)
+    world.coordinator.bring_forward()
+    trigger = world.coordinator.trigger_if_due()
+    assert trigger is not None
+    assert trigger.kind is CheckpointKind.PERIODIC
+    assert world.coordinator.next_trigger_time() == 1_130
+
+
+def test_a_checkpoint_that_is_brought_forward_keeps_the_pause_after_the_one_before() -> None:
+    world = World(CheckpointSettings(interval=100, timeout=1_000, min_pause=80))
+    world.trigger()
+    world.finish(1)
+    world.coordinator.bring_forward()
+    assert world.coordinator.trigger_if_due() is None
+    world.clock.advance(80)
+    assert world.coordinator.trigger_if_due() is not None
+
+
+def test_nothing_is_brought_forward_in_a_job_that_takes_no_periodic_checkpoints() -> None:
+    world = World(CheckpointSettings(interval=None, timeout=1_000))
+    world.coordinator.bring_forward()
+    assert world.coordinator.trigger_if_due() is None
+
+
 def test_the_first_periodic_checkpoint_starts_one_interval_after_the_attempt() -> None:
     world = World()
     assert world.coordinator.next_trigger_time() == 1_100

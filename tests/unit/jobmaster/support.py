@@ -109,11 +109,22 @@ class NumbersSplit(SourceSplit):
     end: int
 
 
-class Numbers(Source[int, NumbersSplit, list[NumbersSplit]]):
-    """Hands out ranges, one for each request. `lasting` sources say nothing when they have no more splits."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CountedSplit(NumbersSplit):
+    @property
+    def records_left(self) -> int:
+        return self.end - self.position
 
-    def __init__(self, *ranges: tuple[int, int], lasting: bool = False) -> None:
-        self.splits = [NumbersSplit(split_id=str(i), position=a, end=b) for i, (a, b) in enumerate(ranges)]
+
+class Numbers(Source[int, NumbersSplit, list[NumbersSplit]]):
+    """Hands out ranges, one for each request. `lasting` sources say nothing when they have no more splits.
+
+    Splits of `counted` sources tell how many records are left, and readers get the last split with the news that it is the last.
+    """
+
+    def __init__(self, *ranges: tuple[int, int], lasting: bool = False, counted: bool = False) -> None:
+        self._split_type = CountedSplit if counted else NumbersSplit
+        self.splits = [self._split_type(split_id=str(i), position=a, end=b) for i, (a, b) in enumerate(ranges)]
         self.lasting = lasting
         self.enumerators: list[NumbersEnumerator] = []
 
@@ -123,7 +134,7 @@ class Numbers(Source[int, NumbersSplit, list[NumbersSplit]]):
 
     @property
     def split_type(self) -> type[NumbersSplit]:
-        return NumbersSplit
+        return self._split_type
 
     @property
     def enumerator_checkpoint_type(self) -> Any:
@@ -159,7 +170,11 @@ class NumbersEnumerator(SplitEnumerator[NumbersSplit, list[NumbersSplit]]):
     def handle_split_request(self, subtask: int) -> None:
         self.requests.append(subtask)
         if self.left:
-            self.context.assign_split(self.left.pop(0), subtask)
+            split = self.left.pop(0)
+            self.context.assign_split(split, subtask)
+            if isinstance(split, CountedSplit) and not self.left:
+                for reader in range(self.context.parallelism):
+                    self.context.signal_no_more_splits(reader)
         elif not self.lasting:
             self.context.signal_no_more_splits(subtask)
 
@@ -338,6 +353,8 @@ class FakeTasks:
     script: Callable[[EpochCommand], list[EpochReport] | None] = lambda command: None
     decline: bool = False
     closes: bool = False
+    #: How many records a reader reads in certain epochs, if they are fewer than it may read.
+    most: dict[int, int] = field(default_factory=dict)
     #: How many epochs after the barrier the acknowledgements come, unless the barrier waits for them.
     late: int = 0
     commands: list[EpochCommand] = field(default_factory=list)
@@ -369,7 +386,8 @@ class FakeTasks:
         return reports
 
     def _report(self, command: EpochCommand, uid: OperatorUid, subtask: int, reader: ReaderCommand) -> EpochReport:
-        values, report = self._read(reader, command.drain)
+        credit = min(reader.credit, self.most.get(command.epoch, reader.credit))
+        values, report = self._read(replace(reader, credit=credit), command.drain)
         written = self._written.setdefault(subtask, [])
         written.extend(values)
         acknowledgements: tuple[Acknowledgement, ...] = ()

@@ -149,6 +149,19 @@ class TestEpochs:
         assert [command.barrier is not None for command in job.epochs] == [False, True, True]
         assert job.epochs[2].completed_checkpoints == (1,)
 
+    def test_the_last_checkpoint_is_that_of_the_epoch_in_which_the_input_ends_if_its_end_is_foreseen(self) -> None:
+        job = Job(Numbers((0, 25), (25, 45), counted=True), parallelism=2, interval=10_000).run()
+        assert [command.barrier is not None for command in job.epochs] == [False, False, True]
+        assert [(checkpoint, len(values)) for checkpoint, values in job.sink.commits] == [(1, 45)]
+
+    def test_an_end_that_is_foreseen_but_does_not_come_costs_one_checkpoint(self) -> None:
+        job = Job(Numbers((0, 25), counted=True), interval=10_000)
+        # Its reader reads less than it may, from the third epoch on.
+        job.tasks.most = {2: 1, 3: 1}
+        job.run()
+        assert [command.barrier is not None for command in job.epochs] == [False, False, True, False, False, True]
+        assert [(checkpoint, len(values)) for checkpoint, values in job.sink.commits] == [(1, 21), (2, 4)]
+
     def test_missing_reports_fail_the_attempt_by_name(self) -> None:
         job = Job(Numbers((0, 5)), parallelism=2)
         job.tasks.script = lambda command: [EpochReport(epoch=command.epoch, level=0, slot=0)]
