@@ -153,6 +153,8 @@ def job_session(held: HeldSession, slots: int, like: SparkSession | None = None)
     """
     if like is None:
         session = held.session.newSession()
+        # A few large rows in each task: generating and looking up code for them took a tenth of the JVM's time.
+        session.conf.set("spark.sql.codegen.factoryMode", "NO_CODEGEN")
     else:
         jsession: Any = like._jsparkSession
         session = SparkSession(like.sparkContext, jsession.cloneSession())
