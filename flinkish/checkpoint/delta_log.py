@@ -48,7 +48,7 @@ class DeltaLog:
         if isinstance(root, Path):
             paths.check_log(root)
         try:
-            return DeltaLog(DeltaTable(str(root), version=version, storage_options=_options(root)))
+            return DeltaLog(DeltaTable(str(root), version=version, storage_options=dict(files_at(root).delta_options)))
         except TableNotFoundError:
             return None
 
@@ -63,7 +63,7 @@ class DeltaLog:
             mode="error",
             name="flinkish state",
             configuration=_TABLE_PROPERTIES,
-            storage_options=_options(root),
+            storage_options=dict(files_at(root).delta_options),
             commit_properties=CommitProperties(custom_metadata=dict(metadata)),
             post_commithook_properties=_HOOKS,
         )
@@ -139,10 +139,6 @@ class DeltaLog:
     def write_checkpoint(self) -> None:
         """Write Delta's own summary of this version, so that earlier log entries are no longer needed."""
         self._table.create_checkpoint()
-
-
-def _options(root: PurePath) -> dict[str, str] | None:
-    return dict(files_at(root).delta_options) or None
 
 
 def _add_actions(files: Mapping[str, tuple[int, int]], time: int) -> list[AddAction]:

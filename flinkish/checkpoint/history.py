@@ -83,10 +83,6 @@ class _Batch:
     notes: list[Note]
 
 
-def _options(files: CheckpointFiles) -> dict[str, str] | None:
-    return dict(files.delta_options) or None
-
-
 def _open(root: PurePath, files: CheckpointFiles) -> tuple[DeltaTable | None, list[Note]]:
     """Return the table of a history, None if there is none, and the notes that wait in its file and are not in the table.
 
@@ -99,7 +95,7 @@ def _open(root: PurePath, files: CheckpointFiles) -> tuple[DeltaTable | None, li
     except FileNotFoundError:
         batch = None
     try:
-        table = DeltaTable(str(root), storage_options=_options(files))
+        table = DeltaTable(str(root), storage_options=dict(files.delta_options))
     except TableNotFoundError:
         return None, [] if batch is None else batch.notes
     written = None if batch is None else table.transaction_version(_application(batch.generation))
@@ -212,7 +208,7 @@ class JobHistory:
             mode="append",
             name="flinkish history",
             configuration=_PROPERTIES,
-            storage_options=_options(self._files),
+            storage_options=dict(self._files.delta_options),
             commit_properties=CommitProperties(app_transactions=[Transaction(_application(self._generation), self._batches)]),
         )
         self._batches += 1
@@ -223,7 +219,7 @@ class JobHistory:
 
     def _compact(self) -> None:
         """Rewrite the table as one file with the newest rows."""
-        table = DeltaTable(str(self.root), storage_options=_options(self._files))
+        table = DeltaTable(str(self.root), storage_options=dict(self._files.delta_options))
         rows = rows_of(table, self.root).sort_by("time")
         rows = rows.slice(max(0, rows.num_rows - self._kept_rows))
         write_deltalake(

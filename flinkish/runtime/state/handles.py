@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import partialmethod
 from typing import Any, NoReturn
 
+from flinkish.common.conversion import same
 from flinkish.common.errors import InvalidArgumentError, StateError, TypeMismatchError
 from flinkish.runtime.keys import is_stored_as_given
 from flinkish.runtime.state.backend import Convert, ListTable, MapTable, Scope, ValueTable
@@ -98,7 +99,7 @@ class Fold:
         if isinstance(function, ReduceFunction):
             reduce = self.merge = function.reduce
             self.add = lambda value, accumulator: reduce(accumulator, value)
-            self.result, first = _itself, copy or _itself
+            self.result, first = same, copy or same
 
             def into(accumulator: Any, value: Any) -> Any:
                 accumulator = first(value) if accumulator is None else reduce(accumulator, value)
@@ -143,10 +144,6 @@ class Fold:
                 f"{method} of {self._what} must return the accumulator; got None",
                 hint="a function that changes the accumulator must return it, too.",
             )
-
-
-def _itself(value: Any) -> Any:
-    return value
 
 
 class OneAddress:

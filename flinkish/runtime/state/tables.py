@@ -107,10 +107,8 @@ def naming(address: StateAddress) -> Iterator[None]:
     """Add the name of the state to errors about its values, because an object changed in place is checked only when written."""
     try:
         yield
-    except TypeMismatchError as error:
-        raise TypeMismatchError(f"state {address[2]!r} of operator {address[0]}: {error}") from error
-    except StateError as error:
-        raise StateError(f"state {address[2]!r} of operator {address[0]}: {error}") from error
+    except (TypeMismatchError, StateError) as error:
+        raise type(error)(f"state {address[2]!r} of operator {address[0]}: {error}") from error
     except (FlinkishError, OSError):
         raise
     except Exception as error:

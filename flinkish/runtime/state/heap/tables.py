@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMappin
 from itertools import chain
 from typing import Any
 
+from flinkish.common.conversion import same
 from flinkish.runtime.state.backend import Convert, ListTable, Scope, ValueTable
 from flinkish.runtime.state.codec import KEPT_AS_THEY_ARE, Codec
 from flinkish.runtime.state.heap.changes import PUT, Changes, always_have_one_encoding, have_one_encoding, split
@@ -237,7 +238,7 @@ class _HeapValueState(ValueState[Any]):
         self._table = table
         self._data, self._dirty, self._hot = table.data, table.dirty, table.hot
         self._exact, self._untyped = table.codec.exact, table.codec.untyped
-        self._convert: Convert = convert or (lambda value: value)
+        self._convert: Convert = convert or same
 
     def clear(self) -> None:
         self._table.remove(self._backend.address())
