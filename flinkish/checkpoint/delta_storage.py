@@ -316,7 +316,7 @@ class DeltaCheckpointStorage:
             with contextlib.suppress(OSError):  # then it cannot be seen either whether the table is gone
                 self._table.refuse_gone(self.generation)
             raise self._not_known(own, failure, "table", error) from (failure or error)
-        match fencing.outcome(exists=log is not None, found=found, named=named, own=own, failed=failure is not None):
+        match fencing.outcome(exists=log is not None, found=found, named=named, own=own):
             case Committed():
                 assert log is not None
                 return self._committed(log, own, failure)

@@ -79,9 +79,7 @@ def highest_id(last: CheckpointId, current: CheckpointId | None, folders: Iterab
 
 @dataclass(frozen=True, slots=True)
 class Committed:
-    """The newest version of the table has our transaction and manifest; `in_spite` = although the commit raised an error."""
-
-    in_spite: bool
+    """The newest version of the table has our transaction and manifest."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,16 +102,15 @@ class Gone:
 Outcome = Committed | TakenOver | Refused | Gone
 
 
-def outcome(*, exists: bool, found: int | None, named: bool, own: Transaction, failed: bool) -> Outcome:
-    """Judge a commit by the state of the table after it.
+def outcome(*, exists: bool, found: int | None, named: bool, own: Transaction) -> Outcome:
+    """Judge a commit by the state of the table after it: an error proves no failure, as only the answer may have been lost.
 
-    `exists`: there is a table; `found`: its transaction of the job; `named`: it lists our manifest; `failed`: the commit raised
-    an error, which alone does not prove a failure, because only the answer may have been lost.
+    `exists`: there is a table; `found`: its transaction of the job; `named`: it lists our manifest.
     """
     if not exists:
         return Gone()
     if found == own.number and named:
-        return Committed(in_spite=failed)
+        return Committed()
     other = newer_generation(found, own.generation)
     return Refused() if other is None else TakenOver(other)
 

@@ -12,16 +12,12 @@ disabled chain renames the operators after it. Here they keep their names, and t
 from __future__ import annotations
 
 import hashlib
-import re
 from collections import Counter
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from flinkish.common.arguments import check
 from flinkish.common.errors import InvalidProgramError
 from flinkish.common.ids import OperatorUid
-
-_UID_HASH = re.compile(r"[0-9a-fA-F]{32}")
 
 
 class InputIdentity(NamedTuple):
@@ -45,22 +41,16 @@ class UidAssigner:
     ) -> OperatorUid:
         """Return the uid of an operator.
 
-        `uid_hash` takes precedence over `uid`. Raises InvalidProgramError if another operator has the same uid, if the hash is
-        not 32 hexadecimal digits, or if a uid must be generated but generation is switched off.
+        `uid_hash` takes precedence over `uid`. Raises InvalidProgramError if another operator has the same uid, or if a uid
+        must be generated but generation is switched off.
         """
         # Operators with a uid of their own are counted too, so that setting a uid does not rename similar operators.
         alike = structural_hash(kind, inputs, -1)
         structure = structural_hash(kind, inputs, self._alike[alike])
         self._alike[alike] += 1
         if uid_hash is not None:
-            check(
-                _UID_HASH.fullmatch(uid_hash) is not None,
-                f"set_uid_hash of operator {name!r} must be 32 hexadecimal digits; got {uid_hash!r}",
-                hint="take it from the log or plan of the job that wrote the state; for a name of your own, call uid().",
-            )
             result = OperatorUid(uid_hash.lower())
         elif uid is not None:
-            check(bool(uid), f"the uid of operator {name!r} is empty; it must be a text that no other operator has")
             result = OperatorUid(uid)
         elif self._generate:
             result = OperatorUid(structure)

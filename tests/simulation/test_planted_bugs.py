@@ -15,6 +15,7 @@ from flinkish.checkpoint.delta_storage import DeltaCheckpointStorage
 from flinkish.checkpoint.failure_manager import FailureReason
 from flinkish.checkpoint.job_table import JobTable
 from flinkish.checkpoint.pending import Uncommitted
+from flinkish.common.errors import CheckpointError
 from flinkish.runtime.uploads import Uploads
 from tests.kit import planted_bugs
 from tests.kit.planted_bugs import Patch, Plant
@@ -115,8 +116,15 @@ def a_state_file_of_another_checkpoint_is_accepted(patch: Patch) -> None:
 
 @bug("I4|I10|I12")
 def a_commit_whose_answer_was_lost_counts_as_refused(patch: Patch) -> None:
-    outcome = fencing.outcome
-    patch.setattr(fencing, "outcome", lambda *, failed, **rest: fencing.Refused() if failed else outcome(failed=failed, **rest))
+    outcome = DeltaCheckpointStorage._outcome
+
+    def refused(self: Any, own: Any, manifest_path: str, failure: Exception | None) -> Any:
+        log = outcome(self, own, manifest_path, failure)
+        if failure is not None:
+            raise CheckpointError(f"checkpoint {own.checkpoint_id}: its commit was refused") from failure
+        return log
+
+    patch.setattr(DeltaCheckpointStorage, "_outcome", refused)
 
 
 @bug("I10|I12")

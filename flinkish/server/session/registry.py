@@ -159,7 +159,6 @@ class Registry:
                 found=log.transaction(_APPLICATION),
                 named=set(log.files()) == {path for path, _ in files.values()},
                 own=own,
-                failed=failure is not None,
             )
         except Exception as error:
             # The commit may have arrived: a file that was deleted then would be missing in the table.

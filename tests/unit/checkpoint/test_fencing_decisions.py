@@ -63,9 +63,8 @@ def test_the_storage_is_to_blame_when_nobody_was_quicker_three_times(versions: l
     assert fencing.storage_is_to_blame(versions, version) is blamed
 
 
-@pytest.mark.parametrize("failed", [False, True])
-def test_a_commit_that_the_table_names_has_happened_whatever_answer_came_back(failed: bool) -> None:
-    assert fencing.outcome(exists=True, found=OWN.number, named=True, own=OWN, failed=failed) == Committed(in_spite=failed)
+def test_a_commit_that_the_table_names_has_happened() -> None:
+    assert fencing.outcome(exists=True, found=OWN.number, named=True, own=OWN) == Committed()
 
 
 @pytest.mark.parametrize(
@@ -80,16 +79,12 @@ def test_a_commit_that_the_table_names_has_happened_whatever_answer_came_back(fa
         (None, False, TakenOver(Generation(0))),
     ],
 )
-@pytest.mark.parametrize("failed", [False, True])
-def test_a_commit_that_the_table_does_not_name_has_not_happened(
-    found: int | None, named: bool, expected: Outcome, failed: bool
-) -> None:
-    assert fencing.outcome(exists=True, found=found, named=named, own=OWN, failed=failed) == expected
+def test_a_commit_that_the_table_does_not_name_has_not_happened(found: int | None, named: bool, expected: Outcome) -> None:
+    assert fencing.outcome(exists=True, found=found, named=named, own=OWN) == expected
 
 
 def test_a_commit_to_a_table_that_is_not_there_has_not_happened() -> None:
-    assert fencing.outcome(exists=False, found=None, named=False, own=OWN, failed=True) == Gone()
-    assert fencing.outcome(exists=False, found=None, named=False, own=OWN, failed=False) == Gone()
+    assert fencing.outcome(exists=False, found=None, named=False, own=OWN) == Gone()
 
 
 def folder(checkpoint_id: int, generation: int = 3) -> Folder:
