@@ -17,7 +17,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from flinkish.common.conversion import same
+from flinkish.common.conversion import nullable, same
 from flinkish.common.errors import InvalidArgumentError, InvalidProgramError, SinkError, TypeMismatchError
 from flinkish.common.kinds import INTEGER_BITS, Kind, kind_of, part_names, plain_type, shape_of
 from flinkish.common.limits import one_character, to_float32
@@ -170,7 +170,7 @@ def _write_converter(type_info: TypeInformation, local: bool) -> Convert | None:
             }
         case _:
             convert = _rounding(type_info) or _WRITE.get(kind)
-    return None if convert is None else lambda value: None if value is None else convert(value)
+    return nullable(convert)
 
 
 def _without_offset(value: datetime.time) -> datetime.time:
@@ -490,7 +490,7 @@ def read_converter(type_info: TypeInformation, *, local: bool = False) -> Conver
             )
         case _:
             convert = _READ.get(kind)
-    return None if convert is None else lambda value: None if value is None else convert(value)
+    return nullable(convert)
 
 
 def texts_of(row: Sequence[pa.Array]) -> list[str]:

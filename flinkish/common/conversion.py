@@ -106,10 +106,7 @@ def shortest_floats(type_info: TypeInformation) -> Convert | None:
     >>> shortest_floats(Types.TUPLE([Types.STRING(), Types.FLOAT()]))(("a", 1.100000023841858))
     ('a', 1.1)
     """
-    convert = _shortest_floats(type_info)
-    if convert is None:
-        return None
-    return lambda value: None if value is None else convert(value)
+    return nullable(_shortest_floats(type_info))
 
 
 def _shortest_floats(type_info: TypeInformation) -> Convert | None:

@@ -373,12 +373,11 @@ class NativeSource(NeedsDataFrames, BaseSource[T]):
         """Columns and types, as text; a position is good for the same schema only."""
 
     @abstractmethod
-    def create_decoder(self) -> Callable[[bytes], Iterable[T]]:
-        """Make the function, in the task, that returns the records of a piece of Arrow's IPC stream format."""
-
     def create_decoder_in(self, context: SourceReaderContext) -> Callable[[bytes], Iterable[T]]:
-        """Make the function for a task that keeps records which cannot be decoded; it may return a SideOutputRecord for one."""
-        return self.create_decoder()
+        """Make the function, in the task, that returns the records of a piece of Arrow's IPC stream format.
+
+        It may return a SideOutputRecord in place of a record that cannot be decoded.
+        """
 
     def create_columns_decoder(self, context: SourceReaderContext) -> Callable[[bytes], Iterable[Any]]:
         """Make the function, in the task, that returns the runs of records of a piece, for `emit_read`.

@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 
 from flinkish.common.typeinfo import RowTypeInfo, TypeInformation, Types
-from flinkish.datastream.connectors.data_frame import columns_decoder, decoder
+from flinkish.datastream.connectors.data_frame import decoder
 from flinkish.engine.local.engine import LocalEngine
 from flinkish.engine.slots.in_process import run_levels
 from flinkish.jobmaster.epochs import EpochLoop, NativePosition
@@ -38,11 +38,11 @@ class Batches(NativeSource[Any]):
     def schema(self) -> str:
         return self._schema
 
-    def create_decoder(self) -> Callable[[bytes], Iterable[Any]]:
+    def create_decoder_in(self, context: SourceReaderContext) -> Callable[[bytes], Iterable[Any]]:
         return decoder(ROWS, as_tuples=False)
 
     def create_columns_decoder(self, context: SourceReaderContext) -> Callable[[bytes], Iterable[Any]]:
-        return columns_decoder(ROWS, as_tuples=False)
+        return decoder(ROWS, as_tuples=False, by_columns=True)
 
     def produced_type(self) -> TypeInformation:
         return ROWS

@@ -160,44 +160,31 @@ def _record_type(rows: RowTypeInfo, *, as_tuples: bool) -> TypeInformation:
 class StreamingDataFrameSource(_DataFrameSource, NativeSource[Any]):
     """The rows of a streaming DataFrame, read by Spark."""
 
-    def create_decoder(self) -> Callable[[bytes], Iterable[Any]]:
-        return decoder(self._rows, as_tuples=self._as_tuples)
-
     def create_decoder_in(self, context: SourceReaderContext) -> Callable[[bytes], Iterable[Any]]:
-        return decoder(self._rows, as_tuples=self._as_tuples, errors=RecordErrors(RecordErrorPolicy.fail(), context))
+        errors = RecordErrors(RecordErrorPolicy.fail(), context)
+        return decoder(self._rows, as_tuples=self._as_tuples, errors=errors)
 
     def create_columns_decoder(self, context: SourceReaderContext) -> Callable[[bytes], Iterable[Any]]:
         errors = RecordErrors(RecordErrorPolicy.fail(), context)
-        return columns_decoder(self._rows, as_tuples=self._as_tuples, errors=errors)
+        return decoder(self._rows, as_tuples=self._as_tuples, errors=errors, by_columns=True)
 
 
-def decoder(rows: RowTypeInfo, *, as_tuples: bool, errors: RecordErrors | None = None) -> Callable[[bytes], Iterable[Any]]:
-    """Return the function that decodes records from Arrow's stream format; see `batch_decoder`."""
+def decoder(
+    rows: RowTypeInfo, *, as_tuples: bool, errors: RecordErrors | None = None, by_columns: bool = False
+) -> Callable[[bytes], Iterable[Any]]:
+    """Return the function that decodes Arrow's stream format into records, or runs of them; see `batch_decoder`."""
     # Arrow takes 0.1 s to import and is needed only in tasks.
     import pyarrow as pa
 
-    records = batch_decoder(rows, as_tuples=as_tuples, errors=errors)
+    decode_batch = batch_decoder(rows, as_tuples=as_tuples, errors=errors, by_columns=by_columns)
 
     def decode(body: bytes) -> Iterable[Any]:
         with pa.ipc.open_stream(body) as reader:
-            runs = list(map(records, reader))
+            runs = list(map(decode_batch, reader))
+        if by_columns:
+            return runs
         # Of a single batch the columns reach the edge as they are.
         return runs[0] if len(runs) == 1 else chain.from_iterable(runs)
-
-    return decode
-
-
-def columns_decoder(
-    rows: RowTypeInfo, *, as_tuples: bool, errors: RecordErrors | None = None
-) -> Callable[[bytes], Iterable[Any]]:
-    """Return the function that decodes batches of columns from Arrow's stream format, of a batch with a bad value the records."""
-    import pyarrow as pa
-
-    runs = batch_decoder(rows, as_tuples=as_tuples, errors=errors, by_columns=True)
-
-    def decode(body: bytes) -> Iterable[Any]:
-        with pa.ipc.open_stream(body) as reader:
-            return list(map(runs, reader))
 
     return decode
 

@@ -117,7 +117,7 @@ class Picky(Batches):
     """Has tasks that cannot decode negative times."""
 
     def create_decoder_in(self, context: SourceReaderContext) -> Callable[[bytes], Iterable[Any]]:
-        decode, errors = self.create_decoder(), RecordErrors(RecordErrorPolicy.fail(), context)
+        decode, errors = super().create_decoder_in(context), RecordErrors(RecordErrorPolicy.fail(), context)
 
         def picky(body: bytes) -> Iterable[Any]:
             for row in decode(body):

@@ -25,7 +25,7 @@ from flinkish.common.typeinfo import DecimalTypeInfo, TypeInformation
 from flinkish.datastream import DataStream, StreamExecutionEnvironment
 from flinkish.datastream.connectors import DataFrameSink, _arrow_files, data_frame_sink
 from flinkish.datastream.connectors._spark_types import SIMPLE, ddl_of, in_any_session, row_type_of
-from flinkish.datastream.connectors.data_frame import BoundedDataFrameSource, columns_decoder, data_frame_source, decoder
+from flinkish.datastream.connectors.data_frame import BoundedDataFrameSource, data_frame_source, decoder
 from flinkish.program.row_folders import keep_rows, remove_rows
 from tests.kit.native import Batches, body
 from tests.kit.own_process import set_temporary_folder
@@ -154,14 +154,14 @@ class TestValues:
             raw=b"ab", a=[1, 2], m={"k": 7}, s=Row(x="q"),
         )  # fmt: skip
         assert list(second) == [None] * 9
-        (batch,) = columns_decoder(row_type, as_tuples=False)(sink.getvalue().to_pybytes())
+        (batch,) = decoder(row_type, as_tuples=False, by_columns=True)(sink.getvalue().to_pybytes())
         assert batch.schema == Layout(row_type).schema
         assert Layout(row_type).records_of(batch) == [first, second]
 
     def test_records_may_be_tuples(self) -> None:
         row_type = Types.ROW_NAMED(["a", "b"], [Types.LONG(), Types.STRING()])
         assert list(decoder(row_type, as_tuples=True)(body([(1, "x"), (2, None)], row_type))) == [(1, "x"), (2, None)]
-        (batch,) = columns_decoder(row_type, as_tuples=True)(body([(1, "x"), (2, None)], row_type))
+        (batch,) = decoder(row_type, as_tuples=True, by_columns=True)(body([(1, "x"), (2, None)], row_type))
         assert batch.schema == Layout(Types.TUPLE([Types.LONG(), Types.STRING()])).schema
 
     def test_a_time_that_python_does_not_have_is_an_error_with_the_columns_name(self) -> None:
@@ -170,7 +170,7 @@ class TestValues:
         with pytest.raises(SourceError, match="column 'at' of the DataFrame holds a value"):
             list(decoder(row_type, as_tuples=False)(data))
         with pytest.raises(SourceError, match="column 'at' of the DataFrame holds a value"):
-            list(columns_decoder(row_type, as_tuples=False)(data))
+            list(decoder(row_type, as_tuples=False, by_columns=True)(data))
 
 
 class TestRefusals:
