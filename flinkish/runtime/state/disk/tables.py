@@ -96,6 +96,10 @@ class DiskTable(HeapTable):
 
     data: Any
     part: TableStore
+    #: As in the tables of the heap that these are based on.
+    dirty: Any
+    freeze: Any
+    _check: Any
 
     def take_rows(self, rows: Rows, before: Rows) -> None:
         """Add the rows that have changed in this epoch, which ends; called after `take_changes`."""
@@ -129,20 +133,35 @@ class DiskTable(HeapTable):
     def dump(self) -> Any:
         return None
 
+    def _written_values(self) -> list[Any]:
+        """Return what `_check` checks of the values that were set in this epoch."""
+        values: list[Any] = self.data.written_values()
+        return values
+
 
 class _AddressedTable(DiskTable):
     """A table with a row for each address."""
-
-    dirty: Any
 
     def _store_in(self, part: TableStore, codec: tuple[Callable[[Any], bytes], Callable[[bytes], Any]]) -> None:
         self.part = part
         self.data = StoredAddresses(part.form(NoGroups(None), Members(self.meta.key_type), codec, ordered=False))
 
-    def _take_dirty(self) -> None:
+    def take_changes(self) -> None:
+        self.freeze()
+        self.note_keys({None: self.dirty})
+        if self._check is not None:
+            self._check(self._written_values())
         if self.since is not None and self.dirty:
             self.since.setdefault(None, {}).update(dict.fromkeys(self.dirty, PUT))
         self.dirty.clear()
+
+    def frozen(self) -> TableRows:
+        self.freeze()
+        return TableRows(self.meta, {self.meta.kind: self.data.items()})
+
+    def addresses(self) -> Iterator[Address]:
+        self.freeze()
+        return (address for _, address in self.data.places())
 
     def load(self, addresses: Iterable[Address], values: Iterable[Any]) -> None:
         self.note_keys({None: addresses})
@@ -159,21 +178,6 @@ class DiskValueTable(_AddressedTable, HeapValueTable):
         super().__init__(meta)
         self._store_in(part, _single(self.codec))
 
-    def take_changes(self) -> None:
-        self.freeze()
-        self.note_keys({None: self.dirty})
-        if self._check is not None:
-            self._check(self.data.written_values())
-        self._take_dirty()
-
-    def frozen(self) -> TableRows:
-        self.freeze()
-        return TableRows(self.meta, {self.meta.kind: self.data.items()})
-
-    def addresses(self) -> Iterator[Address]:
-        self.freeze()
-        return (address for _, address in self.data.places())
-
 
 class DiskListTable(_AddressedTable, HeapListTable):
     """See ListTable. A list is one row."""
@@ -182,36 +186,40 @@ class DiskListTable(_AddressedTable, HeapListTable):
         super().__init__(meta)
         self._store_in(part, _several(self.codec))
 
-    def take_changes(self) -> None:
-        self._note_changes()
-        if self._check is not None:
-            self._check(list(chain.from_iterable(self.data.written_values())))
-        self._take_dirty()
-
-    def _note_changes(self) -> None:
-        self.note_keys({None: self.dirty})
+    def freeze(self) -> None:
         self.data.touch(self.dirty)
 
-    def frozen(self) -> TableRows:
-        self._note_changes()
-        return TableRows(self.meta, {self.meta.kind: self.data.items()})
-
-    def addresses(self) -> Iterator[Address]:
-        return (address for _, address in self.data.places())
+    def _written_values(self) -> list[Any]:
+        return list(chain.from_iterable(super()._written_values()))
 
 
-class DiskMapTable(DiskTable, HeapMapTable):
-    """See MapTable."""
+class _GroupedTable(DiskTable):
+    """A table with a row for each member of each group."""
 
-    def __init__(self, meta: TableMeta, part: TableStore) -> None:
-        super().__init__(meta)
+    cleared: Any
+    _note: Any
+
+    def _store_in(self, part: TableStore, form: Form) -> None:
         self.part = part
-        form = part.form(Groups(meta.key_type), Members(meta.types[0]), _single(self.codec), ordered=True)
         self.data = StoredGroups(form)
 
     def take_changes(self) -> None:
         self.freeze()
-        _take_groups(self)
+        self.note_keys(self.dirty)
+        if self._check is not None:
+            self._check(self._written_values())
+        for group, dirty in self.dirty.items():
+            self._note(group, dirty)
+        self.dirty.clear()
+        self.cleared.clear()
+
+
+class DiskMapTable(_GroupedTable, HeapMapTable):
+    """See MapTable."""
+
+    def __init__(self, meta: TableMeta, part: TableStore) -> None:
+        super().__init__(meta)
+        self._store_in(part, part.form(Groups(meta.key_type), Members(meta.types[0]), _single(self.codec), ordered=True))
 
     def frozen(self) -> TableRows:
         self.freeze()
@@ -226,18 +234,12 @@ class DiskMapTable(DiskTable, HeapMapTable):
         return iter(self.data)
 
 
-class DiskPaneTable(DiskTable, HeapPaneTable):
+class DiskPaneTable(_GroupedTable, HeapPaneTable):
     """See PaneTable; the keys of a namespace are in no particular order."""
 
     def __init__(self, meta: TableMeta, part: TableStore) -> None:
         super().__init__(meta)
-        self.part = part
-        form = part.form(Groups(None), Members(meta.key_type), _single(self.codec), ordered=False)
-        self.data = StoredGroups(form)
-
-    def take_changes(self) -> None:
-        self.freeze()
-        _take_groups(self)
+        self._store_in(part, part.form(Groups(None), Members(meta.key_type), _single(self.codec), ordered=False))
 
     def frozen(self) -> TableRows:
         self.freeze()
@@ -252,26 +254,24 @@ class DiskPaneTable(DiskTable, HeapPaneTable):
         return (Namespaced(key, namespace) for namespace, key in self.data.places())
 
 
-class DiskGroupedLists(DiskTable, HeapGroupedLists):
+class DiskGroupedLists(_GroupedTable, HeapGroupedLists):
     """See GroupedLists. A list is one row."""
 
     def __init__(self, meta: TableMeta, part: TableStore) -> None:
         super().__init__(meta)
-        self.part = part
-        by_namespace = meta.grouped_by == "namespace"
-        groups, members = (None, meta.key_type) if by_namespace else (meta.key_type, None)
-        self.data = StoredGroups(part.form(Groups(groups), Members(members), _several(self.codec), ordered=not by_namespace))
+        groups, members = (None, meta.key_type) if self._by_namespace else (meta.key_type, None)
+        ordered = not self._by_namespace
+        self._store_in(part, part.form(Groups(groups), Members(members), _several(self.codec), ordered=ordered))
 
-    def take_changes(self) -> None:
-        self._touch()
-        _take_groups(self)
-
-    def _touch(self) -> None:
+    def freeze(self) -> None:
         for group, members in self.dirty.items():
             self.data[group].touch(members)
 
+    def _written_values(self) -> list[Any]:
+        return list(chain.from_iterable(super()._written_values()))
+
     def frozen(self) -> TableRows:
-        self._touch()
+        self.freeze()
         rows = ((self._address(group, member), elements) for group, member, elements in self.data.scan())
         return TableRows(self.meta, {self.meta.kind: rows})
 
@@ -285,15 +285,3 @@ class DiskGroupedLists(DiskTable, HeapGroupedLists):
 
     def addresses(self) -> Iterator[Address]:
         return (self._address(group, member) for group, member in self.data.places())
-
-
-def _take_groups(table: Any) -> None:
-    """Note what has changed in a grouped table after its objects were frozen."""
-    table.note_keys(table.dirty)
-    values = table.data.written_values()
-    if table._check is not None:
-        table._check(list(chain.from_iterable(values)) if isinstance(table, HeapGroupedLists) else values)
-    for group, dirty in table.dirty.items():
-        table._note(group, dirty)
-    table.dirty.clear()
-    table.cleared.clear()
