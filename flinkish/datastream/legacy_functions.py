@@ -49,9 +49,6 @@ class _FunctionContext(RuntimeContext):
     def get_attempt_number(self) -> int:
         return 0
 
-    def get_task_name_with_subtasks(self) -> str:
-        return f"{self._name} ({self._subtask_index + 1}/{self._parallelism})#0"
-
     def get_job_parameter(self, key: str, default_value: str) -> str:
         return (self._configuration.get(options.GLOBAL_JOB_PARAMETERS) or {}).get(key, default_value)
 

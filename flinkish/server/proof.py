@@ -59,7 +59,6 @@ def ask(
     token: str,
     secret: str | None = None,
     body: bytes = b"",
-    headers: Mapping[str, str] | None = None,
     timeout: float = 10.0,
 ) -> Reply:
     """Send a request to `host:port`; raises OSError if there is no answer within `timeout` seconds, or if it is not HTTP.
@@ -71,17 +70,8 @@ def ask(
     try:
         if secret is not None:
             _check_proof(connection, secret)
-        connection.request(
-            method,
-            path,
-            body,
-            {
-                "Connection": "close",
-                "Content-Type": "application/json",
-                "Authorization": f"Bearer {token}",
-                **(headers or {}),
-            },
-        )
+        headers = {"Connection": "close", "Content-Type": "application/json", "Authorization": f"Bearer {token}"}
+        connection.request(method, path, body, headers)
         response = connection.getresponse()
         return Reply(response.status, response.read(), response.headers.get("Content-Type", ""))
     except http.client.HTTPException as error:

@@ -126,9 +126,10 @@ class RuntimeContext(KeyedStateStore):
     def get_attempt_number(self) -> int:
         """Return how often the job was restarted: 0 in the first attempt."""
 
-    @abstractmethod
     def get_task_name_with_subtasks(self) -> str:
         """Return the task's name with subtask (from 1 on) and attempt, such as `Map (2/4)#0`."""
+        subtask = f"{self.get_index_of_this_subtask() + 1}/{self.get_number_of_parallel_subtasks()}"
+        return f"{self.get_task_name()} ({subtask})#{self.get_attempt_number()}"
 
     @abstractmethod
     def get_job_parameter(self, key: str, default_value: str) -> str:

@@ -172,10 +172,6 @@ _current = StoreSettings()
 _in_use: Callable[[], bool] = lambda: False  # noqa: E731
 
 
-def s3_settings() -> S3Settings:
-    return _current.s3
-
-
 def storage_options(uri: str) -> dict[str, str]:
     """Return the options with which both obstore and deltalake reach an object store; {} for a folder of this machine.
 

@@ -439,7 +439,7 @@ def test_keys_of_flink_and_hadoop_name_the_same_settings(monkeypatch: pytest.Mon
         ):
             given = {access: "AKID", secret: "hush", endpoint: "http://minio:9000"}
             store_settings.use(Configuration.from_dict(given))
-            assert store_settings.s3_settings().client_options("bucket") == {
+            assert store_settings.storage_options("s3://bucket") == {
                 "aws_conditional_put": "etag",
                 "aws_access_key_id": "AKID",
                 "aws_secret_access_key": "hush",
@@ -448,9 +448,9 @@ def test_keys_of_flink_and_hadoop_name_the_same_settings(monkeypatch: pytest.Mon
                 "aws_region": "us-east-1",
             }
         store_settings.use(Configuration.from_dict({**given, "s3.path.style.access": "false", "s3.region": "eu-west-1"}))
-        found = store_settings.s3_settings().client_options("bucket")
+        found = store_settings.storage_options("s3://bucket")
         assert (found["aws_endpoint"], found["aws_region"]) == ("http://bucket.minio:9000", "eu-west-1")
-        assert store_settings.storage_options("s3a://bucket/a/table") == found == files_at("s3p://bucket").delta_options
+        assert found == store_settings.storage_options("s3a://bucket/a/table") == files_at("s3p://bucket").delta_options
     finally:
         store_settings.use(Configuration())
 
@@ -472,14 +472,14 @@ def test_settings_that_cannot_be_meant_are_refused_without_showing_them(given: d
 
 def test_a_program_is_built_with_the_settings_of_its_environment(s3: S3Server, monkeypatch: pytest.MonkeyPatch) -> None:
     environment = StreamExecutionEnvironment(Configuration.from_dict({"s3.endpoint": "http://a", "s3.access-key": "AKID"}))
-    assert store_settings.s3_settings().endpoint == s3.endpoint  # not complete yet
+    assert store_settings.storage_options("s3://bucket")["aws_endpoint"] == s3.endpoint  # not complete yet
     environment.configure(Configuration.from_dict({"s3.secret-key": "hush"}))
-    assert store_settings.s3_settings().endpoint == "http://a"
+    assert store_settings.storage_options("s3://bucket")["aws_endpoint"] == "http://a"
     StreamExecutionEnvironment(Configuration())
-    assert store_settings.s3_settings().endpoint == "http://a"
+    assert store_settings.storage_options("s3://bucket")["aws_endpoint"] == "http://a"
     monkeypatch.setattr(store_settings, "_in_use", lambda: True)
     StreamExecutionEnvironment(s3.configuration)
-    assert store_settings.s3_settings().endpoint == "http://a"  # jobs run with it
+    assert store_settings.storage_options("s3://bucket")["aws_endpoint"] == "http://a"  # jobs run with it
 
 
 def test_jobs_of_one_process_cannot_have_different_settings(s3: S3Server) -> None:
@@ -487,7 +487,7 @@ def test_jobs_of_one_process_cannot_have_different_settings(s3: S3Server) -> Non
     store_settings.use(s3.configuration, alone=False)
     with pytest.raises(ConfigurationError, match="another job in this process"):
         store_settings.use(Configuration.from_dict({"s3.endpoint": "http://minio"}), alone=False)
-    assert store_settings.s3_settings().endpoint == s3.endpoint
+    assert store_settings.storage_options("s3://bucket")["aws_endpoint"] == s3.endpoint
 
 
 def test_credentials_are_in_no_table_error_log_or_printed_form(
@@ -499,7 +499,7 @@ def test_credentials_are_in_no_table_error_log_or_printed_form(
     take(storage, 1)
     files = files_at(storage.root)
     content = b"".join(files.read(path, limit=1 << 20) for path in files.files_below(""))
-    shown = [content.decode("latin-1"), str(s3.configuration), repr(s3.configuration), repr(store_settings.s3_settings())]
+    shown = [content.decode("latin-1"), str(s3.configuration), repr(s3.configuration), repr(store_settings._current)]
 
     def answer(*_: Any, **__: Any) -> Any:
         raise GenericError(f"403 {SECRET_KEY} <Error><Code>SignatureDoesNotMatch</Code><Key>{ACCESS_KEY}</Key>")
