@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from pathlib import Path, PurePath
+from typing import Self
 
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, Schema
@@ -38,9 +39,9 @@ class DeltaLog:
     def __init__(self, table: DeltaTable) -> None:
         self._table = table
 
-    @staticmethod
+    @classmethod
     @panics_as_errors()
-    def open(root: PurePath, version: int | None = None) -> DeltaLog | None:
+    def open(cls, root: PurePath, version: int | None = None) -> Self | None:
         """Open the newest or the given version; None if there is no table.
 
         Raises deltalake's error if it is damaged, and CorruptCheckpointError if the log is a link or contains links.
@@ -48,7 +49,7 @@ class DeltaLog:
         if isinstance(root, Path):
             paths.check_log(root)
         try:
-            return DeltaLog(DeltaTable(str(root), version=version, storage_options=dict(files_at(root).delta_options)))
+            return cls(DeltaTable(str(root), version=version, storage_options=dict(files_at(root).delta_options)))
         except TableNotFoundError:
             return None
 

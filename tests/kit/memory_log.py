@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from pathlib import PurePath
+from typing import Self
 
 import msgspec
 
@@ -30,8 +31,8 @@ class MemoryLog:
         self._root = root
         self._at = at
 
-    @staticmethod
-    def open(root: PurePath, version: int | None = None) -> MemoryLog | None:
+    @classmethod
+    def open(cls, root: PurePath, version: int | None = None) -> Self | None:
         files = MemoryFiles(root)
         if not files.is_folder(paths.LOG):
             return None
@@ -39,7 +40,7 @@ class MemoryLog:
         if not numbers:
             return None
         content = files.read(_entry(max(numbers) if version is None else version), limit=1 << 30)
-        return MemoryLog(root, msgspec.json.decode(content, type=_Version))
+        return cls(root, msgspec.json.decode(content, type=_Version))
 
     @staticmethod
     def create(root: PurePath, files: Mapping[str, tuple[int, int]], metadata: Mapping[str, str], *, time: int) -> None:

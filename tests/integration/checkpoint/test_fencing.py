@@ -74,11 +74,6 @@ def test_a_driver_that_is_overtaken_between_its_check_and_its_commit_is_refused(
                 take(new, 1)
             super().replace_files(*arguments, **options)  # type: ignore[arg-type]
 
-        @staticmethod
-        def open(root: Path, version: int | None = None) -> DeltaLog | None:
-            log = DeltaLog.open(root, version)
-            return None if log is None else SlowLog(log._table)
-
     old = make_storage(tmp_path, delta_log=SlowLog)
     old.claim()
     with pytest.raises(StaleGenerationError):
@@ -103,11 +98,6 @@ def test_a_driver_that_slept_while_the_log_was_cleaned_is_refused(tmp_path: Path
                     new.clean_up(())
                 assert not (new.root / "_delta_log" / f"{self.version + 1:020}.json").exists()
             super().replace_files(*arguments, **options)  # type: ignore[arg-type]
-
-        @staticmethod
-        def open(root: Path, version: int | None = None) -> DeltaLog | None:
-            log = DeltaLog.open(root, version)
-            return None if log is None else SleepingLog(log._table)
 
     old = make_storage(tmp_path, delta_log=SleepingLog)
     old.claim()
@@ -151,11 +141,6 @@ def test_a_driver_whose_table_is_deleted_between_its_check_and_its_commit_is_ref
             new.delete_all()
             super().replace_files(*arguments, **options)  # type: ignore[arg-type]
 
-        @staticmethod
-        def open(root: Path, version: int | None = None) -> DeltaLog | None:
-            log = DeltaLog.open(root, version)
-            return None if log is None else SlowLog(log._table)
-
     old = make_storage(tmp_path, delta_log=SlowLog)
     old.claim()
     draft = make_draft(old, 1)
@@ -176,11 +161,6 @@ def test_a_driver_whose_table_is_deleted_while_its_commit_is_on_the_way_is_refus
             new.delete_all()
             entry.parent.mkdir(parents=True)
             entry.write_text(content)
-
-        @staticmethod
-        def open(root: Path, version: int | None = None) -> DeltaLog | None:
-            log = DeltaLog.open(root, version)
-            return None if log is None else LateLog(log._table)
 
     old = make_storage(tmp_path, delta_log=LateLog)
     old.claim()
@@ -364,11 +344,6 @@ def test_a_claim_that_never_succeeds_says_so(tmp_path: Path) -> None:
             DeltaLog(self._table).note_transaction(f"other {next(others)}", 1, {})
             raise CommitFailedError("somebody else was quicker")
 
-        @staticmethod
-        def open(root: Path, version: int | None = None) -> DeltaLog | None:
-            log = DeltaLog.open(root, version)
-            return None if log is None else Slower(log._table)
-
     with pytest.raises(CheckpointError, match="could not be claimed"):
         make_storage(tmp_path, delta_log=Slower).claim()
 
@@ -379,11 +354,6 @@ def test_a_claim_that_the_storage_refuses_says_why_on_one_line_without_colours(t
             raise OSError(
                 "Generic error\n   \x1b[31m↳\x1b[0m Unable to copy data\n    \x1b[31m↳\x1b[0m No space left on device\n"
             )
-
-        @staticmethod
-        def open(root: Path, version: int | None = None) -> DeltaLog | None:
-            log = DeltaLog.open(root, version)
-            return None if log is None else Full(log._table)
 
     with pytest.raises(CheckpointError, match=r"written: OSError: Generic error: Unable to copy data: No space left on device"):
         make_storage(tmp_path, delta_log=Full).claim()

@@ -105,11 +105,6 @@ def test_a_version_that_came_in_between_refuses_a_commit(directory: str) -> None
     class Beaten(MemoryLog):
         beaten = False
 
-        @staticmethod
-        def open(root: Any, version: int | None = None) -> Any:
-            log = MemoryLog.open(root, version)
-            return None if log is None else Beaten(root, log._at)
-
         def replace_files(self, *arguments: Any, **options: Any) -> None:
             if Beaten.beaten:
                 super().note_transaction("another application", 1, {})

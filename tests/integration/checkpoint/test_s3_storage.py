@@ -15,7 +15,7 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import obstore
 import pytest
@@ -329,11 +329,6 @@ def test_a_commit_whose_answer_was_lost_is_recognized(directory: str) -> None:
             lost.append("answer")
             raise DeltaError("connection reset")
 
-        @staticmethod
-        def open(root: Any, version: int | None = None) -> DeltaLog | None:
-            log = DeltaLog.open(root, version)
-            return None if log is None else Flaky(log._table)
-
     storage = make(directory, delta_log=Flaky)
     storage.claim()
     stored = take(storage, 1)
@@ -511,9 +506,9 @@ def test_credentials_are_in_no_table_error_log_or_printed_form(
         shown.append(repr(error.value))
 
     class Refused(DeltaLog):
-        @staticmethod
+        @classmethod
         @panics_as_errors()
-        def open(root: Any, version: int | None = None) -> DeltaLog | None:
+        def open(cls, root: Any, version: int | None = None) -> Self | None:
             raise DeltaError(f"403 for {ACCESS_KEY}")
 
     with pytest.raises(CheckpointError, match=r"403 for \*\*\*") as refused:

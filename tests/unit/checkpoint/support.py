@@ -5,7 +5,8 @@ from __future__ import annotations
 import hashlib
 import itertools
 from collections.abc import Collection, Sequence
-from pathlib import Path
+from pathlib import Path, PurePath
+from typing import Self
 
 import msgspec
 import pyarrow as pa
@@ -308,11 +309,10 @@ def flaky_log(before: dict[str, Exception], after: dict[str, Exception]) -> type
             super().note_transaction(*arguments, **options)  # type: ignore[arg-type]
             _raise(after, "note_transaction")
 
-        @staticmethod
-        def open(root: Path, version: int | None = None) -> DeltaLog | None:
+        @classmethod
+        def open(cls, root: PurePath, version: int | None = None) -> Self | None:
             _raise(before, "open")
-            log = DeltaLog.open(root, version)
-            return None if log is None else FlakyLog(log._table)
+            return super().open(root, version)
 
         @staticmethod
         def create(*arguments: object, **options: object) -> None:
