@@ -21,6 +21,7 @@ from flinkish.datastream.async_retry_predicates import has_exception_predicate
 from flinkish.datastream.connectors.number_seq import NumberSequenceSource
 from tests.conftest import MakeEnvironment, locally
 from tests.kit.functions import fail_once
+from tests.kit.restarts import recovering
 from tests.kit.results import collect
 
 TIMEOUT = Time.seconds(60)
@@ -120,16 +121,7 @@ def test_nothing_is_lost_or_repeated_by_a_failure(make_env: MakeEnvironment, tmp
                 fail_once(self.markers, value)
             return [value]
 
-    env = make_env(
-        settings={
-            "execution.checkpointing.interval": "10 ms",
-            "execution.checkpointing.dir": tmp_path / "checkpoints",
-            "execution.epoch.max-records": 80,
-            "restart-strategy.type": "fixed-delay",
-            "restart-strategy.fixed-delay.attempts": 3,
-            "restart-strategy.fixed-delay.delay": "10 ms",
-        }
-    )
+    env = make_env(settings=recovering(tmp_path, 80))
     numbers = env.from_source(NumberSequenceSource(0, 599), WatermarkStrategy.no_watermarks(), "numbers")
     results = collect(AsyncDataStream.unordered_wait(numbers, Failing(tmp_path / "failed"), TIMEOUT, 7).rebalance())
     assert (tmp_path / "failed").exists()

@@ -23,6 +23,7 @@ from flinkish.datastream.connectors.number_seq import NumberSequenceSource
 from flinkish.datastream.functions import FlatMapFunction
 from flinkish.datastream.state import ListStateDescriptor, MapStateDescriptor, ValueStateDescriptor
 from tests.conftest import MakeEnvironment, locally
+from tests.kit.restarts import recovering
 from tests.kit.results import collect
 
 NAMES = MapStateDescriptor("names", Types.LONG(), Types.STRING())
@@ -95,15 +96,7 @@ def count(env: StreamExecutionEnvironment, function: CountByKey, records: int = 
 
 
 def checkpointed(tmp_path: Path, **settings: Any) -> dict[str, Any]:
-    return {
-        "execution.checkpointing.interval": "10 ms",
-        "execution.checkpointing.dir": tmp_path / "checkpoints",
-        "execution.epoch.max-records": 70,
-        "restart-strategy.type": "fixed-delay",
-        "restart-strategy.fixed-delay.attempts": 3,
-        "restart-strategy.fixed-delay.delay": "10 ms",
-        **settings,
-    }
+    return recovering(tmp_path, 70, **settings)
 
 
 def test_keyed_state_timers_and_broadcast_state_survive_a_restart(make_env: MakeEnvironment, tmp_path: Path) -> None:

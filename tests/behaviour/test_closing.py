@@ -16,15 +16,12 @@ from flinkish.datastream.connectors.datagen import DataGeneratorSource
 from flinkish.datastream.connectors.number_seq import NumberSequenceSource
 from flinkish.datastream.functions import MapFunction
 from tests.conftest import MakeEnvironment, locally
+from tests.kit.restarts import restarting
 from tests.kit.results import collect
 from tests.kit.waiting import wait_until
 
 NO_WATERMARKS = WatermarkStrategy.no_watermarks()
-RESTARTING = {
-    "restart-strategy.type": "fixed-delay",
-    "restart-strategy.fixed-delay.attempts": 3,
-    "restart-strategy.fixed-delay.delay": "1 ms",
-}
+RESTARTING = restarting(3, "1 ms")
 
 
 class Closes(MapFunction):

@@ -16,6 +16,7 @@ from flinkish.datastream.connectors.number_seq import NumberSequenceSource
 from flinkish.datastream.functions import KeyedProcessFunction, MapFunction, RuntimeContext
 from flinkish.datastream.state import ValueStateDescriptor
 from tests.conftest import MakeEnvironment, also_on_spark, locally
+from tests.kit.restarts import recovering
 from tests.kit.results import collect
 
 
@@ -140,16 +141,7 @@ class CountAndFail(KeyedProcessFunction):
 
 
 def test_a_job_restarts_from_its_last_checkpoint_and_repeats_nothing(make_env: MakeEnvironment, tmp_path: Path) -> None:
-    env = make_env(
-        settings={
-            "execution.checkpointing.interval": "10 ms",
-            "execution.checkpointing.dir": tmp_path / "checkpoints",
-            "execution.epoch.max-records": 100,
-            "restart-strategy.type": "fixed-delay",
-            "restart-strategy.fixed-delay.attempts": 3,
-            "restart-strategy.fixed-delay.delay": "10 ms",
-        }
-    )
+    env = make_env(settings=recovering(tmp_path, 100))
     marker = tmp_path / "failed"
     numbers = env.from_source(NumberSequenceSource(0, 999), WatermarkStrategy.no_watermarks(), "numbers")
     counts = numbers.key_by(lambda value: value % 7, key_type=Types.LONG()).process(CountAndFail(marker, 400))

@@ -49,6 +49,7 @@ from flinkish.runtime import faults
 from flinkish.table import DataTypes
 from tests.conftest import MakeEnvironment, locally
 from tests.kit.functions import FailOnce, fail_once
+from tests.kit.restarts import restarting
 from tests.kit.results import collect, visible
 from tests.kit.waiting import wait_for_checkpoints
 
@@ -57,9 +58,7 @@ ROWS = 200
 RESTARTING = {
     "execution.checkpointing.interval": "10 ms",
     "execution.epoch.max-records": 25,
-    "restart-strategy.type": "fixed-delay",
-    "restart-strategy.fixed-delay.attempts": 20,
-    "restart-strategy.fixed-delay.delay": "1 ms",
+    **restarting(20, "1 ms"),
 }
 ROW = Types.ROW_NAMED(["id", "name"], [Types.LONG(), Types.STRING()])
 TABLE_ROW = DataTypes.ROW([DataTypes.FIELD("id", DataTypes.BIGINT()), DataTypes.FIELD("name", DataTypes.STRING())])

@@ -13,6 +13,7 @@ from flinkish.datastream.connectors.number_seq import NumberSequenceSource
 from tests.behaviour.test_time import PUNCTUATED
 from tests.conftest import MakeEnvironment, locally
 from tests.kit.functions import Itself, fail_once
+from tests.kit.restarts import recovering
 from tests.kit.results import collect
 
 
@@ -87,16 +88,7 @@ def test_late_records_are_counted_and_told_at_the_end(env: StreamExecutionEnviro
 
 
 def test_what_waits_for_partners_survives_a_failure(make_env: MakeEnvironment, tmp_path: Path) -> None:
-    env = make_env(
-        settings={
-            "execution.checkpointing.interval": "10 ms",
-            "execution.checkpointing.dir": tmp_path / "checkpoints",
-            "execution.epoch.max-records": 100,
-            "restart-strategy.type": "fixed-delay",
-            "restart-strategy.fixed-delay.attempts": 3,
-            "restart-strategy.fixed-delay.delay": "10 ms",
-        }
-    )
+    env = make_env(settings=recovering(tmp_path, 100))
     left, right = (numbers(env, 599).key_by(lambda number: number % 3, Types.LONG()) for _ in range(2))
     marker = tmp_path / "failed"
     join = left.interval_join(right).between(Time.milliseconds(-6), Time.milliseconds(3))

@@ -18,6 +18,7 @@ from flinkish.datastream.connectors import DeltaSink
 from flinkish.datastream.connectors.jdbc import JdbcConnectionOptions, JdbcExecutionOptions, JdbcSink
 from flinkish.jobmaster.job_sinks import KeptRefusedRecords
 from tests.conftest import MakeEnvironment, locally
+from tests.kit.restarts import restarting
 
 TYPE = Types.ROW_NAMED(["id", "name", "price"], [Types.LONG(), Types.STRING(), Types.DOUBLE()])
 NAN = float("nan")
@@ -47,9 +48,7 @@ def settings(tmp_path: Path, **more: Any) -> dict[str, Any]:
         "execution.checkpointing.dir": tmp_path / "checkpoints",
         "high-availability.cluster-id": "orders",
         "execution.epoch.max-records": 40,
-        "restart-strategy.type": "fixed-delay",
-        "restart-strategy.fixed-delay.attempts": 1000,
-        "restart-strategy.fixed-delay.delay": "0 s",
+        **restarting(1000, "0 s"),
         **more,
     }
 

@@ -13,6 +13,7 @@ from flinkish.datastream.state import ValueStateDescriptor
 from flinkish.datastream.window import TumblingEventTimeWindows
 from flinkish.testing import CrashPoint, JobHarness, StreamRecord
 from flinkish.testing import steps as step
+from tests.kit.restarts import restarting
 
 MakeJob = Callable[..., JobHarness]
 NO_WATERMARKS = WatermarkStrategy.no_watermarks()
@@ -82,11 +83,7 @@ def test_a_script_gives_the_same_outputs_through_a_crash_and_at_another_parallel
 
 
 def test_steps_as_data_with_a_failure_a_pause_and_a_savepoint(flinkish_job: MakeJob) -> None:
-    settings = {
-        "restart-strategy.type": "fixed-delay",
-        "restart-strategy.fixed-delay.attempts": 1,
-        "restart-strategy.fixed-delay.delay": "10 s",
-    }
+    settings = restarting(1, "10 s")
     job = flinkish_job(program, parallelism=2, settings=settings)
     script = [
         step.MarkIdle("pairs", split=1),

@@ -43,6 +43,7 @@ from flinkish.datastream.functions import MapFunction, ProcessFunction, SourceFu
 from flinkish.datastream.window import TumblingEventTimeWindows
 from tests.conftest import MakeEnvironment, locally
 from tests.kit.functions import FailOnce, Itself
+from tests.kit.restarts import restarting
 from tests.kit.results import collect
 
 NO_WATERMARKS = WatermarkStrategy.no_watermarks()
@@ -109,9 +110,7 @@ def test_generated_batches_give_each_row_once_after_a_failure(make_env: MakeEnvi
             "execution.checkpointing.interval": "10 ms",
             "execution.checkpointing.dir": tmp_path / "checkpoints",
             "execution.epoch.max-records": 300,
-            "restart-strategy.type": "fixed-delay",
-            "restart-strategy.fixed-delay.attempts": 2,
-            "restart-strategy.fixed-delay.delay": "1 ms",
+            **restarting(2, "1 ms"),
         }
     )
     rows = env.from_source(BatchGeneratorSource(numbered, 3_000, NUMBER), NO_WATERMARKS, "numbered")

@@ -24,6 +24,7 @@ from flinkish.datastream.connectors.kafka import KafkaRecordSerializationSchema,
 from flinkish.datastream.formats.json import JsonRowSerializationSchema
 from tests.conftest import MakeEnvironment
 from tests.kit.kafka_broker import Broker
+from tests.kit.restarts import restarting
 from tests.kit.waiting import wait_until
 
 TYPE = Types.ROW_NAMED(["id", "name"], [Types.LONG(), Types.STRING()])
@@ -33,9 +34,7 @@ def environment(make_env: MakeEnvironment, folder: Path) -> StreamExecutionEnvir
     settings = {
         "execution.checkpointing.interval": "50 ms",
         "execution.checkpointing.dir": folder / "checkpoints",
-        "restart-strategy.type": "fixed-delay",
-        "restart-strategy.fixed-delay.attempts": 1000,
-        "restart-strategy.fixed-delay.delay": "10 ms",
+        **restarting(1000, "10 ms"),
     }
     return make_env(1, settings)
 

@@ -20,6 +20,7 @@ from flinkish.testing import JobHarness
 from tests.conftest import MakeEnvironment, also_on_spark, locally
 from tests.kit.functions import FailOnce
 from tests.kit.programs import program_of
+from tests.kit.restarts import restarting
 from tests.kit.results import collect
 
 COUNT = 1_000
@@ -81,9 +82,7 @@ def test_windows_are_complete_and_fire_in_order_also_after_a_failure(
             **{
                 "execution.checkpointing.interval": "10 ms",
                 "execution.checkpointing.dir": tmp_path / "checkpoints",
-                "restart-strategy.type": "fixed-delay",
-                "restart-strategy.fixed-delay.attempts": 3,
-                "restart-strategy.fixed-delay.delay": "10 ms",
+                **restarting(3, "10 ms"),
             }
         ),
     )

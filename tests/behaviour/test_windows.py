@@ -32,6 +32,7 @@ from flinkish.datastream.window import (
 )
 from tests.conftest import MakeEnvironment, locally
 from tests.kit.functions import FailOnce, Number, Punctuated, Second
+from tests.kit.restarts import recovering
 from tests.kit.results import collect, collect_each
 
 PAIRS = Types.TUPLE([Types.STRING(), Types.INT()])
@@ -229,16 +230,7 @@ def test_windows_in_batch_mode_have_one_result_each(make_env: MakeEnvironment) -
 def test_open_windows_survive_a_failure(make_env: MakeEnvironment, tmp_path: Path) -> None:
     from flinkish.datastream.connectors.number_seq import NumberSequenceSource
 
-    env = make_env(
-        settings={
-            "execution.checkpointing.interval": "10 ms",
-            "execution.checkpointing.dir": tmp_path / "checkpoints",
-            "execution.epoch.max-records": 50,
-            "restart-strategy.type": "fixed-delay",
-            "restart-strategy.fixed-delay.attempts": 3,
-            "restart-strategy.fixed-delay.delay": "10 ms",
-        }
-    )
+    env = make_env(settings=recovering(tmp_path, 50))
     numbers = env.from_source(NumberSequenceSource(0, 499), WatermarkStrategy.no_watermarks(), "numbers").set_parallelism(1)
     strategy = WatermarkStrategy.for_bounded_out_of_orderness(Duration.of_millis(5)).with_timestamp_assigner(Second())
     marker = tmp_path / "failed"

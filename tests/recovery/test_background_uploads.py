@@ -19,6 +19,7 @@ from flinkish.runtime.slot import SlotTask
 from flinkish.runtime.state.heap.snapshot import HeapSnapshot
 from flinkish.runtime.uploads import UploadThread
 from tests.conftest import MakeEnvironment, locally
+from tests.kit.restarts import restarting
 from tests.kit.waiting import wait_for_checkpoints
 from tests.recovery import failing_job, keyed_timers_job
 from tests.recovery.conftest import Start
@@ -121,11 +122,7 @@ def test_a_job_that_fails_at_many_places_goes_on_from_the_last_complete_checkpoi
     make_job_env: MakeEnvironment, background: Background, tmp_path: Path
 ) -> None:
     places = ["process_element", "on_timer", "reader", "flush of the writer", "committer, half-way", "committer, after it"]
-    restarts = {
-        "restart-strategy.type": "fixed-delay",
-        "restart-strategy.fixed-delay.attempts": len(places),
-        "restart-strategy.fixed-delay.delay": "1 ms",
-    }
+    restarts = restarting(len(places), "1 ms")
     env = make_job_env(2, restarts)
     faults = failing_job.build(env, tmp_path, places)
     client: Any = env.execute_async("failing")

@@ -16,6 +16,7 @@ from flinkish.common.job_status import JobStatus
 from flinkish.datastream import StreamExecutionEnvironment
 from flinkish.engine.job_client import EmbeddedJobClient
 from tests.conftest import locally
+from tests.kit.restarts import restarting
 from tests.kit.waiting import wait_for_checkpoints, wait_until
 from tests.recovery import keyed_timers_job
 from tests.recovery.conftest import Start
@@ -130,9 +131,7 @@ def test_a_full_disk_under_the_state_costs_restarts_until_there_is_room(
     settings = {
         "state.backend.type": "rocksdb",
         "io.tmp.dirs": small_disk.folder,
-        "restart-strategy.type": "fixed-delay",
-        "restart-strategy.fixed-delay.attempts": 1_000,
-        "restart-strategy.fixed-delay.delay": "100 ms",
+        **restarting(1_000, "100 ms"),
     }
     client = start(settings, build=slow)
     wait_for_checkpoints(client, 2)

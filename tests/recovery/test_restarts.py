@@ -10,6 +10,7 @@ import pytest
 from flinkish.common.errors import JobCancelledError, JobExecutionError
 from flinkish.common.job_status import JobStatus
 from tests.conftest import MakeEnvironment, locally
+from tests.kit.restarts import restarting
 from tests.kit.waiting import wait_until
 from tests.recovery import failing_job, keyed_timers_job
 from tests.recovery.conftest import Start
@@ -36,11 +37,7 @@ _EVERYWHERE = [
 ]
 #: Where processes lie between; what runs on the driver only is the same on both engines.
 _ON_SPARK = ["open", "process_element", "on_timer", "reader", "flush of the writer", "committer, half-way"]
-_RESTARTS = {
-    "restart-strategy.type": "fixed-delay",
-    "restart-strategy.fixed-delay.attempts": len(_EVERYWHERE),
-    "restart-strategy.fixed-delay.delay": "1 ms",
-}
+_RESTARTS = restarting(len(_EVERYWHERE), "1 ms")
 
 
 def test_a_job_that_fails_once_at_each_place_loses_and_repeats_nothing(
@@ -62,11 +59,7 @@ def test_a_job_that_fails_once_at_each_place_loses_and_repeats_nothing(
     [
         ({"restart-strategy.type": "none"}, 1, "restart-strategy.type is none"),
         (
-            {
-                "restart-strategy.type": "fixed-delay",
-                "restart-strategy.fixed-delay.attempts": 2,
-                "restart-strategy.fixed-delay.delay": "1 ms",
-            },
+            restarting(2, "1 ms"),
             3,
             "all 2 attempts",
         ),
@@ -146,11 +139,7 @@ def test_without_checkpoints_a_restarted_job_begins_anew_and_commits_once_at_its
 
 
 def test_a_job_that_waits_for_its_restart_is_cancelled_at_once(start: Start, tmp_path: Path) -> None:
-    settings = {
-        "restart-strategy.type": "fixed-delay",
-        "restart-strategy.fixed-delay.attempts": 100,
-        "restart-strategy.fixed-delay.delay": "1 h",
-    }
+    settings = restarting(100, "1 h")
     client = start(settings, build=lambda env, output: failing_job.build(env, output, ["process_element"]))
     wait_until("the job has failed", lambda: client.get_job_status().result() is JobStatus.RESTARTING, 120)
     client.cancel().result(120)

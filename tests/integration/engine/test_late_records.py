@@ -10,14 +10,11 @@ from flinkish.common import Time, Types, WatermarkStrategy
 from flinkish.datastream import OutputTag, ProcessJoinFunction, StreamExecutionEnvironment
 from flinkish.datastream.window import TumblingEventTimeWindows
 from flinkish.testing import JobHarness
+from tests.kit.restarts import restarting
 
 NO_WATERMARKS = WatermarkStrategy.no_watermarks()
 PAIR = Types.TUPLE([Types.STRING(), Types.LONG()])
-RESTARTS = {
-    "restart-strategy.type": "fixed-delay",
-    "restart-strategy.fixed-delay.attempts": 1,
-    "restart-strategy.fixed-delay.delay": 0,
-}
+RESTARTS = restarting(1, 0)
 
 
 def windowed(env: StreamExecutionEnvironment, job: JobHarness) -> None:

@@ -32,6 +32,7 @@ from flinkish.testing import steps as step
 from flinkish.testing.results import assert_records_equal
 from tests.kit.functions import Itself, Second
 from tests.kit.own_process import set_temporary_folder
+from tests.kit.restarts import restarting
 
 Environment = StreamExecutionEnvironment
 NO_WATERMARKS = WatermarkStrategy.no_watermarks()
@@ -353,11 +354,7 @@ def test_the_error_of_a_job_is_raised_by_the_step_that_brings_it() -> None:
 
 
 def test_a_failure_in_the_script_happens_once_and_the_restart_strategy_decides() -> None:
-    settings = {
-        "restart-strategy.type": "fixed-delay",
-        "restart-strategy.fixed-delay.attempts": 2,
-        "restart-strategy.fixed-delay.delay": "10 s",
-    }
+    settings = restarting(2, "10 s")
     with JobHarness(counting, settings=settings) as job:
         source, out = job.source("source"), job.sink("out")
         source.emit("a")

@@ -30,6 +30,7 @@ from flinkish.testing import CrashPoint, JobHarness
 from tests.integration.datastream.connectors.jdbc.conftest import TestDatabase, sqlite_database
 from tests.integration.datastream.connectors.jdbc.test_sink import INSERT, TYPE, UPSERT, ids, rows
 from tests.kit.postgresql import PASSWORD, PostgreSQL
+from tests.kit.restarts import restarting
 from tests.kit.waiting import wait_until
 from tests.unit.datastream.connectors.fakes import Checkpoint, SinkRun
 
@@ -373,9 +374,7 @@ def test_a_job_with_two_sinks_outlives_a_restart_of_its_database(on_postgresql: 
     settings = {
         "execution.engine": "local",
         "execution.checkpointing.interval": "10 ms",
-        "restart-strategy.type": "fixed-delay",
-        "restart-strategy.fixed-delay.attempts": 1000,
-        "restart-strategy.fixed-delay.delay": "20 ms",
+        **restarting(1000, "20 ms"),
     }
     env = StreamExecutionEnvironment.get_execution_environment(Configuration.from_dict(settings))
     env.set_parallelism(1)
