@@ -5,6 +5,8 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pyarrow.compute as pc
@@ -330,17 +332,23 @@ def test_all_is_deleted_when_the_job_has_ended(tmp_path: Path) -> None:
     assert successor.latest() is None
 
 
+@contextmanager
+def armed(fault: str) -> Iterator[None]:
+    faults.arm(fault)
+    try:
+        yield
+    finally:
+        faults.arm(None)
+
+
 @pytest.mark.parametrize("crash_after", range(4))
 def test_a_crash_in_the_middle_of_a_clean_up_leaves_every_retained_checkpoint_whole(tmp_path: Path, crash_after: int) -> None:
     storage = make_storage(tmp_path, num_retained=2)
     storage.claim()
     for number in range(1, 6):
         take(storage, number)
-    faults.arm(f"P14:raise:nth={crash_after + 1}")
-    try:
+    with armed(f"P14:raise:nth={crash_after + 1}"):
         assert storage.clean_up(()) == 0
-    finally:
-        faults.arm(None)
     successor = make_storage(tmp_path, num_retained=2)
     successor.claim()
     retained = successor.retained()
@@ -351,41 +359,23 @@ def test_a_crash_in_the_middle_of_a_clean_up_leaves_every_retained_checkpoint_wh
     assert files_of(storage.root) == set().union(*map(named_by, retained))
 
 
-@pytest.mark.parametrize("point", ["P8", "P9"])
-def test_a_crash_before_the_commit_leaves_the_checkpoint_before(tmp_path: Path, point: str) -> None:
+@pytest.mark.parametrize(("point", "left"), [("P8", 1), ("P9", 1), ("P12", 2)])
+def test_a_crash_leaves_the_checkpoint_before_until_the_commit_and_the_new_one_after_it(
+    tmp_path: Path, point: str, left: int
+) -> None:
     storage = make_storage(tmp_path)
     storage.claim()
     first = take(storage, 1)
-    faults.arm(f"{point}:raise")
-    try:
-        with pytest.raises(faults.InjectedFaultError):
-            take(storage, 2)
-    finally:
-        faults.arm(None)
+    with armed(f"{point}:raise"), pytest.raises(faults.InjectedFaultError):
+        take(storage, 2)
     successor = make_storage(tmp_path)
     successor.claim()
     latest = successor.latest()
     assert latest is not None
-    assert latest.manifest == first.manifest
+    assert latest.checkpoint_id == left
+    assert (latest.manifest == first.manifest) == (left == 1)
     successor.clean_up(())
-    assert files_of(storage.root) == named_by(first)
-
-
-def test_a_crash_after_the_commit_leaves_the_new_checkpoint(tmp_path: Path) -> None:
-    storage = make_storage(tmp_path)
-    storage.claim()
-    take(storage, 1)
-    faults.arm("P12:raise")
-    try:
-        with pytest.raises(faults.InjectedFaultError):
-            take(storage, 2)
-    finally:
-        faults.arm(None)
-    successor = make_storage(tmp_path)
-    successor.claim()
-    latest = successor.latest()
-    assert latest is not None
-    assert latest.checkpoint_id == 2
+    assert files_of(storage.root) == named_by(latest)
 
 
 # -- savepoints -------------------------------------------------------------------------------------------------------------

@@ -11,9 +11,8 @@ import pytest
 
 from flinkish.checkpoint import checkpoint_files, delta_storage, paths
 from flinkish.checkpoint.delta_storage import DeltaCheckpointStorage
-from flinkish.checkpoint.manifest import CheckpointKind
 from flinkish.checkpoint.opening import open_checkpoint
-from flinkish.checkpoint.storage import CheckpointDraft, StoredCheckpoint
+from flinkish.checkpoint.storage import StoredCheckpoint
 from flinkish.common import Configuration, Types, WatermarkStrategy
 from flinkish.common.errors import CheckpointError, ConfigurationError, CorruptCheckpointError, StaleGenerationError
 from flinkish.common.files import memory
@@ -22,10 +21,10 @@ from flinkish.common.ids import CheckpointId
 from flinkish.datastream import StreamExecutionEnvironment
 from flinkish.datastream.connectors.number_seq import NumberSequenceSource
 from tests.integration.checkpoint import test_s3_storage
-from tests.integration.checkpoint.test_s3_storage import write
+from tests.integration.checkpoint.test_s3_storage import draft, take
 from tests.kit.functions import FailsAfterCheckpoint
 from tests.kit.memory_log import MemoryLog
-from tests.unit.checkpoint.support import KEY, coordinator_state
+from tests.unit.checkpoint.support import KEY
 
 _NUMBERS = itertools.count()
 
@@ -44,23 +43,6 @@ def directory() -> Iterator[str]:
     reference = f"memory://checkpoints-{next(_NUMBERS)}"
     yield reference
     files_at(reference).remove_all()
-
-
-def draft(storage: DeltaCheckpointStorage, checkpoint_id: int, target: str | None = None) -> CheckpointDraft:
-    location = storage.prepare(CheckpointId(checkpoint_id), target)
-    return CheckpointDraft(
-        checkpoint_id=CheckpointId(checkpoint_id),
-        kind=CheckpointKind.PERIODIC if target is None else CheckpointKind.SAVEPOINT,
-        trigger_time=0,
-        location=location,
-        coordinator=coordinator_state(checkpoint_id),
-        files=tuple(write(location, f"part-{number}", b"%d" % number) for number in range(2)),
-        committables=(),
-    )
-
-
-def take(storage: DeltaCheckpointStorage, checkpoint_id: int) -> StoredCheckpoint:
-    return storage.commit(draft(storage, checkpoint_id))
 
 
 def test_checkpoints_are_kept_found_and_cleaned_up(directory: str) -> None:

@@ -70,6 +70,13 @@ def sums(env: Environment, job: JobHarness, tag: OutputTag | None = None, *, rea
         results.get_side_output(tag).sink_to(job.sink("late")).uid("late")
 
 
+def first_of_window(env: Environment, job: JobHarness) -> None:
+    """The first records, of any type, of windows of 10 ms."""
+    stream = env.from_source(job.source("source"), NO_WATERMARKS, "source").key_by(lambda value: 1)
+    windows = stream.window(TumblingEventTimeWindows.of(Time.milliseconds(10)))
+    windows.reduce(lambda a, b: a).sink_to(job.sink("out"))
+
+
 def emit(job: JobHarness, number: int) -> None:
     """Emit a record that is in time, one that is late, and one that was not decoded."""
     source = job.source("pairs")
@@ -121,11 +128,6 @@ def test_a_late_record_is_described(tmp_path: Path) -> None:
 
 
 def test_late_records_are_pickled_if_their_json_does_not_show_all_of_them(tmp_path: Path) -> None:
-    def program(env: Environment, job: JobHarness) -> None:
-        stream = env.from_source(job.source("source"), NO_WATERMARKS, "source").key_by(lambda value: 1)
-        windows = stream.window(TumblingEventTimeWindows.of(Time.milliseconds(10)))
-        windows.reduce(lambda a, b: a).sink_to(job.sink("out"))
-
     shown = {'{"a":[1,1.5,"x",null]}': {"a": [1, 1.5, "x", None]}, '{"a":1,"at":1005}': Row(a=1, at=Instant(1, 5_000_000))}
     pickled = {
         "[1,null]": (1, float("nan")),
@@ -133,7 +135,7 @@ def test_late_records_are_pickled_if_their_json_does_not_show_all_of_them(tmp_pa
         '{"a":2}': Row.of_kind(RowKind.DELETE, a=2),
         "[-1]": [Instant(-1, 999_999_999)],
     }
-    with JobHarness(program, settings={OPTION: tmp_path / "dead"}) as job:
+    with JobHarness(first_of_window, settings={OPTION: tmp_path / "dead"}) as job:
         job.source("source").watermark(29)
         for value in (*shown.values(), *pickled.values()):
             job.source("source").emit(value, 7)
@@ -144,12 +146,7 @@ def test_late_records_are_pickled_if_their_json_does_not_show_all_of_them(tmp_pa
 
 
 def test_a_late_record_without_json_is_pickled(tmp_path: Path) -> None:
-    def program(env: Environment, job: JobHarness) -> None:
-        stream = env.from_source(job.source("source"), NO_WATERMARKS, "source").key_by(lambda value: 1)
-        windows = stream.window(TumblingEventTimeWindows.of(Time.milliseconds(10)))
-        windows.reduce(lambda a, b: a).sink_to(job.sink("out"))
-
-    with JobHarness(program, settings={OPTION: tmp_path / "dead"}) as job:
+    with JobHarness(first_of_window, settings={OPTION: tmp_path / "dead"}) as job:
         job.source("source").watermark(29)
         job.source("source").emit({1: "\ud800"}, 7)
         job.checkpoint()

@@ -105,15 +105,6 @@ def test_a_source_function_is_read_to_its_end() -> None:
     reader.close()
 
 
-def test_a_source_function_that_ends_the_program_is_an_error_of_the_source() -> None:
-    reader = SourceFunctionSource(Leaving()).create_driver_reader(Configuration())
-    records: list[Any] = []
-    with pytest.raises(SourceError, match="Leaving failed: SystemExit: no more"):
-        _read_into(records, reader)
-    assert records == [1]
-    reader.close()
-
-
 def test_no_more_records_are_taken_than_asked_for() -> None:
     reader = SourceFunctionSource(Counting(10)).create_driver_reader(Configuration())
     reader.wait(10_000)
@@ -124,11 +115,16 @@ def test_no_more_records_are_taken_than_asked_for() -> None:
     reader.close()
 
 
-def test_an_error_of_the_function_comes_after_its_records() -> None:
-    reader = SourceFunctionSource(Failing()).create_driver_reader(Configuration())
+@pytest.mark.parametrize(
+    ("function", "error"), [(Failing(), "Failing failed: ValueError: boom"), (Leaving(), "Leaving failed: SystemExit: no more")]
+)
+def test_an_error_of_the_function_even_the_end_of_the_program_comes_after_its_records(
+    function: SourceFunction, error: str
+) -> None:
+    reader = SourceFunctionSource(function).create_driver_reader(Configuration())
     records: list[Any] = []
 
-    with pytest.raises(SourceError, match="source function Failing failed: ValueError: boom"):
+    with pytest.raises(SourceError, match=f"source function {error}"):
         _read_into(records, reader)
 
     assert records == [1]

@@ -9,6 +9,7 @@ import pytest
 
 from flinkish.common import Types
 from flinkish.common.errors import StateError, TypeMismatchError
+from flinkish.common.typeinfo import TypeInformation
 from flinkish.datastream import (
     BroadcastProcessFunction,
     DataStream,
@@ -190,24 +191,19 @@ def test_the_other_side_cannot_write_and_the_error_names_the_state(change: Any) 
         harness.process_element1("a")
 
 
-def test_a_state_that_was_not_given_to_broadcast_is_refused_by_name() -> None:
+@pytest.mark.parametrize(
+    ("name", "value_type", "error"),
+    [
+        ("other", Types.LONG(), r"no broadcast state 'other'; there are \['lists', 'rules'\]"),
+        ("rules", Types.STRING(), "'rules'"),
+    ],
+)
+def test_a_state_that_was_not_given_to_broadcast_is_refused_by_name(name: str, value_type: TypeInformation, error: str) -> None:
     class Other(Lookup):
         def process_element(self, value: str, ctx: Any) -> Any:
-            ctx.get_broadcast_state(MapStateDescriptor("other", Types.STRING(), Types.LONG()))
+            ctx.get_broadcast_state(MapStateDescriptor(name, Types.STRING(), value_type))
 
-    with (
-        plain(Other()) as harness,
-        pytest.raises(StateError, match=r"no broadcast state 'other'; there are \['lists', 'rules'\]"),
-    ):
-        harness.process_element1("a")
-
-
-def test_a_state_asked_for_with_another_type_is_refused() -> None:
-    class Other(Lookup):
-        def process_element(self, value: str, ctx: Any) -> Any:
-            ctx.get_broadcast_state(MapStateDescriptor("rules", Types.STRING(), Types.STRING()))
-
-    with plain(Other()) as harness, pytest.raises(StateError, match="'rules'"):
+    with plain(Other()) as harness, pytest.raises(StateError, match=error):
         harness.process_element1("a")
 
 

@@ -56,33 +56,44 @@ def logged(table: HeapTable) -> list[tuple[bool, bytes]]:
     return [] if changes is None else [(False, pickling.dumps(changes))]
 
 
-@pytest.mark.parametrize("type_info", TYPES, ids=repr)
-@settings(max_examples=100, deadline=None)
-@given(steps=STEPS)
-def test_panes_are_those_of_a_model_also_when_the_log_is_replayed(type_info: TypeInformation, steps: list[Any]) -> None:
-    table = HeapBackend().make_table(("op", "keyed", "state"), meta_of(REDUCING, type_info, "namespace"))
-    assert isinstance(table, HeapPaneTable)
+def played(
+    table: HeapPaneTable | HeapGroupedLists, type_info: TypeInformation, steps: list[Any], put: Callable[..., None]
+) -> tuple[dict[Any, dict[str, Any]], list[tuple[bool, bytes]]]:
+    """Play the steps on a table and on a model, and return the model and the log; `put` puts a value into both."""
     model: dict[Any, dict[str, Any]] = {}
     log: list[tuple[bool, bytes]] = []
     for step in [*steps, ("log",)]:
         match step:
-            case "put", window, key, number:
-                value = value_of(type_info, number)
-                table.put(window, key, value)
-                model.setdefault(window, {})[key] = value
-            case "remove", window, key:
-                table.remove(window, key)
-                if model.get(window, {}).pop(key, None) is not None and not model[window]:
-                    del model[window]
-            case "clear", window:
-                table.clear(window)
-                model.pop(window, None)
+            case "put", group, member, number:
+                put(model.setdefault(group, {}), group, member, value_of(type_info, number))
+            case "remove", group, member:
+                table.remove(group, member)
+                if model.get(group, {}).pop(member, None) is not None and not model[group]:
+                    del model[group]
+            case "clear", group:
+                table.clear(group)
+                model.pop(group, None)
             case ("log",):
                 log += logged(table)
             case _:
                 log += logged(table)
                 log.append((True, pickling.dumps(table.dump())))
         assert table.is_empty() == (not model)
+    return model, log
+
+
+@pytest.mark.parametrize("type_info", TYPES, ids=repr)
+@settings(max_examples=100, deadline=None)
+@given(steps=STEPS)
+def test_panes_are_those_of_a_model_also_when_the_log_is_replayed(type_info: TypeInformation, steps: list[Any]) -> None:
+    table = HeapBackend().make_table(("op", "keyed", "state"), meta_of(REDUCING, type_info, "namespace"))
+    assert isinstance(table, HeapPaneTable)
+
+    def put(members: dict[str, Any], window: Any, key: str, value: Any) -> None:
+        table.put(window, key, value)
+        members[key] = value
+
+    model, log = played(table, type_info, steps, put)
     for found in (table, replayed(table, log)):
         assert isinstance(found, HeapPaneTable)
         assert {window: list(found.copies(window)) for window in found.data} == {
@@ -99,27 +110,12 @@ def test_lists_are_those_of_a_model_also_when_the_log_is_replayed(
 ) -> None:
     table = HeapBackend().make_table(("op", "keyed", "state"), meta_of(LIST, type_info, grouped_by))
     assert isinstance(table, HeapGroupedLists)
-    model: dict[Any, dict[Any, list[Any]]] = {}
-    log: list[tuple[bool, bytes]] = []
-    for step in [*steps, ("log",)]:
-        match step:
-            case "put", group, member, number:
-                value = value_of(type_info, number)
-                table.append(group, member, table.codec.freeze(value))
-                model.setdefault(group, {}).setdefault(member, []).append(value)
-            case "remove", group, member:
-                table.remove(group, member)
-                if model.get(group, {}).pop(member, None) is not None and not model[group]:
-                    del model[group]
-            case "clear", group:
-                table.clear(group)
-                model.pop(group, None)
-            case ("log",):
-                log += logged(table)
-            case _:
-                log += logged(table)
-                log.append((True, pickling.dumps(table.dump())))
-        assert table.is_empty() == (not model)
+
+    def put(members: dict[str, list[Any]], group: Any, member: str, value: Any) -> None:
+        table.append(group, member, table.codec.freeze(value))
+        members.setdefault(member, []).append(value)
+
+    model, log = played(table, type_info, steps, put)
     for found in (table, replayed(table, log)):
         assert isinstance(found, HeapGroupedLists)
         thawed = {group: {member: found.get(group, member) for member in members} for group, members in found.data.items()}
