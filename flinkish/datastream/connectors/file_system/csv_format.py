@@ -103,15 +103,15 @@ class CsvFormat(LineFormat):
         return None if found is None else f"the field {found!r} of CSV lines is read one by one"
 
     def open(self, split: FileSourceSplit, errors: RecordErrors) -> SplitReader:
-        return self._open(_CsvReader, split, errors)
+        return self._open(split, errors, by_columns=False)
 
     def open_columns(self, split: FileSourceSplit, errors: RecordErrors) -> SplitReader:
-        return self._open(_CsvColumnsReader, split, errors)
+        return self._open(split, errors, by_columns=True)
 
-    def _open(self, reader: type[_CsvReader], split: FileSourceSplit, errors: RecordErrors) -> SplitReader:
+    def _open(self, split: FileSourceSplit, errors: RecordErrors, *, by_columns: bool) -> SplitReader:
         source = LineSource(split, self.charset_name, strip_bom=True)
         try:
-            return reader(self, source, errors)
+            return _CsvReader(self, source, errors, by_columns=by_columns)
         except BaseException:
             source.close()
             raise
@@ -129,7 +129,7 @@ _ESCAPED: Final = frozenset(map(chr, range(0xDC80, 0xDD00)))
 class _CsvReader(LineSplitReader):
     """Parses lines together, column by column; and record by record if there is an error among them."""
 
-    def __init__(self, format_: CsvFormat, source: LineSource, errors: RecordErrors) -> None:
+    def __init__(self, format_: CsvFormat, source: LineSource, errors: RecordErrors, *, by_columns: bool) -> None:
         super().__init__(source, errors)
         self._format = format_
         self._dialect = dialect = format_.dialect
@@ -149,6 +149,14 @@ class _CsvReader(LineSplitReader):
         #: Whether some lines are not text in the character set.
         self._escaped = False
         self._quote = None if dialect.quote_char is None else dialect.quote_char.encode(source.encoding)
+        if by_columns:
+            # These import Arrow, which takes half a second.
+            from flinkish.common.column_layout import needed_layout
+            from flinkish.datastream.connectors.file_system.csv_columns import CsvColumns
+
+            assert format_.schema is not None
+            layout = needed_layout(format_.schema, "a block of CSV lines")
+            self.batch = CsvColumns(dialect, layout, self._columns, self._width, self._parsers).batch
 
     def _read_header(self) -> list[str]:
         path = self._source.path
@@ -313,21 +321,3 @@ class _CsvReader(LineSplitReader):
             return line.encode(self._source.encoding, "surrogateescape")
         except UnicodeEncodeError:
             return line.encode(self._source.encoding, "replace")
-
-
-class _CsvColumnsReader(_CsvReader):
-    def __init__(self, format_: CsvFormat, source: LineSource, errors: RecordErrors) -> None:
-        # These import Arrow, which takes half a second.
-        from flinkish.common.column_layout import needed_layout
-        from flinkish.datastream.connectors.file_system.csv_columns import CsvColumns
-
-        super().__init__(format_, source, errors)
-        assert format_.schema is not None
-        layout = needed_layout(format_.schema, "a block of CSV lines")
-        self._blocks = CsvColumns(format_.dialect, layout, self._columns, self._width, self._parsers)
-
-    def read(self, limit: int) -> Any:
-        return self.read_columns(limit)
-
-    def batch(self, lines: list[bytes]) -> Any:
-        return self._blocks.batch(lines)

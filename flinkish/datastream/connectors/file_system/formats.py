@@ -176,7 +176,9 @@ class SchemaLineFormat(LineFormat):
 
     def open_columns(self, split: FileSourceSplit, errors: RecordErrors) -> SplitReader:
         self.schema.open()
-        return _SchemaColumnsReader(LineSource(split, self.charset_name), self.schema, errors)
+        reader = _SchemaLineReader(LineSource(split, self.charset_name), self.schema, errors)
+        reader.batch = lambda lines: self.schema.deserialize_batch([line.removesuffix(b"\r") for line in lines])
+        return reader
 
 
 class _SchemaLineReader(LineSplitReader):
@@ -187,11 +189,3 @@ class _SchemaLineReader(LineSplitReader):
     def parse(self, line: bytes) -> Any:
         record = self._schema.deserialize(line.removesuffix(b"\r"))
         return NO_RECORD if record is None else record
-
-
-class _SchemaColumnsReader(_SchemaLineReader):
-    def read(self, limit: int) -> Any:
-        return self.read_columns(limit)
-
-    def batch(self, lines: list[bytes]) -> Any:
-        return self._schema.deserialize_batch([line.removesuffix(b"\r") for line in lines])

@@ -53,7 +53,7 @@ class JsonLinesFormat(LineFormat):
         return _JsonLinesReader(self, split, errors)
 
     def open_columns(self, split: FileSourceSplit, errors: RecordErrors) -> SplitReader:
-        return _JsonColumnsReader(self, split, errors)
+        return _JsonLinesReader(self, split, errors, by_columns=True)
 
 
 def _is_utf8(charset: str) -> bool:
@@ -61,12 +61,16 @@ def _is_utf8(charset: str) -> bool:
 
 
 class _JsonLinesReader(LineSplitReader):
-    def __init__(self, format_: JsonLinesFormat, split: FileSourceSplit, errors: RecordErrors) -> None:
+    def __init__(
+        self, format_: JsonLinesFormat, split: FileSourceSplit, errors: RecordErrors, *, by_columns: bool = False
+    ) -> None:
         source = LineSource(split, format_.charset_name, strip_bom=True)
         super().__init__(source, errors)
         type_info = format_.type_info
-        self._reader = None if type_info is None else JsonReader(type_info, JsonConverters())
-        self._read = msgspec.json.decode if self._reader is None else self._reader.read
+        reader = None if type_info is None else JsonReader(type_info, JsonConverters())
+        self._read = msgspec.json.decode if reader is None else reader.read
+        if by_columns and reader is not None:
+            self.batch = reader.batch
         self._is_utf8 = _is_utf8(source.encoding)
 
     def parse(self, line: bytes) -> Any:
@@ -81,12 +85,3 @@ class _JsonLinesReader(LineSplitReader):
             raise ValueError(f"not valid JSON: {error}") from error
         except RecursionError as error:
             raise ValueError("not valid JSON: nested too deeply") from error
-
-
-class _JsonColumnsReader(_JsonLinesReader):
-    def read(self, limit: int) -> Any:
-        return self.read_columns(limit)
-
-    def batch(self, lines: list[bytes]) -> Any:
-        assert self._reader is not None
-        return self._reader.batch(lines)

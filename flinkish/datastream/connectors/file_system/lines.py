@@ -195,29 +195,21 @@ class LineSource(_LineReader):
 class LineSplitReader(SplitReader):
     """Base of the readers of all formats of lines."""
 
+    #: Returns the records of some lines as columns, None if they must be parsed one by one. None = no columns are wanted.
+    batch: Callable[[list[bytes]], pa.RecordBatch | None] | None = None
+
     def __init__(self, source: LineSource, errors: RecordErrors) -> None:
         self._source = source
         self._errors = errors
 
-    def read(self, limit: int) -> Sequence[Any]:
-        while lines := self._source.take(limit):
-            if records := self.records(lines):
-                return records
-        return ()
-
-    def read_columns(self, limit: int) -> Any:
-        """Do what `read` does, with blocks of lines as columns; the lines of a block that cannot be, one by one."""
-        while lines := self._source.take(min(limit, COLUMNS_BATCH)):
-            found = self.batch(lines)
+    def read(self, limit: int) -> Any:
+        while lines := self._source.take(limit if self.batch is None else min(limit, COLUMNS_BATCH)):
+            found = None if self.batch is None else self.batch(lines)
             if found is None:
                 found = self.records(lines)
             if len(found):
                 return found
         return ()
-
-    def batch(self, lines: list[bytes]) -> pa.RecordBatch | None:
-        """Return the records of some lines as columns, None if they must be parsed one by one; for `read_columns`."""
-        raise NotImplementedError
 
     def records(self, lines: list[bytes]) -> Sequence[Any]:
         """Return the records of some lines; for a bad line, the result of the error policy, if it has one."""
