@@ -51,13 +51,7 @@ class ArrowFiles(RowGroupFormat, BulkFormat):
         self._rows = rows
         self._decoder = decoder
 
-    def open(self, split: FileSourceSplit, errors: RecordErrors) -> SplitReader:
-        return self._open(split, errors, by_columns=False)
-
-    def open_columns(self, split: FileSourceSplit, errors: RecordErrors) -> SplitReader:
-        return self._open(split, errors, by_columns=True)
-
-    def _open(self, split: FileSourceSplit, errors: RecordErrors, *, by_columns: bool) -> SplitReader:
+    def open(self, split: FileSourceSplit, errors: RecordErrors, *, by_columns: bool = False) -> SplitReader:
         names, types = self._rows.field_names, self._rows.field_types
         # Spark has the same Arrow types for the types that a DataFrame may have.
         fields = [(name, arrow_type(part, name, zoned=False)) for name, part in zip(names, types, strict=True)]

@@ -54,7 +54,7 @@ class AvroFormat(BulkFormat):
     def produced_type(self) -> TypeInformation | None:
         return None if self.schema is None else GenericRecordAvroTypeInfo(self.schema)
 
-    def open(self, split: FileSourceSplit, errors: RecordErrors) -> SplitReader:
+    def open(self, split: FileSourceSplit, errors: RecordErrors, *, by_columns: bool = False) -> SplitReader:
         return _AvroReader(split, self.schema, errors, self.unit)
 
 

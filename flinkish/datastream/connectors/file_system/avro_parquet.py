@@ -238,7 +238,7 @@ class AvroParquetFormat(RowGroupFormat, StreamFormat):
     def produced_type(self) -> TypeInformation:
         return GenericRecordAvroTypeInfo(self.schema)
 
-    def open(self, split: FileSourceSplit, errors: RecordErrors) -> SplitReader:
+    def open(self, split: FileSourceSplit, errors: RecordErrors, *, by_columns: bool = False) -> SplitReader:
         return _RecordReader(self.schema, split, errors)
 
 

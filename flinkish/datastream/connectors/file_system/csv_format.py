@@ -102,13 +102,7 @@ class CsvFormat(LineFormat):
         found = next((name for name, part in parts if kind_of(part) in (Kind.LIST, Kind.ROW) or _has_free_scale(part)), None)
         return None if found is None else f"the field {found!r} of CSV lines is read one by one"
 
-    def open(self, split: FileSourceSplit, errors: RecordErrors) -> SplitReader:
-        return self._open(split, errors, by_columns=False)
-
-    def open_columns(self, split: FileSourceSplit, errors: RecordErrors) -> SplitReader:
-        return self._open(split, errors, by_columns=True)
-
-    def _open(self, split: FileSourceSplit, errors: RecordErrors, *, by_columns: bool) -> SplitReader:
+    def open(self, split: FileSourceSplit, errors: RecordErrors, *, by_columns: bool = False) -> SplitReader:
         source = LineSource(split, self.charset_name, strip_bom=True)
         try:
             return _CsvReader(self, source, errors, by_columns=by_columns)

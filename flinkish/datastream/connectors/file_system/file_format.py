@@ -25,8 +25,8 @@ class SplitReader(ABC):
     def read(self, limit: int) -> Sequence[Any]:
         """Return the next records, at most about `limit`; an empty list only at the end of the split.
 
-        A record that cannot be read is handled by the error policy, so the list may contain SideOutputRecords. A reader that
-        `open_columns` made may return a RecordBatch of Arrow instead.
+        A record that cannot be read is handled by the error policy, so the list may contain SideOutputRecords. A reader of
+        columns may return a RecordBatch of Arrow instead.
         """
 
     @abstractmethod
@@ -52,7 +52,7 @@ class FileFormat(ABC):
     #: Whether files are cut into regions by default.
     split_by_default = False
 
-    #: See Source.why_records; if it is None, there is `open_columns`.
+    #: See Source.why_records; if it is None, there are readers of columns.
     why_records: str | None = "the format makes records"
 
     @property
@@ -73,12 +73,12 @@ class FileFormat(ABC):
         return _region(path, size, 0, None)
 
     @abstractmethod
-    def open(self, split: FileSourceSplit, errors: RecordErrors) -> SplitReader:
-        """Open a split at its position."""
+    def open(self, split: FileSourceSplit, errors: RecordErrors, *, by_columns: bool = False) -> SplitReader:
+        """Open a split at its position.
 
-    def open_columns(self, split: FileSourceSplit, errors: RecordErrors) -> SplitReader:
-        """Open a split at its position; what the reader returns has the layout of the produced type where it is columns."""
-        raise NotImplementedError
+        `by_columns`: what the reader returns has the layout of the produced type where it is columns; only asked for if there is
+        no `why_records`.
+        """
 
 
 def _region(path: str, size: int, start: int, length: int | None) -> FileSourceSplit:

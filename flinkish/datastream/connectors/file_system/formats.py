@@ -134,7 +134,7 @@ class TextLineFormat(LineFormat):
     def produced_type(self) -> TypeInformation:
         return Types.STRING()
 
-    def open(self, split: FileSourceSplit, errors: RecordErrors) -> SplitReader:
+    def open(self, split: FileSourceSplit, errors: RecordErrors, *, by_columns: bool = False) -> SplitReader:
         return _TextLineReader(LineSource(split, self.charset_name), errors)
 
 
@@ -170,14 +170,11 @@ class SchemaLineFormat(LineFormat):
     def why_records(self) -> str | None:  # type: ignore[override]
         return self.schema.why_records
 
-    def open(self, split: FileSourceSplit, errors: RecordErrors) -> SplitReader:
-        self.schema.open()
-        return _SchemaLineReader(LineSource(split, self.charset_name), self.schema, errors)
-
-    def open_columns(self, split: FileSourceSplit, errors: RecordErrors) -> SplitReader:
+    def open(self, split: FileSourceSplit, errors: RecordErrors, *, by_columns: bool = False) -> SplitReader:
         self.schema.open()
         reader = _SchemaLineReader(LineSource(split, self.charset_name), self.schema, errors)
-        reader.batch = lambda lines: self.schema.deserialize_batch([line.removesuffix(b"\r") for line in lines])
+        if by_columns:
+            reader.batch = lambda lines: self.schema.deserialize_batch([line.removesuffix(b"\r") for line in lines])
         return reader
 
 

@@ -49,11 +49,8 @@ class JsonLinesFormat(LineFormat):
     def produced_type(self) -> TypeInformation | None:
         return self.type_info
 
-    def open(self, split: FileSourceSplit, errors: RecordErrors) -> SplitReader:
-        return _JsonLinesReader(self, split, errors)
-
-    def open_columns(self, split: FileSourceSplit, errors: RecordErrors) -> SplitReader:
-        return _JsonLinesReader(self, split, errors, by_columns=True)
+    def open(self, split: FileSourceSplit, errors: RecordErrors, *, by_columns: bool = False) -> SplitReader:
+        return _JsonLinesReader(self, split, errors, by_columns=by_columns)
 
 
 def _is_utf8(charset: str) -> bool:
@@ -61,9 +58,7 @@ def _is_utf8(charset: str) -> bool:
 
 
 class _JsonLinesReader(LineSplitReader):
-    def __init__(
-        self, format_: JsonLinesFormat, split: FileSourceSplit, errors: RecordErrors, *, by_columns: bool = False
-    ) -> None:
+    def __init__(self, format_: JsonLinesFormat, split: FileSourceSplit, errors: RecordErrors, *, by_columns: bool) -> None:
         source = LineSource(split, format_.charset_name, strip_bom=True)
         super().__init__(source, errors)
         type_info = format_.type_info

@@ -98,11 +98,8 @@ class ParquetFormat(RowGroupFormat, BulkFormat):
     def produced_type(self) -> TypeInformation | None:
         return self.type_info
 
-    def open(self, split: FileSourceSplit, errors: RecordErrors) -> SplitReader:
-        return _RowReader(self, split, errors)
-
-    def open_columns(self, split: FileSourceSplit, errors: RecordErrors) -> SplitReader:
-        return _ColumnsReader(self, split, errors)
+    def open(self, split: FileSourceSplit, errors: RecordErrors, *, by_columns: bool = False) -> SplitReader:
+        return (_ColumnsReader if by_columns else _RowReader)(self, split, errors)
 
 
 def _fields(type_info: TypeInformation) -> tuple[tuple[str, ...], tuple[TypeInformation, ...]]:

@@ -206,8 +206,7 @@ class _FileSourceReader(SequentialReader[Any, FileSourceSplit]):
         reader = self._current
         if reader is None:
             check_unchanged(split)
-            opened = self._format.open_columns if output.wants_columns else self._format.open
-            reader = self._current = opened(split, self._errors)
+            reader = self._current = self._format.open(split, self._errors, by_columns=output.wants_columns)
         left = max(1, output.credit)
         while left > 0 and (records := reader.read(left if output.wants_columns else min(left, _BATCH))):
             left -= len(records)

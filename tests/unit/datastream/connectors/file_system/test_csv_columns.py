@@ -61,7 +61,7 @@ def test_each_text_is_the_same_value_or_left_to_records(tmp_path: Path, name: st
     schema = Types.ROW_NAMED(["value", "more"], types) if is_row else Types.TUPLE(types)
     format_ = StreamFormat.csv_format(schema, header=False, null_values=nulls)
     (tmp_path / "a.csv").touch()
-    reader: Any = format_.open_columns(format_.whole(str(tmp_path / "a.csv"), 0), errors(RecordErrorPolicy.fail()))
+    reader: Any = format_.open(format_.whole(str(tmp_path / "a.csv"), 0), errors(RecordErrorPolicy.fail()), by_columns=True)
     layout = Layout(schema)
     taken = set()
     for text in (*known, *ODD):
@@ -103,10 +103,10 @@ def test_lines_of_usual_syntax_are_columns(tmp_path: Path, lines: str, settings:
     format_ = StreamFormat.csv_format(schema, header=False, **settings)
     split = format_.whole(str(tmp_path / "a.csv"), len(lines))
     found: list[Any] = []
-    for open_ in (format_.open, format_.open_columns):
-        reader: Any = open_(split, errors(RecordErrorPolicy.skip()))
+    for wanted in (False, True):
+        reader: Any = format_.open(split, errors(RecordErrorPolicy.skip()), by_columns=wanted)
         found.append(reader.read(100))
-        if open_ == format_.open_columns and by_columns:
+        if wanted and by_columns:
             found[-1] = Layout(schema).records_of(found[-1])
         reader.close()
     records, columns = found
