@@ -99,7 +99,7 @@ class ParquetFormat(RowGroupFormat, BulkFormat):
         return self.type_info
 
     def open(self, split: FileSourceSplit, errors: RecordErrors, *, by_columns: bool = False) -> SplitReader:
-        return (_ColumnsReader if by_columns else _RowReader)(self, split, errors)
+        return _RowReader(self, split, errors, by_columns=by_columns)
 
 
 def _fields(type_info: TypeInformation) -> tuple[tuple[str, ...], tuple[TypeInformation, ...]]:
@@ -246,10 +246,13 @@ class RowGroupReader(SplitReader):
 
 
 class _RowReader(RowGroupReader):
-    def __init__(self, format_: ParquetFormat, split: FileSourceSplit, errors: RecordErrors, batch_size: int = 0) -> None:
+    """With `by_columns`, reads records if a value does not fit, or if a column has other values than columns can hold."""
+
+    def __init__(self, format_: ParquetFormat, split: FileSourceSplit, errors: RecordErrors, *, by_columns: bool) -> None:
         self._format = format_
         self._is_tuple = format_.type_info is not None and isinstance(plain_type(format_.type_info), TupleTypeInfo)
-        super().__init__(split, errors, batch_size or format_.batch_size)
+        self._layout = Layout(format_.type_info) if by_columns and format_.type_info is not None else None
+        super().__init__(split, errors, max(format_.batch_size, COLUMNS_BATCH) if by_columns else format_.batch_size)
 
     def columns(self, schema: pa.Schema) -> list[str]:
         names, columns, types = self._find_columns(schema)
@@ -266,6 +269,8 @@ class _RowReader(RowGroupReader):
                 )
             self._wanted.append(wanted)
         self._converters = [read_converter(part, local=local) for part in types]
+        if self._layout is not None and not self._layout.holds(self._wanted):
+            self._layout = None
         return columns
 
     def _find_columns(self, schema: pa.Schema) -> tuple[tuple[str, ...], list[str], list[TypeInformation]]:
@@ -303,6 +308,9 @@ class _RowReader(RowGroupReader):
     def describe(self, index: int, column: pa.Array) -> str:
         return f"column {self._names[index]!r} is {column.type} in the file, which cannot be read as {self._types[index]!r}"
 
+    def run(self, columns: list[pa.Array], count: int) -> Any:
+        return self.rows(columns, count) if self._layout is None else self._layout.batch_of(columns)
+
     def rows(self, columns: list[pa.Array], count: int) -> Sequence[Any]:
         if not columns:
             return [() if self._is_tuple else make_row((), [])] * count
@@ -313,20 +321,3 @@ class _RowReader(RowGroupReader):
         if self._is_tuple:
             return list(zip(*values, strict=True))
         return RowColumns(self._names, values)
-
-
-class _ColumnsReader(_RowReader):
-    """Reads columns; records, if a value does not fit, or a column of the file has other values than columns can hold."""
-
-    def __init__(self, format_: ParquetFormat, split: FileSourceSplit, errors: RecordErrors) -> None:
-        assert format_.type_info is not None
-        self._layout = Layout(format_.type_info)
-        super().__init__(format_, split, errors, max(format_.batch_size, COLUMNS_BATCH))
-
-    def columns(self, schema: pa.Schema) -> list[str]:
-        columns = super().columns(schema)
-        self._same = self._layout.holds(self._wanted)
-        return columns
-
-    def run(self, columns: list[pa.Array], count: int) -> Any:
-        return self._layout.batch_of(columns) if self._same else self.rows(columns, count)
