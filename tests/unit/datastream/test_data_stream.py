@@ -443,6 +443,7 @@ def test_force_non_parallel_fixes_the_parallelism_at_one(env: StreamExecutionEnv
         ("set_buffer_timeout", -2),
         ("set_uid_hash", "zz"),
         ("set_uid_hash", "g" * 32),
+        ("set_uid_hash", "0" * 33),
     ],
 )
 def test_settings_out_of_range_are_refused(env: StreamExecutionEnvironment, method: str, value: Any) -> None:
