@@ -6,6 +6,7 @@ import datetime
 import decimal
 import math
 import operator
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
@@ -15,7 +16,7 @@ import msgspec
 
 from flinkish.common.arrow_types import bytes_of, values_of
 from flinkish.common.errors import DeserializationError, InvalidArgumentError, InvalidProgramError, TypeMismatchError
-from flinkish.common.kinds import INTEGER_BITS, Kind, kind_of, part_names, plain_type, range_check, shape_of
+from flinkish.common.kinds import BOUNDS, INTEGER_BITS, Kind, kind_of, part_names, plain_type, range_check, shape_of
 from flinkish.common.limits import one_character
 from flinkish.common.serialization import DeserializationSchema, SerializationSchema
 from flinkish.common.text import double_text, float_text, text_function
@@ -197,7 +198,7 @@ def _json_writer(type_info: TypeInformation) -> _Plain:
     write: _Plain
     match kind:
         case Kind.ROW:
-            write = _row_writer(part_names(type_info), list(map(_json_writer, types)))
+            write = _row_writer(part_names(type_info), types)
         case Kind.TUPLE:
             parts = list(map(_json_writer, types))
             write = lambda value: [one(part) for one, part in zip(parts, value, strict=True)]  # noqa: E731
@@ -216,10 +217,27 @@ def _json_writer(type_info: TypeInformation) -> _Plain:
     return lambda value: None if value is None else write(value)
 
 
-def _row_writer(names: tuple[str, ...], parts: list[_Plain]) -> _Plain:
-    def write(row: Any) -> dict[str, Any]:
+def _row_writer(names: tuple[str, ...], types: Sequence[TypeInformation]) -> _Plain:
+    kinds, parts = list(map(kind_of, types)), list(map(_json_writer, types))
+    classes = tuple(map(_PLAIN.get, kinds))
+    bounds = [(position, *_BOUNDS[kind]) for position, kind in enumerate(kinds) if kind in _BOUNDS]
+    as_is = struct_of(names, [Any] * len(names))
+
+    def is_plain(values: Sequence[Any]) -> bool:
+        """Tell whether all values are written as they are."""
+        if tuple(map(type, values)) != classes:
+            return False
+        for position, low, high in bounds:  # noqa: SIM110 - all() takes twice the time
+            if not low <= values[position] <= high:
+                return False
+        return True
+
+    def write(row: Any) -> Any:
+        values = values_of(row, names)
+        if is_plain(values):
+            return as_is(*values)
         plain = {}
-        for name, one, value in zip(names, parts, values_of(row, names), strict=True):
+        for name, one, value in zip(names, parts, values, strict=True):
             try:
                 plain[name] = one(value)
             except (ValueError, TypeError, AttributeError, ArithmeticError) as error:
@@ -314,8 +332,15 @@ _WRITERS: Final[dict[BasicType | Kind, _Plain]] = {
 }
 
 
-#: The kinds whose values msgspec writes exactly as `_json_writer` does; DOUBLE only if the values are finite.
-_PLAIN: Final = (BasicType.STRING, BasicType.BOOLEAN, BasicType.DOUBLE, *INTEGER_BITS)
+#: The kinds whose values msgspec writes exactly as `_json_writer` does, with their class.
+_PLAIN: Final[dict[BasicType | Kind, type]] = {
+    BasicType.STRING: str,
+    BasicType.BOOLEAN: bool,
+    BasicType.DOUBLE: float,
+    **dict.fromkeys(INTEGER_BITS, int),
+}
+#: The least and greatest of these values; NaN is not between any.
+_BOUNDS: Final = {**BOUNDS, BasicType.DOUBLE: (-sys.float_info.max, sys.float_info.max)}
 
 
 class _LinesOfColumns:
