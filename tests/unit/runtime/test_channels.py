@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import dataclasses
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -132,6 +132,64 @@ def test_rows_come_as_they_were_sent(rows: list[Any]) -> None:
     assert [type(value) for value in element.values] == [type(row) for row in rows]
     kinds = [value.get_row_kind() for value in element.values if isinstance(value, Row)]
     assert kinds == [row.get_row_kind() for row in rows if isinstance(row, Row)]
+
+
+class Point(NamedTuple):
+    x: int
+    y: Any
+
+
+class Nothing(NamedTuple):
+    pass
+
+
+class Tagged(Point):
+    """Has attributes of its own."""
+
+    tag: str
+
+
+class Shifted(NamedTuple):
+    """Says itself how it is pickled."""
+
+    x: int
+
+    def __reduce__(self) -> Any:
+        return Shifted, (self.x + 1,)
+
+
+def tagged(x: int, tag: str) -> Tagged:
+    made = Tagged(x, None)
+    made.tag = tag
+    return made
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        ([Point(1, [2]), Point(3, None)], None),
+        ([Point(1, 2), (1, 2), Tagged(1, 2)], None),
+        ([(1, 2), Point(1, 2)], None),
+        ([Nothing(), Nothing()], None),
+        ([tagged(1, "a"), tagged(2, "b")], None),
+        ([Shifted(1), Shifted(2)], [Shifted(2), Shifted(3)]),
+    ],
+    ids=repr,
+)
+def test_named_tuples_come_as_pickle_brings_them(values: list[Any], expected: list[Any] | None) -> None:
+    made = writer(Partitioning.GLOBAL)
+    for value in values:
+        made.emit(value, 7)
+    made.watermark(5)
+    records, watermark, *_ = decode(made.frames())
+    expected = values if expected is None else expected
+    assert isinstance(records, Records)
+    assert records == Records(expected, [7] * len(expected), None)
+    assert [(type(value), getattr(value, "tag", None)) for value in records.values] == [
+        (type(value), getattr(value, "tag", None)) for value in expected
+    ]
+    assert isinstance(watermark, Watermark)
+    assert watermark == Watermark(5)
 
 
 def test_rows_of_the_same_fields_take_few_bytes() -> None:
