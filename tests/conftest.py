@@ -19,6 +19,7 @@ from flinkish.common.configuration import Configuration
 from flinkish.common.engines import ENGINES
 from flinkish.common.files import store_settings
 from flinkish.datastream import StreamExecutionEnvironment
+from flinkish.engine.spark.spark_settings import QUICK_COMPILER
 from flinkish.program import executor_loader
 from tests.kit import fake_clouds, s3_server
 from tests.kit.jars import MissingJarsError
@@ -37,7 +38,7 @@ os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
 # tasks, as is the default, takes most of the time of a MERGE.
 _CLASSES = Path(sys.prefix) / "classes.jsa"
 _JVM_OPTIONS = [
-    "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m",
+    QUICK_COMPILER,
     f'-XX:SharedArchiveFile="{_CLASSES}"',
     "-Xlog:disable",
     "-Dspark.databricks.delta.snapshotPartitions=1",

@@ -63,10 +63,24 @@ def _given_short() -> dict[str, str]:
     return click.get_current_context().ensure_object(dict)
 
 
+def _files(context: click.Context, parameter: click.Parameter, given: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(file for each in given for file in each.split(",") if file)
+
+
 def _job_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Add the options that `run` and `explain` have in common."""
+    """Add the options that all commands have in common that run a script."""
     decorators: Sequence[_Decorator] = (
         with_properties,
+        click.option(
+            "-pyfs",
+            "--pyFiles",
+            "--py-files",
+            "python_files",
+            multiple=True,
+            callback=_files,
+            metavar="FILES",
+            help="Python files, folders and zip files that the script imports, separated by commas.",
+        ),
         _short("execution.engine", "--engine", type=click.Choice(list(ENGINES))),
         _short(job_options.DEFAULT_PARALLELISM.key, "-p", "--parallelism", type=_Parallelism(min=1), metavar="N"),
         _short(job_options.SAVEPOINT_PATH.key, "-s", "--fromSavepoint", metavar="PATH"),
@@ -96,15 +110,6 @@ _AS_FLINK = {"allow_interspersed_args": False}
 )
 @click.option("-d", "--detached", is_flag=True, help="With -m: print the id of the job and do not wait for its end.")
 @click.option("-sae", "--shutdownOnAttachedExit", "cancel_on_exit", is_flag=True, help="With -m: Ctrl-C cancels the job.")
-@click.option(
-    "-pyfs",
-    "--pyFiles",
-    "--py-files",
-    "python_files",
-    multiple=True,
-    metavar="FILES",
-    help="Python files, folders and zip files that the script imports, separated by commas.",
-)
 @_short(job_options.CLASSPATHS.key, "-C", "--classpath", multiple=True, metavar="URL")
 @_short(_MASTER, "--master", metavar="URL", more=", such as spark://host:7077")
 @_short(
@@ -114,9 +119,7 @@ _AS_FLINK = {"allow_interspersed_args": False}
     more=", which Spark unpacks for each executor: environment.tar.gz#environment",
 )
 @_job_options
-def run(
-    job: Path, jobmanager: str | None, detached: bool, cancel_on_exit: bool, python_files: tuple[str, ...], **options: Any
-) -> None:
+def run(job: Path, jobmanager: str | None, detached: bool, cancel_on_exit: bool, **options: Any) -> None:
     """Run the script JOB with its ARGUMENTS.
 
     \b
@@ -129,7 +132,6 @@ def run(
 
     -Dkey=value may also follow JOB. Arguments after `--` are always passed to the script.
     """
-    files = tuple(file for each in python_files for file in each.split(",") if file)
     short = _given_short()
     if jobmanager is not None:
         if _MASTER in short or _ARCHIVES in short:
@@ -137,15 +139,9 @@ def run(
                 "--master and --archives are for a job of this process; with -m, the session cluster starts the job: set "
                 f"{job_options.DRIVER_LAUNCHER.key} and {job_options.DRIVER_SUBMIT_OPTIONS.key} there."
             )
-        sys.exit(_run_on_cluster(job, jobmanager, files, detached, cancel_on_exit, **options))
+        sys.exit(_run_on_cluster(job, jobmanager, detached, cancel_on_exit, **options))
     if detached or cancel_on_exit:
         raise click.UsageError("-d and -sae need -m HOST:PORT: without it, the job runs in this process and ends with it.")
-    if files:
-        from flinkish.engine.dependencies import extend_script_path
-
-        short[job_options.PYTHON_FILES.key] = ",".join(files)
-        with errors_printed():
-            extend_script_path(files)
     sys.exit(_run(job, **options))
 
 
@@ -321,10 +317,10 @@ def _show_first_job(job: Path, show: Callable[[Program], None], **options: Any) 
 def _run_on_cluster(
     job: Path,
     jobmanager: str,
-    files: tuple[str, ...],
     detached: bool,
     cancel_on_exit: bool,
     *,
+    python_files: tuple[str, ...],
     properties: tuple[str, ...],
     verbose: bool,
     arguments: Sequence[str],
@@ -336,7 +332,7 @@ def _run_on_cluster(
         of_script, behind = split_arguments(arguments)
         settings = {key: str(value) for key, value in parse_properties([*properties, *behind]).to_dict().items()}
         client = connect(jobmanager, [*properties, *behind])
-        with packed(job, files) as program:
+        with packed(job, python_files) as program:
             job_id = submit(client, program, of_script, settings, _given_short())
         click.echo(f"Job has been submitted with JobID {job_id}")
         return 0 if detached else follow(client, job_id, cancel_on_interrupt=cancel_on_exit)
@@ -344,7 +340,7 @@ def _run_on_cluster(
 
 
 @notices.told_always()
-def _run(job: Path, *, properties: Sequence[str], verbose: bool, arguments: Sequence[str]) -> int:
+def _run(job: Path, *, python_files: tuple[str, ...], properties: Sequence[str], verbose: bool, arguments: Sequence[str]) -> int:
     """Run a script with properties; return the exit code."""
     logging.basicConfig(
         level=logging.INFO if verbose else logging.WARNING, format="%(levelname)s %(name)s: %(message)s", force=True
@@ -352,6 +348,12 @@ def _run(job: Path, *, properties: Sequence[str], verbose: bool, arguments: Sequ
     redaction.protect_log()
     of_script, behind = split_arguments(arguments)
     short = _given_short()
+    if python_files:
+        from flinkish.engine.dependencies import extend_script_path
+
+        short[job_options.PYTHON_FILES.key] = ",".join(python_files)
+        with errors_printed():
+            extend_script_path(python_files)
     forgotten_programs()
     try:
         given = [*properties, *behind, *(f"{key}={value}" for key, value in short.items())]

@@ -122,6 +122,21 @@ def test_a_script_imports_the_python_files_given_for_it(job: Path) -> None:
     assert handed_on() == {"python.files": files}
 
 
+@pytest.mark.parametrize("command", ["explain", "info"])
+def test_a_script_that_is_explained_imports_the_python_files_given_for_it(command: str, job: Path) -> None:
+    (job.parent / "folder").mkdir()
+    (job.parent / "folder" / "sent_three.py").write_text("name = 'three'")
+    job.write_text(
+        "import sent_three\n"
+        "from flinkish.datastream import StreamExecutionEnvironment\n"
+        "env = StreamExecutionEnvironment.get_execution_environment()\n"
+        "env.from_collection([1]).map(str).name(sent_three.name).print()\n"
+        "env.execute()"
+    )
+    result = invoke(command, "--engine", "local", "-pyfs", job.parent / "folder", job)
+    assert (result.exit_code, "three" in result.output) == (0, True), result.output
+
+
 def test_a_python_file_that_is_not_there_is_told_before_the_script_runs(job: Path) -> None:
     job.write_text("print('was run')")
     result = invoke("run", "-pyfs", job.parent / "missing.py", job)
