@@ -5,17 +5,21 @@ Null values are left out, as in SQL: the sum of none is None, their count 0.
 
 from __future__ import annotations
 
-import functools
+import datetime
 import math
+import operator
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Any
 
 from flinkish.common.errors import InvalidArgumentError, InvalidProgramError
 from flinkish.common.kinds import BOUNDS, INTEGER_BITS, Kind, kind_of, part_names, shape_of
+from flinkish.common.time import Instant
 from flinkish.common.typeinfo import BasicType, RowTypeInfo, TypeInformation, Types
 from flinkish.common.types import Row, make_row
 from flinkish.udf.functions import AggregateFunction, ProcessAllWindowFunction, ProcessWindowFunction
+from flinkish.udf.rolling import cut_to_milliseconds
 
 __all__ = [
     "Aggregate",
@@ -115,15 +119,30 @@ class Slot:
     field: int | None
     by: int | None = None
 
+    @property
+    def looked_at(self) -> int | None:
+        """The position of the field that decides whether a record counts: if it is None, the record changes nothing."""
+        return self.field if self.by is None else self.by
 
+    def shown(self, value: Any, count: int) -> Any:
+        """Return what is shown of the slot's value, if `count` records count; None if it has no value yet."""
+        if self.by is not None:
+            return value[2] if count and value[1] else None
+        return value if count or self.kind == "count" else None
+
+
+#: Kinds of slots that take a field of one of the records as it is.
+CHOOSING = ("first", "last", "min_by", "max_by")
 #: The slots that each kind of aggregate needs.
 _PARTS: dict[str, tuple[str, ...]] = {
-    **{kind: (kind,) for kind in ("sum", "count", "min", "max", "first", "last", "min_by", "max_by")},
+    **{kind: (kind,) for kind in ("sum", "count", "min", "max", *CHOOSING)},
     "avg": ("sum", "count"),
 }
 #: What the operator knows, and no accumulator.
 OUTER = ("key", "window_start", "window_end")
-_NUMBERS = {*INTEGER_BITS, BasicType.FLOAT, BasicType.DOUBLE, BasicType.BIG_INT, BasicType.BIG_DEC}
+#: Numbers that numpy adds up and compares as Python does.
+_NATIVE = {*INTEGER_BITS, BasicType.DOUBLE}
+_NUMBERS = {*_NATIVE, BasicType.FLOAT, BasicType.BIG_INT, BasicType.BIG_DEC}
 #: Types whose values have an order.
 ORDERED = {
     *_NUMBERS,
@@ -140,8 +159,9 @@ ORDERED = {
 class FieldAggregates(AggregateFunction):
     """Computes several aggregates together; the result is a row of them, with the names that they were given.
 
-    The accumulator has a value for each slot. If all slots are numbers it is a tuple, in which a count tells whether a sum, least
-    or greatest value has seen any; numpy can compute such accumulators. Otherwise it is a row, in which None means no value yet.
+    The accumulator is a tuple with a value for each slot. For each slot there is a count of the records that count; as long as it
+    is 0, the slot holds some value of its type, for tuples hold no None. The value of `min_by` and `max_by` is a tuple: the
+    compared field, whether the other field is not None, and the other field.
     """
 
     def __init__(self, aggregates: Mapping[str, Any], record_type: TypeInformation, key_type: TypeInformation) -> None:
@@ -170,11 +190,16 @@ class FieldAggregates(AggregateFunction):
             raise InvalidArgumentError("aggregate() needs something to compute of the records, such as count().", hint=hint)
         self.output_type: RowTypeInfo = Types.ROW_NAMED(list(self.names), output_types)
         self.uses_window = any(aggregate.kind.startswith("window") for aggregate in self.aggregates)
-        by_record = self._by_record()
-        self._choose_accumulator(by_numbers=by_record is None)
+        for slot in list(self.slots):
+            self._place(Slot("count", slot.looked_at))
+        #: For each slot, the position of the count that tells whether it has a value.
+        self.counts = [self._place(Slot("count", slot.looked_at)) for slot in self.slots]
+        self.accumulator_type: TypeInformation = Types.TUPLE(list(map(self._slot_type, self.slots)))
+        self.starts = tuple(map(self._start, self.slots))
+        self._adders = list(map(_adder, self.slots, range(len(self.slots)), self.counts, self.starts))
         untyped = kind_of(key_type) is Kind.PICKLED and any(aggregate.kind == "key" for aggregate in self.aggregates)
         #: Why columns cannot be aggregated so; None if they can, because numpy computes the same.
-        self.why_by_record = by_record or ("the key has no declared type, but is shown" if untyped else None)
+        self.why_by_record = self._by_record() or ("the key has no declared type, but is shown" if untyped else None)
 
     def _place(self, slot: Slot) -> int:
         """Return the position of a slot, which is added if it is new."""
@@ -183,34 +208,34 @@ class FieldAggregates(AggregateFunction):
         return self.slots.index(slot)
 
     def _by_record(self) -> str | None:
-        """Return why the accumulator cannot be numbers; None if it can."""
+        """Return why numpy cannot compute the aggregates; None if it can."""
         for aggregate, places in zip(self.aggregates, self.parts, strict=True):
             for slot in (self.slots[place] for place in places):
-                number = slot.field is not None and kind_of(self.field_types[slot.field]) in (*INTEGER_BITS, BasicType.DOUBLE)
-                if slot.kind != "count" and not (number and slot.kind in ("sum", "min", "max")):
+                if slot.kind == "count":
+                    continue
+                assert slot.field is not None
+                field_type = self.field_types[slot.field]
+                if slot.kind not in CHOOSING:
+                    native = kind_of(field_type) in _NATIVE
+                else:
+                    native = slot.by is None or kind_of(self.field_types[slot.by]) in _NATIVE
+                    if not _may_be_column(field_type):
+                        return f"{aggregate.kind}({aggregate.field!r}) takes values that no column holds"
+                    if any(map(cut_to_milliseconds, shape_of(field_type)[1])):
+                        return "state cuts times in nested fields to milliseconds"
+                if not native:
                     return f"{aggregate.kind}({aggregate.field!r}) looks at each record"
         return None
 
-    def _choose_accumulator(self, *, by_numbers: bool) -> None:
-        if by_numbers:
-            for slot in list(self.slots):
-                self._place(Slot("count", slot.field))
-        #: For each slot, the position of the count that tells whether it has a value; None if it says so itself.
-        self.counts = [self._place(Slot("count", slot.field)) if by_numbers else None for slot in self.slots]
-        types = [self._slot_type(slot) for slot in self.slots]
-        names = [f"f{position}" for position in range(len(types))]
-        self.accumulator_type: TypeInformation = Types.TUPLE(types) if by_numbers else Types.ROW_NAMED(names, types)
-        self._make: Callable[[list[Any]], Any] = tuple if by_numbers else functools.partial(make_row, tuple(names))
-        self.starts = [self._start(slot) if by_numbers or slot.kind == "count" else None for slot in self.slots]
-        self._adders = [_ADDERS[slot.kind](slot) for slot in self.slots]
-
-    def _start(self, slot: Slot) -> int | float:
-        """Return what a slot of numbers begins with: it changes no result, and is of the slot's type."""
-        if slot.kind == "count" or slot.field is None:
-            return 0
-        kind = kind_of(self.field_types[slot.field])
-        least, most = BOUNDS.get(kind, (-math.inf, math.inf))
-        return {"min": most, "max": least}.get(slot.kind, 0 if kind in BOUNDS else 0.0)
+    def _start(self, slot: Slot) -> Any:
+        """Return what a slot holds as long as it has no value; if numpy computes it, a number that changes no result."""
+        if slot.field is not None and slot.by is not None:
+            return _something(self.field_types[slot.by]), False, _something(self.field_types[slot.field])
+        kind = kind_of(self._slot_type(slot))
+        if slot.kind in ("min", "max") and kind in _NATIVE:
+            least, most = BOUNDS.get(kind, (-math.inf, math.inf))
+            return most if slot.kind == "min" else least
+        return _something(self._slot_type(slot))
 
     def _slot(self, kind: str, aggregate: Aggregate) -> Slot:
         if aggregate.field is None:
@@ -238,7 +263,7 @@ class FieldAggregates(AggregateFunction):
             kind = kind_of(field_type)
             floating = kind in (BasicType.FLOAT, BasicType.DOUBLE)
             return Types.LONG() if kind in INTEGER_BITS else Types.DOUBLE() if floating else field_type
-        return field_type if slot.by is None else Types.ROW_NAMED(["by", "value"], [self.field_types[slot.by], field_type])
+        return field_type if slot.by is None else Types.TUPLE([self.field_types[slot.by], Types.BOOLEAN(), field_type])
 
     def _result_type(self, aggregate: Aggregate, slots: list[Slot]) -> TypeInformation:
         if aggregate.kind == "avg":
@@ -254,11 +279,11 @@ class FieldAggregates(AggregateFunction):
         return frozenset(field for slot in self.slots for field in (slot.field, slot.by) if field is not None)
 
     def create_accumulator(self) -> Any:
-        return self._make(list(self.starts))
+        return self.starts
 
     def add(self, value: Any, accumulator: Any) -> Any:
         fields = value if self.has_fields else (value,)
-        return self._make([add(before, fields) for add, before in zip(self._adders, accumulator, strict=True)])
+        return tuple([add(accumulator, fields) for add in self._adders])
 
     def get_result(self, accumulator: Any) -> Any:
         """Return the accumulator: `row` makes the result of it, which also shows key and window."""
@@ -266,12 +291,12 @@ class FieldAggregates(AggregateFunction):
 
     def merge(self, acc_a: Any, acc_b: Any) -> Any:
         merged = []
-        for slot, one, other in zip(self.slots, acc_a, acc_b, strict=True):
-            if one is None or other is None:
-                merged.append(other if one is None else one)
-            else:
+        for slot, count, one, other in zip(self.slots, self.counts, acc_a, acc_b, strict=True):
+            if acc_a[count] and acc_b[count]:
                 merged.append(_MERGES[slot.kind](one, other))
-        return self._make(merged)
+            else:
+                merged.append(one if acc_a[count] else other)
+        return tuple(merged)
 
     def row(self, accumulator: Any, key: Any, window: Any = None) -> Row:
         """Return the result: `window` has `start` and `end` in milliseconds."""
@@ -287,13 +312,9 @@ class FieldAggregates(AggregateFunction):
                 case "avg":
                     number = accumulator[parts[1]]
                     values.append(float(accumulator[parts[0]] / number) if number else None)
-                case "min_by" | "max_by":
-                    pair = accumulator[parts[0]]
-                    values.append(None if pair is None else pair[1])
                 case _:
-                    count = self.counts[parts[0]]
-                    known = aggregate.kind == "count" or count is None or accumulator[count]
-                    values.append(accumulator[parts[0]] if known else None)
+                    (place,) = parts
+                    values.append(self.slots[place].shown(accumulator[place], accumulator[self.counts[place]]))
         return make_row(self.names, values)
 
 
@@ -317,53 +338,80 @@ class AggregatedAllWindow(ProcessAllWindowFunction[Any, Row, Any]):
         return [self.aggregates.row(accumulator, None, context.window()) for accumulator in elements]
 
 
-#: Returns the value of a slot with one record added, given the value before.
+def _may_be_column(type_info: TypeInformation) -> bool:
+    """Tell whether Arrow has values of a type."""
+    kind, parts = shape_of(type_info)
+    return kind not in (Kind.PICKLED, Kind.OTHER) and all(map(_may_be_column, parts))
+
+
+_SOMETHING: dict[BasicType | Kind, Any] = {
+    **dict.fromkeys((*INTEGER_BITS, BasicType.BIG_INT), 0),
+    **dict.fromkeys((BasicType.FLOAT, BasicType.DOUBLE), 0.0),
+    BasicType.BIG_DEC: Decimal(0),
+    BasicType.BOOLEAN: False,
+    BasicType.STRING: "",
+    BasicType.CHAR: " ",
+    BasicType.INSTANT: Instant(0, 0),
+    Kind.DATE: datetime.date(1970, 1, 1),
+    Kind.TIME: datetime.time(),
+    Kind.TIMESTAMP: datetime.datetime(1970, 1, 1),
+    Kind.BYTES: b"",
+}
+
+
+def _something(type_info: TypeInformation) -> Any:
+    """Return any value of a type."""
+    kind, parts = shape_of(type_info)
+    match kind:
+        case Kind.LIST:
+            return []
+        case Kind.MAP:
+            return {}
+        case Kind.ROW:
+            return make_row(part_names(type_info), [None] * len(parts))
+        case Kind.TUPLE:
+            return tuple(map(_something, parts))
+        case _:
+            return _SOMETHING.get(kind)
+
+
+#: Returns the value of a slot with one record added, given the accumulator before and the fields of the record.
 Adder = Callable[[Any, Any], Any]
 
 
-def _counter(slot: Slot) -> Adder:
-    field = slot.field
+def _adder(slot: Slot, place: int, count: int, start: Any) -> Adder:
+    """Return the adder of the slot at a place of the accumulator, with the place of its count, and what it starts with."""
+    field, by = slot.field, slot.by
     if field is None:
-        return lambda before, fields: before + 1
-    return lambda before, fields: before if fields[field] is None else before + 1
+        return lambda accumulator, fields: accumulator[place] + 1
+    if slot.kind == "count":
+        return lambda accumulator, fields: accumulator[place] + (fields[field] is not None)
+    if by is not None:
+        beats = _BEATS[slot.kind]
 
-
-def _combining(combine: Callable[[Any, Any], Any]) -> Callable[[Slot], Adder]:
-    """Return what makes the adder of a slot that combines the values of a field that are not None."""
-
-    def adder(slot: Slot) -> Adder:
-        field = slot.field
-        assert field is not None
-
-        def add(before: Any, fields: Any) -> Any:
-            value = fields[field]
-            return before if value is None else combine(before, value)
-
-        return add
-
-    return adder
-
-
-def _comparing(beats: Callable[[Any, Any], bool]) -> Callable[[Slot], Adder]:
-    def adder(slot: Slot) -> Adder:
-        field, by = slot.field, slot.by
-        assert field is not None
-        assert by is not None
-
-        def add(before: Any, fields: Any) -> Any:
-            compared = fields[by]
-            if compared is None or not (before is None or beats(compared, before[0])):
+        def add_compared(accumulator: Any, fields: Any) -> Any:
+            compared, before = fields[by], accumulator[place]
+            if compared is None or (accumulator[count] and not beats(compared, before[0])):
                 return before
-            return make_row(("by", "value"), [compared, fields[field]])
+            return compared_value(compared, fields[field], start)
 
-        return add
+        return add_compared
+    combine = _MERGES[slot.kind]
+    # A sum begins at 0, so that the sum of -0.0 alone is 0.0, as by columns; the accumulator's type checks it.
+    begun = slot.kind == "sum"
 
-    return adder
+    def add(accumulator: Any, fields: Any) -> Any:
+        value = fields[field]
+        if value is None:
+            return accumulator[place]
+        return combine(accumulator[place], value) if begun or accumulator[count] else value
+
+    return add
 
 
-def _added(before: Any, value: Any) -> Any:
-    """Return a sum. It begins at 0, so that the sum of -0.0 alone is 0.0, as by columns; the accumulator's type checks it."""
-    return (0 if before is None else before) + value
+def compared_value(compared: Any, value: Any, start: tuple[Any, bool, Any]) -> tuple[Any, bool, Any]:
+    """Return what a slot of `min_by` or `max_by`, which starts with `start`, holds for a value, which may be None."""
+    return (compared, False, start[2]) if value is None else (compared, True, value)
 
 
 def _less(one: Any, other: Any) -> bool:
@@ -374,19 +422,11 @@ def _greater(one: Any, other: Any) -> bool:
     return bool(one > other or one != one)
 
 
-_ADDERS: dict[str, Callable[[Slot], Adder]] = {
-    "count": _counter,
-    "sum": _combining(_added),
-    "min": _combining(lambda before, value: value if before is None or _less(value, before) else before),
-    "max": _combining(lambda before, value: value if before is None or _greater(value, before) else before),
-    "first": _combining(lambda before, value: value if before is None else before),
-    "last": _combining(lambda before, value: value),
-    "min_by": _comparing(lambda value, before: value < before),
-    "max_by": _comparing(lambda value, before: value > before),
-}
+_BEATS: dict[str, Callable[[Any, Any], bool]] = {"min_by": operator.lt, "max_by": operator.gt}
+#: Combines two values of a slot, the second of which is that of later records.
 _MERGES: dict[str, Callable[[Any, Any], Any]] = {
-    "count": lambda one, other: one + other,
-    "sum": _added,
+    "count": operator.add,
+    "sum": operator.add,
     "min": lambda one, other: other if _less(other, one) else one,
     "max": lambda one, other: other if _greater(other, one) else one,
     "first": lambda one, other: one,

@@ -28,6 +28,7 @@ FIGURES: dict[str, Any] = {
     "least": aggregates.min("amount"),
     "most": aggregates.max("value"),
     "mean": aggregates.avg("amount"),
+    "best": aggregates.max_by("name", by="amount"),
 }
 
 

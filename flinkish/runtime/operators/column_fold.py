@@ -5,16 +5,18 @@ Each method returns None where columns could not do the same: then the caller ta
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from flinkish.common.column_layout import Layout
 from flinkish.common.columns import Columns
 from flinkish.common.errors import TypeMismatchError
-from flinkish.udf.aggregates import FieldAggregates, Slot
+from flinkish.udf.aggregates import CHOOSING, FieldAggregates, Slot, compared_value
+from flinkish.udf.rolling import cut_to_milliseconds
 
 #: Sums of numbers below this stay exact and within 64 bits.
 _SAFE_SUM = float(1 << 62)
@@ -27,12 +29,11 @@ Accumulators = list[tuple[Any, ...]]
 
 
 class ColumnFold:
-    """Folds runs of columns with certain aggregates, whose accumulators are tuples of numbers."""
+    """Folds runs of columns with certain aggregates."""
 
     def __init__(self, aggregates: FieldAggregates) -> None:
         self._aggregates = aggregates
         self._slots = aggregates.slots
-        self._dtypes = [np.float64 if isinstance(start, float) else np.int64 for start in aggregates.starts]
 
     @np.errstate(over="ignore", invalid="ignore")  # infinity and NaN are results, as of Python
     def fold(self, codes: Any, before: Sequence[tuple[Any, ...] | None], columns: Columns) -> Accumulators | None:
@@ -40,49 +41,74 @@ class ColumnFold:
 
         `codes`: for each record, the number of its group; `before`: the accumulator of each group, None if it is new.
         """
-        slots = self.arrays(before)
-        for slot, values, fresh in zip(self._slots, slots, self._fresh(columns), strict=True):
-            if not _safe(slot, values, fresh):
-                return None
-            _COMBINE[slot.kind].at(values, codes, fresh)
-        return _accumulators(slots)
+        slots = self._prepared(before, columns)
+        if slots is None:
+            return None
+        for slot in slots:
+            slot.combine.at(slot.values, codes, slot.fresh)
+        return list(zip(*[slot.after() for slot in slots], strict=True))
 
     @np.errstate(over="ignore", invalid="ignore")
     def running(
         self, codes: Any, before: Sequence[tuple[Any, ...] | None], columns: Columns
     ) -> tuple[list[Any], Accumulators] | None:
         """Return the slots as they are after each record, and the accumulators after the last one; arguments as in `fold`."""
-        rounds, slots, results = rounds_of(codes), self.arrays(before), []
-        for slot, values, fresh in zip(self._slots, slots, self._fresh(columns), strict=True):
-            if not _safe(slot, values, fresh):
-                return None
-            results.append(add_up(_COMBINE[slot.kind], values, codes, fresh, rounds))
-        return results, _accumulators(slots)
+        slots, rounds = self._prepared(before, columns), rounds_of(codes)
+        if slots is None:
+            return None
+        try:
+            results = [slot.shown(add_up(slot.combine, slot.values, codes, slot.fresh, rounds)) for slot in slots]
+        except TypeMismatchError:  # a value before that no column can hold
+            return None
+        return results, list(zip(*[slot.after() for slot in slots], strict=True))
 
     def arrays(self, accumulators: Sequence[tuple[Any, ...] | None]) -> list[Any]:
-        """Return the values of each slot of accumulators, None for new ones."""
+        """Return the values of each slot of accumulators, None for new ones: an array, or a list if a field is taken."""
+        starts = self._aggregates.starts
         if not any(accumulators):
-            starts = zip(self._aggregates.starts, self._dtypes, strict=True)
-            return [np.full(len(accumulators), start, dtype) for start, dtype in starts]
-        empty = self._aggregates.create_accumulator()
-        columns = zip(*[accumulator or empty for accumulator in accumulators], strict=True)
-        return [np.array(values, dtype) for values, dtype in zip(columns, self._dtypes, strict=True)]
+            columns: Any = [[start] * len(accumulators) for start in starts]
+        else:
+            columns = zip(*[accumulator or starts for accumulator in accumulators], strict=True)
+        slots = zip(self._slots, starts, columns, strict=True)
+        return [
+            values if slot.kind in CHOOSING else np.array(values, np.float64 if isinstance(start, float) else np.int64)
+            for slot, start, values in slots
+        ]
 
-    def results(self, slots: Sequence[Any], outer: dict[str, pa.Array], schema: pa.Schema) -> pa.RecordBatch | None:
+    def _prepared(self, before: Sequence[tuple[Any, ...] | None], columns: Columns) -> list[_Computed | _Chosen] | None:
+        """Return what is to be combined for each slot; None if numpy would not do it exactly as Python does."""
+        values = self.arrays(before)
+        slots: list[_Computed | _Chosen] = []
+        for slot, own, count, start in zip(self._slots, values, self._aggregates.counts, self._aggregates.starts, strict=True):
+            if slot.kind in CHOOSING:
+                slots.append(_Chosen(slot, own, values[count] > 0, start, columns))
+            else:
+                slots.append(_Computed(slot, own, start, columns))
+        return slots if all(slot.exact for slot in slots) else None
+
+    def results(self, slots: Sequence[Any], outer: dict[str, pa.Array], layout: Layout) -> pa.RecordBatch | None:
         """Return the rows of results; `outer` has the columns of what accumulators do not know, by kind of aggregate."""
         arrays = []
-        for aggregate, places, field in zip(self._aggregates.aggregates, self._aggregates.parts, schema, strict=True):
-            if not places:
+        aggregates = self._aggregates
+        for place, (aggregate, parts) in enumerate(zip(aggregates.aggregates, aggregates.parts, strict=True)):
+            if not parts:
                 arrays.append(outer[aggregate.kind])
                 continue
-            values, count = slots[places[0]], self._aggregates.counts[places[0]]
-            unknown = slots[count] == 0 if count is not None and aggregate.kind != "count" else None
+            values, counts = slots[parts[0]], slots[aggregates.counts[parts[0]]]
+            if aggregate.kind in CHOOSING:
+                if not isinstance(values, pa.Array):
+                    values = _column(layout, place, list(map(self._slots[parts[0]].shown, values, counts.tolist())))
+                if values is None:
+                    return None
+                arrays.append(values)
+                continue
             if aggregate.kind == "avg":
                 if values.dtype == np.int64 and np.abs(values).max(initial=0) >= _EXACT:
                     return None
-                values = values / np.maximum(slots[places[1]], 1)
-            arrays.append(pa.array(values, mask=unknown, from_pandas=False).cast(field.type))
-        return pa.RecordBatch.from_arrays(arrays, schema=schema)
+                values = values / np.maximum(counts, 1)
+            unknown = counts == 0 if aggregate.kind != "count" else None
+            arrays.append(pa.array(values, mask=unknown, from_pandas=False).cast(layout.schema.field(place).type))
+        return layout.batch(arrays)
 
     def place_of(self, kind: str) -> int | None:
         """Return the position of the first aggregate of a kind; None if there is none."""
@@ -96,26 +122,118 @@ class ColumnFold:
             return {}
         if not {type(item) for key in keys for item in (key if key.__class__ is tuple else (key,))} <= {int, str, bool}:
             return None
-        try:
-            return {"key": layout.column(place, keys)}
-        except TypeMismatchError:  # a key that is equal to one of its type, such as True for 1
-            return None
+        # A key may be equal to one of its type, such as True for 1.
+        column = _column(layout, place, keys)
+        return None if column is None else {"key": column}
 
-    def _fresh(self, columns: Columns) -> Iterator[Any]:
-        """Return what the records of a run have for each slot: for null, what changes nothing."""
-        for slot, start, dtype in zip(self._slots, self._aggregates.starts, self._dtypes, strict=True):
-            column = None if slot.field is None else columns.column(slot.field)
-            if column is None or (slot.kind == "count" and not column.null_count):
-                yield np.ones(len(columns), np.int64)
-            elif slot.kind == "count":
-                yield column.is_valid().to_numpy(zero_copy_only=False).astype(np.int64)
+
+def _column(layout: Layout, position: int, values: Sequence[Any]) -> pa.Array | None:
+    """Return the values of a field as its column; None if it cannot hold them."""
+    try:
+        return layout.column(position, values)
+    except TypeMismatchError:
+        return None
+
+
+class _Computed:
+    """A slot of numbers: the ufunc that combines them, the `values` of groups, and the `fresh` ones of the records of a run."""
+
+    def __init__(self, slot: Slot, values: Any, start: float, columns: Columns) -> None:
+        self.combine = _COMBINE[slot.kind]
+        self.values = values
+        column = None if slot.field is None else columns.column(slot.field)
+        self.fresh: Any
+        if column is None or (slot.kind == "count" and not column.null_count):
+            self.fresh = np.ones(len(columns), np.int64)
+        elif slot.kind == "count":
+            self.fresh = _valid(column).astype(np.int64)
+        else:
+            # For null, what changes nothing.
+            self.fresh = _numbers(column, start).astype(values.dtype, copy=False)
+        #: Whether numpy combines these numbers exactly as Python does.
+        self.exact = _safe(slot, values, self.fresh)
+
+    def after(self) -> list[Any]:
+        """Return what the groups have in the end."""
+        found: list[Any] = self.values.tolist()
+        return found
+
+    def shown(self, found: Any) -> Any:
+        """Return the column of results for `found`, what the groups have after each record."""
+        return found
+
+
+class _Chosen:
+    """A slot that takes a field of one record: numbered from the best one on, the least of the numbers is chosen.
+
+    First come what the groups have, then the records of the run; `values` and `fresh` are their ranks in the order of preference.
+    Those that cannot be chosen have the same rank, behind all others.
+    """
+
+    combine = np.minimum
+
+    def __init__(self, slot: Slot, before: Sequence[Any], known: Any, start: Any, columns: Columns) -> None:
+        """`before`: what each group has, if it is `known`."""
+        assert slot.field is not None
+        assert slot.looked_at is not None
+        self._slot, self._before, self._known, self._start, self._layout = slot, before, known, start, columns.layout
+        self._field: int = slot.field
+        self._column = columns.column(slot.field)
+        if cut_to_milliseconds(columns.layout.types[slot.field]):
+            self._column = pc.floor_temporal(self._column, unit="millisecond")
+        looked_at = columns.column(slot.looked_at)
+        places = np.arange(len(before) + len(columns))
+        #: Whether numpy chooses as Python does: with NaN, it depends on the order.
+        self.exact = True
+        if slot.by is None:
+            self._order = places if slot.kind == "first" else places[::-1]
+        else:
+            fresh = _numbers(looked_at, 0)
+            dtype = np.float64 if isinstance(start[0], float) else np.int64
+            self._compared = np.r_[np.array([compared for compared, _, _ in before], dtype), fresh]
+            self.exact = not np.isnan(self._compared).any()
+            if slot.kind == "min_by":
+                self._order = np.argsort(self._compared, kind="stable")
             else:
-                filled = column.fill_null(pa.scalar(start, column.type)) if column.null_count else column
-                yield filled.to_numpy().astype(dtype, copy=False)
+                self._order = places[-1] - np.argsort(self._compared[::-1], kind="stable")[::-1]
+        ranks = np.empty(len(places), np.int64)
+        ranks[self._order] = places
+        ranks[~np.r_[known, _valid(looked_at)]] = len(places)
+        self.values, self.fresh = ranks[: len(before)], ranks[len(before) :]
+
+    def after(self) -> list[Any]:
+        """Return what the groups have in the end."""
+        found = list(self._before)
+        groups = np.flatnonzero(self.values < len(self._order))
+        places = self._order[self.values[groups]]
+        is_new = places >= len(found)
+        groups, places = groups[is_new].tolist(), places[is_new]
+        values = self._layout.values_of(self._field, self._column.take(pa.array(places - len(found))))
+        if self._slot.by is not None:
+            compared = self._compared[places].tolist()
+            values = [compared_value(each, value, self._start) for each, value in zip(compared, values, strict=True)]
+        for group, value in zip(groups, values, strict=True):
+            found[group] = value
+        return found
+
+    def shown(self, found: Any) -> pa.Array:
+        """Return the column of results for `found`, the ranks of what the groups have after each record.
+
+        Raises TypeMismatchError if no column can hold what a group had before.
+        """
+        unknown = found == len(self._order)
+        places = pa.array(self._order[np.where(unknown, 0, found)], mask=unknown)
+        before = self._layout.column(self._field, list(map(self._slot.shown, self._before, self._known.tolist())))
+        return pa.concat_arrays([before, self._column]).take(places)
 
 
-def _accumulators(slots: Sequence[Any]) -> Accumulators:
-    return list(zip(*[values.tolist() for values in slots], strict=True))
+def _valid(column: pa.Array) -> Any:
+    return column.is_valid().to_numpy(zero_copy_only=False)
+
+
+def _numbers(column: pa.Array, start: float) -> Any:
+    """Return a column of numbers as an array, with `start` for null."""
+    return (column.fill_null(pa.scalar(start, column.type)) if column.null_count else column).to_numpy()
 
 
 _COMBINE: dict[str, Any] = {"sum": np.add, "count": np.add, "min": np.minimum, "max": np.maximum}

@@ -167,7 +167,7 @@ class AggregateOperator(GatheringOperator, FunctionOperator[AggregateConfig]):
             return False
         shown = self._columns.place_of("key")
         outer = {} if shown is None else {"key": columns.key_column(self._layout.schema.types[shown])}
-        results = self._columns.results(found[0], outer, self._layout.schema)
+        results = self._columns.results(found[0], outer, self._layout)
         if results is None:
             return False
         self._table.put_all(keys, found[1])
@@ -192,7 +192,7 @@ class AggregateOperator(GatheringOperator, FunctionOperator[AggregateConfig]):
         accumulators = list(map(self._table.get, keys))
         if self._columns is not None and self.output.takes_columns:
             slots, outer = self._columns.arrays(accumulators), self._columns.shown_keys(keys, self._layout)
-            results = None if outer is None else self._columns.results(slots, outer, self._layout.schema)
+            results = None if outer is None else self._columns.results(slots, outer, self._layout)
             if results is not None:
                 stamps = pa.array(times, pa.int64())
                 self.output.columns(Columns(self._layout, results, None if stamps.null_count == len(stamps) else stamps))

@@ -111,10 +111,10 @@ class ValueTable(ValueRows, ExpiringTable, Protocol):
         """Set the value of an address."""
 
     def get_all(self, addresses: Sequence[Address]) -> list[Any]:
-        """Return the values of several addresses, which must be immutable; None where there is none."""
+        """Return the values of several addresses, as `get` does."""
 
     def put_all(self, addresses: Sequence[Address], values: Iterable[Any]) -> None:
-        """Set the values of several addresses, which must be immutable."""
+        """Set the values of several addresses."""
 
     def remove(self, address: Address) -> None:
         """Remove the value of an address."""
@@ -192,10 +192,10 @@ class PaneTable(GroupedTable, ValueRows, Protocol):
         """
 
     def get_all(self, namespace: Any, keys: Sequence[Any]) -> list[Any]:
-        """Return the values of several keys of a namespace, which must be immutable; None where there is none."""
+        """Return the values of several keys of a namespace, as `get` does."""
 
     def put_all(self, namespace: Any, keys: Sequence[Any], values: Iterable[Any]) -> None:
-        """Set the values of several keys of a namespace, which must be immutable."""
+        """Set the values of several keys of a namespace."""
 
     def copies(self, namespace: Any) -> Iterable[tuple[Any, Any]]:
         """Return the keys of a namespace with copies of their values; changing these does not change the state.

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from flinkish.common import Configuration, Row, RowKind, Time, Types, WatermarkStrategy
+from flinkish.common import Configuration, Instant, Row, RowKind, Time, Types, WatermarkStrategy
 from flinkish.common.errors import JobExecutionError
 from flinkish.common.limits import LONG_MAX, LONG_MIN
 from flinkish.datastream import DataStream, OutputTag, StreamExecutionEnvironment, aggregates
@@ -354,3 +354,67 @@ def test_keys_of_many_records_are_added_up_in_their_order(env: StreamExecutionEn
     )
     assert columns == by_record
     assert sum(folded) == 1_000
+
+
+@pytest.mark.parametrize("per", ["record", "epoch"])
+def test_the_first_among_equals_is_taken(env: StreamExecutionEnvironment, folded: list[int], per: Any) -> None:
+    values = [None, 1.0, 0.0, -0.0, None, 0.0, -0.0, 5.0, 5.0, None]
+    data = [Row(key=number // 10, value=values[number % 10], time=number) for number in range(80)]
+    figures: dict[str, Any] = {
+        "key": aggregates.key(),
+        "low": aggregates.min_by("time", by="value"),
+        "lowest": aggregates.min_by("value", by="value"),
+        "high": aggregates.max_by("time", by="value"),
+        "first": aggregates.first("value"),
+        "last": aggregates.last("value"),
+    }
+    columns, by_record = both(env, lambda stream: stream.key_by("key").aggregate(per=per, **figures), data[:45], data[45:])
+    assert columns == by_record
+    assert columns[-1] == "Row(key=7, low=72, lowest=0.0, high=77, first=1.0, last=5.0)"
+    assert sum(folded) == 80
+
+
+def test_nan_in_a_field_that_is_compared_is_compared_by_record(env: StreamExecutionEnvironment, folded: list[int]) -> None:
+    data = [Row(key=number % 3, value=(1.0, math.nan, 3.0, 0.5)[number % 4], time=number) for number in range(60)]
+    figures = {"low": aggregates.min_by("time", by="value"), "high": aggregates.max_by("time", by="value")}
+    columns, by_record = both(env, lambda stream: stream.key_by("key").aggregate(**figures), data)
+    assert columns == by_record
+    assert not folded
+
+
+def test_a_taken_value_of_none_is_told_from_no_value(env: StreamExecutionEnvironment, folded: list[int]) -> None:
+    data = [Row(key=1, value=2.0, time=None), Row(key=1, value=None, time=5), Row(key=1, value=3.0, time=7)]
+    stream = env.from_source(RunsSource(ROW, ((data,),)), WatermarkStrategy.no_watermarks(), "rows")
+    found = collect(
+        stream.key_by("key").aggregate(time=aggregates.min_by("time", by="value"), high=aggregates.max_by("time", by="value"))
+    )
+    assert list(map(tuple, found)) == [(None, None), (None, None), (None, 7)]
+    assert folded == [3]
+
+
+def test_a_value_in_state_that_no_column_holds_is_shown(folded: list[int]) -> None:
+    row_type = Types.ROW_NAMED(["key", "at"], [Types.LONG(), Types.INSTANT()])
+
+    def build(stream: DataStream, condition: Any) -> DataStream:
+        keyed = stream.filter(condition).uid("filter").key_by("key")
+        return keyed.aggregate(at=aggregates.last("at"), first=aggregates.first("at")).uid("last")
+
+    fine = Instant(5, 123_456_789)
+    with OneInputHarness(lambda stream: build(stream, lambda row: True), row_type) as harness:
+        harness.process_element(Row(key=1, at=fine))
+        snapshot = harness.snapshot()
+    with OneInputHarness(lambda stream: build(stream, pc.field("key") > 0), row_type, snapshot=snapshot) as harness:
+        harness.process_element(Row(key=1, at=None))
+        assert harness.take_values() == [Row(at=fine, first=fine)]
+        assert not folded
+        harness.process_element(Row(key=2, at=Instant(6, 1_000)))
+        assert harness.take_values() == [Row(at=Instant(6, 1_000), first=Instant(6, 1_000))]
+    assert folded
+
+
+@pytest.mark.parametrize("value_type", [Types.PICKLED_BYTE_ARRAY(), Types.CHAR(), Types.BIG_DEC(), Types.TUPLE([Types.INT()])])
+def test_a_field_of_any_type_may_have_no_value_yet(env: StreamExecutionEnvironment, value_type: Any) -> None:
+    data = [Row(key=1, value=None), Row(key=1, value=None)]
+    stream = env.from_collection(data, Types.ROW_NAMED(["key", "value"], [Types.LONG(), value_type]))
+    figures = {"last": aggregates.last("value"), "low": aggregates.min_by("value", by="key")}
+    assert collect(stream.key_by("key").aggregate(**figures)) == [Row(last=None, low=None)] * 2

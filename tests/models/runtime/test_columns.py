@@ -48,6 +48,8 @@ FIELDS = {
     "o": Types.BOOLEAN(),
     "day": Types.SQL_DATE(),
     "at": Types.SQL_TIMESTAMP(),
+    "list": Types.LIST(Types.DOUBLE()),
+    "row": Types.ROW_NAMED(["one", "other"], [Types.INT(), Types.STRING()]),
     "key": Types.LONG(),
     "small": Types.INT(),
     "tiny": Types.BYTE(),
@@ -61,15 +63,16 @@ TUPLE = Types.TUPLE(list(FIELDS.values()))
 LATE = OutputTag("late", ROW)
 
 #: What numpy computes as Python does.
-BY_COLUMNS = [(kind, field) for kind in ("sum", "min", "max", "avg") for field in "bsild"] + [
-    ("count", field) for field in FIELDS
-]
+BY_COLUMNS = (
+    [(kind, field) for kind in ("sum", "min", "max", "avg") for field in "bsild"]
+    + [(kind, field) for kind in ("count", "first", "last") for field in FIELDS]
+    + [(f"{end}_by {by}", field) for end in ("min", "max") for field in ("t", "d", "row", "at", "list") for by in "bld"]
+)
 #: What falls back to records, all of it.
 BY_RECORDS = (
-    [(kind, field) for kind in ("first", "last") for field in FIELDS]
-    + [(kind, field) for kind in ("sum", "avg") for field in "f"]
+    [(kind, field) for kind in ("sum", "avg") for field in "f"]
     + [(kind, field) for kind in ("min", "max") for field in ("f", "t", "o", "day", "at")]
-    + [(f"{end}_by {by}", field) for end in ("min", "max") for field in ("t", "i") for by in ("l", "d", "day")]
+    + [(f"{end}_by {by}", field) for end in ("min", "max") for field in ("t", "i") for by in ("f", "day")]
 )
 
 
@@ -108,7 +111,9 @@ class Data:
             "o": choose.random() < 0.5,
             "day": datetime.date.min + datetime.timedelta(days=choose.randrange(3_000_000)),
             "at": datetime.datetime(1969, 1, 1) + datetime.timedelta(microseconds=choose.randrange(10**14)),
+            "list": [self._float(choose) for _ in range(choose.randrange(3))],
         }
+        values["row"] = Row(one=values["i"], other=choose.choice(("", None)))
         values = {name: None if nulls and choose.random() < 0.1 else value for name, value in values.items()}
         none = nulls and self.null_keys and choose.random() < 0.02
         values |= (
@@ -315,7 +320,7 @@ def test_first_records_of_a_field(folded: list[int]) -> None:
     @given(
         data=DATA,
         n=st.sampled_from((1, 2, 10)),
-        field=st.sampled_from([field for field in FIELDS if field != "flag"]),
+        field=st.sampled_from([field for field in FIELDS if field not in ("flag", "row", "list")]),
         ascending=st.booleans(),
         key=KEY_FIELDS,
         way=WAYS,
@@ -478,6 +483,15 @@ FIGURES: dict[str, Any] = {
     "total": aggregates.sum("d"),
     "least": aggregates.min("d"),
     "mean": aggregates.avg("i"),
+    "first": aggregates.first("t"),
+    "at": aggregates.last("at"),
+    "best": aggregates.max_by("d", by="l"),
+}
+OBJECTS: dict[str, Any] = {
+    "key": aggregates.key(),
+    "total": aggregates.sum("i"),
+    "row": aggregates.last("row"),
+    "list": aggregates.min_by("list", by="i"),
 }
 #: Operators that are restored; their results and when they emit them follow from the steps alone.
 OPERATORS: dict[str, Operator] = {
@@ -486,11 +500,16 @@ OPERATORS: dict[str, Operator] = {
     "least": lambda keyed: keyed.min_by("time"),
     "first": lambda keyed: keyed.deduplicate(),
     "greatest": lambda keyed: keyed.top_n(3, "d"),
+    "rolling objects": lambda keyed: keyed.aggregate(**OBJECTS),
     "epochs": lambda keyed: keyed.aggregate(per="epoch", **FIGURES),
+    "epochs of objects": lambda keyed: keyed.aggregate(per="epoch", **OBJECTS),
     "tumbling": lambda keyed: keyed.window(TumblingEventTimeWindows.of(ms(10))).allowed_lateness(15).aggregate(**FIGURES),
     "sliding": lambda keyed: keyed.window(SlidingEventTimeWindows.of(ms(20), ms(10))).aggregate(**FIGURES),
+    "sliding objects": lambda keyed: keyed.window(SlidingEventTimeWindows.of(ms(20), ms(10))).aggregate(**OBJECTS),
     "sessions": lambda keyed: keyed.window(EventTimeSessionWindows.with_gap(ms(7))).aggregate(**FIGURES),
+    "sessions of objects": lambda keyed: keyed.window(EventTimeSessionWindows.with_gap(ms(7))).aggregate(**OBJECTS),
     "counts": lambda keyed: keyed.count_window(5).aggregate(**FIGURES),
+    "counts of objects": lambda keyed: keyed.count_window(5).aggregate(**OBJECTS),
     "sessions by clock": lambda keyed: keyed.window(ProcessingTimeSessionWindows.with_gap(ms(12))).aggregate(**FIGURES),
     "clock": lambda keyed: keyed.window(TumblingProcessingTimeWindows.of(ms(10))).aggregate(**FIGURES),
     "sliding by clock": lambda keyed: keyed.window(SlidingProcessingTimeWindows.of(ms(25), ms(10))).aggregate(**FIGURES),

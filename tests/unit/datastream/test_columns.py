@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow.compute as pc
 import pytest
 
-from flinkish.common import Configuration, Duration, Time, Types, WatermarkStrategy
+from flinkish.common import Configuration, Duration, Row, Time, Types, WatermarkStrategy
 from flinkish.common.errors import InvalidArgumentError, InvalidProgramError
 from flinkish.datastream import DataStream, RuntimeExecutionMode, StreamExecutionEnvironment, aggregates
 from flinkish.datastream.connectors.discard import DiscardingSink
@@ -72,7 +72,7 @@ def test_operators_on_columns_are_marked_and_the_others_have_a_reason(env: Strea
     assert found["by function"] == found["by a row"] == other
     assert found["by two fields"] == "columns"
     assert found["Sink: Print to Std. Out"] == "records: the sink writes records"
-    assert found["last"] == "records: last('name') looks at each record"
+    assert found["last"] == "columns"
     assert found["sum"] == found["first"] == found["greatest"] == "columns"
     assert found["after changes"] == found["Sink: changes"] == "records: its input is records"
     assert found["first in 5 s"] == "records: its time-to-live looks at each record"
@@ -184,6 +184,26 @@ def test_a_key_without_a_type_that_is_shown_needs_records(env: StreamExecutionEn
     found = marks(env)
     assert found["shown"] == "records: the key has no declared type, but is shown"
     assert found["not shown"] == "columns"
+
+
+def test_aggregates_say_why_they_take_records(env: StreamExecutionEnvironment) -> None:
+    times = Types.ROW_NAMED(["at"], [Types.LIST(Types.SQL_TIMESTAMP())])
+    row_type = Types.ROW_NAMED(
+        ["key", "name", "times", "object"], [Types.LONG(), Types.STRING(), times, Types.PICKLED_BYTE_ARRAY()]
+    )
+    keyed = numbers(env).map(lambda number: Row(number, "", None, None), row_type).key_by("key")
+    why = {
+        "max('name') looks at each record": aggregates.max("name"),
+        "max_by('key') looks at each record": aggregates.max_by("key", by="name"),
+        "last('object') takes values that no column holds": aggregates.last("object"),
+        "state cuts times in nested fields to milliseconds": aggregates.max_by("times", by="key"),
+        "its input is records": aggregates.max_by("name", by="key"),
+    }
+    for reason, aggregate in why.items():
+        keyed.aggregate(found=aggregate).name(reason).sink_to(DiscardingSink())
+    rows(env).key_by("key").aggregate(n=aggregates.count()).sink_to(DiscardingSink())
+    found = marks(env)
+    assert {name: found[name] for name in why} == {reason: f"records: {reason}" for reason in why}
 
 
 def test_a_plan_makes_no_generator_of_the_program(env: StreamExecutionEnvironment) -> None:

@@ -43,7 +43,7 @@ class FoldedWindows:
         for kind, array in zip(("window_start", "window_end"), span, strict=True):
             if self._fold.place_of(kind) is not None:
                 outer[kind] = pa.array(array)
-        batch = self._fold.results(self._fold.arrays(accumulators), outer, self._layout.schema)
+        batch = self._fold.results(self._fold.arrays(accumulators), outer, self._layout)
         return None if batch is None else Columns(self._layout, batch, times)
 
 

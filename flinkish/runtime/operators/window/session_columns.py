@@ -13,7 +13,7 @@ from flinkish.common.columns import Columns
 from flinkish.common.limits import LONG_MAX
 from flinkish.runtime.operators.window.columns import FoldedWindows
 from flinkish.runtime.state.backend import MapTable
-from flinkish.udf.aggregates import FieldAggregates
+from flinkish.udf.aggregates import CHOOSING, FieldAggregates
 
 #: Key, start, end (ms), accumulator, timestamp of the result.
 EndedSession = tuple[Any, int, int, tuple[Any, ...], int]
@@ -39,8 +39,8 @@ class SessionColumns(FoldedWindows):
         self._gap = gap
         self._expect = expect
         slots = zip(aggregates.slots, aggregates.starts, strict=True)
-        # The sum of floats depends on the order in which they are added.
-        self._in_order = any(slot.kind == "sum" and isinstance(start, float) for slot, start in slots)
+        # The sum of floats depends on the order in which they are added, and so does what is first, last or first among equals.
+        self._in_order = any(slot.kind in CHOOSING or (slot.kind == "sum" and isinstance(start, float)) for slot, start in slots)
 
     def add(self, columns: Columns, times: Any) -> tuple[list[tuple[Any, int]], Columns | None] | None:
         """Fold columns, none of them late, with their times (ms); None if all must be taken record by record.
@@ -102,7 +102,7 @@ class SessionColumns(FoldedWindows):
             touched = [session for session in entries(key) if session[0] <= end and session[1][0] >= start]
             met.append(touched[0] if touched else None)
             begin = touched[0][0] if touched else None
-            # With floats: a session that begins behind the first record would be merged with the one that the record begins.
+            # In order: a session that begins behind the first record would be merged with the one that the record begins.
             merged = self._in_order and begin is not None and begin > start + gap
             if merged or len(touched) > 1 or (begin is not None and last == (owner, begin)):
                 apart.add(owner)

@@ -323,9 +323,15 @@ class HeapPaneTable(HeapGroupedTable, PaneTable):
                 self.dirty.setdefault(namespace, {}).update(touched)
 
     def get_all(self, namespace: Any, keys: Sequence[Any]) -> list[Any]:
+        if not self.codec.immutable:
+            return [self.get(namespace, key) for key in keys]
         return list(map(self.data.get(namespace, {}).get, keys))
 
     def put_all(self, namespace: Any, keys: Sequence[Any], values: Iterable[Any]) -> None:
+        if not self.codec.immutable:
+            for key, value in zip(keys, values, strict=True):
+                self.put(namespace, key, value)
+            return
         self.data.setdefault(namespace, {}).update(zip(keys, values, strict=True))
         self.dirty.setdefault(namespace, {}).update(dict.fromkeys(keys, False))
 

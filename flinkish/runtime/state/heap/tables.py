@@ -131,9 +131,13 @@ class HeapValueTable(HeapTable, ValueTable):
             self.hot[address] = value
 
     def get_all(self, addresses: Sequence[Address]) -> list[Any]:
-        return list(map(self.data.get, addresses))
+        return list(map(self.data.get if self.codec.immutable else self.get, addresses))
 
     def put_all(self, addresses: Sequence[Address], values: Iterable[Any]) -> None:
+        if not self.codec.immutable:
+            for address, value in zip(addresses, values, strict=True):
+                self.put(address, value)
+            return
         self.data.update(zip(addresses, values, strict=True))
         self.dirty.update(dict.fromkeys(addresses))
 
