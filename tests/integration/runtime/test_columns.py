@@ -418,3 +418,37 @@ def test_a_field_of_any_type_may_have_no_value_yet(env: StreamExecutionEnvironme
     stream = env.from_collection(data, Types.ROW_NAMED(["key", "value"], [Types.LONG(), value_type]))
     figures = {"last": aggregates.last("value"), "low": aggregates.min_by("value", by="key")}
     assert collect(stream.key_by("key").aggregate(**figures)) == [Row(last=None, low=None)] * 2
+
+
+@pytest.mark.parametrize("kind", ["epoch", "tumbling", "sessions", "counts"])
+def test_lists_and_rows_in_accumulators_go_from_epoch_to_epoch(kind: str, folded: list[int]) -> None:
+    row = Types.ROW_NAMED(["one", "other"], [Types.LONG(), Types.STRING()])
+    row_type = Types.ROW_NAMED(["key", "list", "row", "time"], [Types.LONG(), Types.LIST(Types.LONG()), row, Types.LONG()])
+    windows: dict[str, Callable[[Any], Any]] = {
+        "tumbling": lambda keyed: keyed.window(TumblingEventTimeWindows.of(Time.seconds(1))),
+        "sessions": lambda keyed: keyed.window(EventTimeSessionWindows.with_gap(Time.seconds(1))),
+        "counts": lambda keyed: keyed.count_window(80),
+    }
+    figures = {
+        "first": aggregates.first("list"),
+        "row": aggregates.last("row"),
+        "best": aggregates.max_by("list", by="time"),
+        "n": aggregates.count(),
+    }
+
+    def build(stream: DataStream) -> DataStream:
+        keyed = stream.filter(pc.field("time") >= 0).key_by("key")
+        if kind == "epoch":
+            return keyed.aggregate(per="epoch", **figures)
+        found: DataStream = windows[kind](keyed).aggregate(**figures)
+        return found
+
+    with OneInputHarness(build, row_type) as harness:
+        for epoch in range(2):
+            with harness.epoch():
+                for number in range(epoch * 40, epoch * 40 + 40):
+                    value = Row(key=1, list=[number], row=Row(one=number, other=None), time=number)
+                    harness.process_element(value, number)
+        harness.process_watermark(5_000)
+        assert harness.take_values()[-1] == Row(first=[0], row=Row(one=79, other=None), best=[79], n=80)
+    assert folded == [40, 40]
