@@ -138,7 +138,7 @@ def _windows(config: configs.WindowConfig) -> str | None:
     if not isinstance(config.fold, FieldAggregates):
         return "the windows call a function for each record; aggregate(total=sum(...)) would not"
     if not _are_known(config):
-        known = "tumbling and sliding windows, count_window(size) and sessions with a fixed gap"
+        known = "tumbling and sliding windows of time or of a number of records, and sessions with a fixed gap"
         return f"only {known}, with the default trigger, work on columns"
     return config.fold.why_by_record
 

@@ -6,6 +6,7 @@ from typing import Any
 
 from flinkish.program.operators import WindowConfig
 from flinkish.udf.window import (
+    CountSlidingWindowAssigner,
     CountTrigger,
     CountTumblingWindowAssigner,
     DynamicEventTimeSessionWindows,
@@ -47,12 +48,12 @@ def are_aligned(config: WindowConfig) -> bool:
 
 
 def are_folded_counts(config: WindowConfig) -> bool:
-    """Tell whether windows have a number of records each, do not overlap, fold their records and fire when they are full."""
+    """Tell whether windows have a number of records each, fold these and fire when they are full."""
     assigner: Any = config.assigner
     trigger: Any = config.trigger
     folded = config.fold is not None and config.evictor is None
-    tumbling = type(assigner) is CountTumblingWindowAssigner and type(trigger) is CountTrigger
-    return folded and tumbling and trigger._window_size == assigner._window_size
+    counted = type(assigner) in (CountTumblingWindowAssigner, CountSlidingWindowAssigner) and type(trigger) is CountTrigger
+    return folded and counted and trigger._window_size == assigner._window_size
 
 
 def are_folded_sessions(config: WindowConfig, *, fixed_gap: bool = False) -> bool:

@@ -195,7 +195,7 @@ class _Chosen:
             if slot.kind == "min_by":
                 self._order = np.argsort(self._compared, kind="stable")
             else:
-                self._order = places[-1] - np.argsort(self._compared[::-1], kind="stable")[::-1]
+                self._order = len(places) - 1 - np.argsort(self._compared[::-1], kind="stable")[::-1]
         ranks = np.empty(len(places), np.int64)
         ranks[self._order] = places
         ranks[~np.r_[known, _valid(looked_at)]] = len(places)

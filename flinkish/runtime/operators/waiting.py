@@ -5,9 +5,6 @@ from __future__ import annotations
 from flinkish.common.columns import Columns, concat
 from flinkish.runtime.operators.base import Operator, OperatorContext
 
-#: Maximum number of records of columns that wait to be processed together.
-_WAITING_RECORDS = 1 << 19
-
 
 class WaitingOperator(Operator):
     """Holds records back; `flush` passes them on before anything that follows them."""
@@ -36,6 +33,9 @@ class WaitingOperator(Operator):
 class GatheringOperator(WaitingOperator):
     """Gathers runs of columns with keys, so that each key is looked up once; `process_records` must flush first."""
 
+    #: Number of records from which on they are processed and wait no longer.
+    enough = 1 << 19
+
     def __init__(self, context: OperatorContext) -> None:
         super().__init__(context)
         self._by_columns = self.takes_columns()
@@ -48,7 +48,7 @@ class GatheringOperator(WaitingOperator):
             return
         self._runs.append(columns)
         self._waiting += len(columns)
-        if self._waiting >= _WAITING_RECORDS:
+        if self._waiting >= self.enough:
             self.flush()
 
     def flush(self) -> None:

@@ -385,6 +385,7 @@ ASSIGNERS: dict[str, Callable[[Any], Any]] = {
     "counts of one": lambda keyed: keyed.count_window(1),
     "counts of seven": lambda keyed: keyed.count_window(7),
     "counts that overlap": lambda keyed: keyed.count_window(7, 3),
+    "counts with gaps": lambda keyed: keyed.count_window(2, 5),
     "every second one": lambda keyed: keyed.window(TumblingEventTimeWindows.of(ms(10))).trigger(CountTrigger.of(2)),
 }
 
@@ -509,6 +510,8 @@ OPERATORS: dict[str, Operator] = {
     "sessions": lambda keyed: keyed.window(EventTimeSessionWindows.with_gap(ms(7))).aggregate(**FIGURES),
     "sessions of objects": lambda keyed: keyed.window(EventTimeSessionWindows.with_gap(ms(7))).aggregate(**OBJECTS),
     "counts": lambda keyed: keyed.count_window(5).aggregate(**FIGURES),
+    "counts that overlap": lambda keyed: keyed.count_window(9, 2).aggregate(**FIGURES),
+    "counts with gaps": lambda keyed: keyed.count_window(1, 3).aggregate(**FIGURES),
     "counts of objects": lambda keyed: keyed.count_window(5).aggregate(**OBJECTS),
     "sessions by clock": lambda keyed: keyed.window(ProcessingTimeSessionWindows.with_gap(ms(12))).aggregate(**FIGURES),
     "clock": lambda keyed: keyed.window(TumblingProcessingTimeWindows.of(ms(10))).aggregate(**FIGURES),
@@ -517,7 +520,7 @@ OPERATORS: dict[str, Operator] = {
 
 
 def test_operators_that_are_restored(folded: list[int]) -> None:
-    @several(40)
+    @several(60)
     @given(
         data=DATA,
         operator=st.sampled_from(list(OPERATORS)),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from flinkish.common.columns import Columns
@@ -19,7 +20,7 @@ from flinkish.runtime.operators.window.restored import (
 )
 from flinkish.runtime.state.backend import ValueTable
 from flinkish.runtime.state.handles import Fold
-from flinkish.runtime.state.tables import Namespaced, key_of, namespace_of
+from flinkish.runtime.state.tables import Namespaced, namespace_of
 from flinkish.udf.aggregates import FieldAggregates
 from flinkish.udf.window.windows import CountWindow
 
@@ -27,16 +28,23 @@ if TYPE_CHECKING:
     from flinkish.runtime.operators.window.count_columns import CountColumns
 
 
+#: Maximum number of records that are folded together, each as often as there are windows with it.
+_MOST_FOLDED = 1 << 21
+
+
 class CountWindowsOperator(GatheringOperator, BaseWindowOperator):
-    """Keeps the number of records of each key and the accumulator of its open window, which goes when the window is full."""
+    """Keeps the number of records of each key and the accumulators of its open windows; one goes when its window is full."""
 
     def open(self) -> None:
         config = self.config
         assert config.fold is not None
         assert config.fold_type is not None
         self._size: int = self.assigner._window_size
+        self._slide: int = getattr(self.assigner, "_window_slide", self._size)
+        # A record takes memory for each of its windows.
+        self.enough = max(1, min(self.enough, _MOST_FOLDED // -(-self._size // self._slide)))
         self._counts: ValueTable = self.backend.table_of(self.assigner._count_descriptor)[0]
-        name = counted_name(self._size)
+        name = counted_name(self._size, self._slide)
         self._table: ValueTable
         self._table, convert = self.backend.in_namespace().table_of(fold_state(config.fold, config.fold_type, name))
         self._fold = Fold(config.fold, repr(self.node.name), convert, copy=copying(self._table.codec))
@@ -58,37 +66,50 @@ class CountWindowsOperator(GatheringOperator, BaseWindowOperator):
         contents: ValueTable = scope.table_of(fold_state(config.fold, config.fold_type))[0]
         trigger: Any = config.trigger
         counted: ValueTable = scope.table_of(trigger._count_state_descriptor)[0]
-        if any(namespace_of(address).__class__ is not int for address in contents.addresses()):
+        if any(namespace_of(address).__class__ is not int for address in chain(contents.addresses(), counted.addresses())):
             refuse_other_kind(self.context.state.uid, self.assigner)
-        for address in list(counted.addresses()):
-            count = self._counts.get(key_of(address)) or 0
-            if divmod(count, self._size) != (namespace_of(address), counted.get(address)):
-                refuse_other_kind(self.context.state.uid, self.assigner)
+        places: dict[Any, int] = {}
+        for key in self._counts.addresses():
+            count = self._counts.get(key) or 0
+            places.update((Namespaced(key, number), count - number * self._slide) for number in self._windows_of(count - 1))
+        still_open = {address: place for address, place in places.items() if place < self._size}
+        if still_open != {address: counted.get(address) for address in counted.addresses()}:
+            refuse_other_kind(self.context.state.uid, self.assigner)
+        for address in still_open:
             self._table.put(address, contents.get(address))
         contents.forget(logged=True)
         counted.forget(logged=True)
 
+    def _windows_of(self, record: int) -> range:
+        """Return the numbers of the windows of a record, given by its number among those of its key, the last one first."""
+        return range(record // self._slide, max(-1, (record - self._size) // self._slide), -1)
+
     def process_records(self, input_index: int, records: Records) -> None:
         self.flush()
-        backend, counts, table, into, size = self.backend, self._counts, self._table, self._fold.into, self._size
+        backend, counts, table, into = self.backend, self._counts, self._table, self._fold.into
+        size, slide = self._size, self._slide
         for value, timestamp, key in keyed(records):
             backend.current_key = key
             count = counts.get(key) or 0
-            number, place = divmod(count, size)
-            address = Namespaced(key, number)
-            accumulator = into(table.get(address) if place else None, value)
             counts.put(key, count + 1)
-            if place + 1 < size:
-                table.put(address, accumulator)
-                continue
-            if place:
-                table.remove(address)
-            self._emit_full(number, accumulator, timestamp)
+            for number in self._windows_of(count):
+                address, place = Namespaced(key, number), count - number * slide
+                accumulator = into(table.get(address) if place else None, value)
+                if place + 1 < size:
+                    table.put(address, accumulator)
+                    continue
+                if place:
+                    table.remove(address)
+                self._emit_full(number, accumulator, timestamp)
 
     def _emit_full(self, number: int, accumulator: Any, timestamp: int | None) -> None:
         result = self._fold.result(accumulator)
         if result is not None:
             self.emit_window(CountWindow(number), number, [result], timestamp)
+
+    def process_columns(self, columns: Columns, input_index: int = 0) -> None:
+        for start in range(0, len(columns), self.enough):
+            super().process_columns(columns.slice(start, self.enough), input_index)
 
     def process_gathered(self, columns: Columns) -> bool:
         if self._columns is None:
@@ -97,7 +118,7 @@ class CountWindowsOperator(GatheringOperator, BaseWindowOperator):
 
             assert isinstance(self.config.fold, FieldAggregates)
             layout = needed_layout(self.node.output_type, self.node.name)
-            self._columns = CountColumns(self.config.fold, layout, self._counts, self._table, self._size)
+            self._columns = CountColumns(self.config.fold, layout, self._counts, self._table, self._size, self._slide)
         codes, keys = columns.groups()
         self.expect(keys)
         full = self._columns.add(codes, keys, columns)

@@ -42,9 +42,9 @@ def panes_name(length: int, offset: int) -> str:
     return f"{PANES}-{length}" + (f"-{offset % length}" if offset % length else "")
 
 
-def counted_name(size: int) -> str:
+def counted_name(size: int, slide: int) -> str:
     """Return the name of the state of open windows of a number of records, because those of another number end elsewhere."""
-    return f"{COUNTED}-{size}"
+    return f"{COUNTED}-{size}" + (f"-{slide}" if slide != size else "")
 
 
 def _kept(name: str) -> str | None:
@@ -52,7 +52,8 @@ def _kept(name: str) -> str | None:
     if name.startswith(PANES):
         return f"in panes that overlapping windows share ({name.removeprefix(PANES).strip('-')} ms)"
     if name.startswith(COUNTED):
-        return f"as windows of {name.removeprefix(COUNTED).strip('-')} records"
+        size, _, slide = name.removeprefix(f"{COUNTED}-").partition("-")
+        return f"as windows of {size} records" + (f", one every {slide} records" if slide else "")
     return {
         CONTENTS: "window by window",
         TIMESTAMPED_CONTENTS: "window by window with the timestamps of records, as an evictor needs them",

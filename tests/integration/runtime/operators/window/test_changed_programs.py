@@ -67,12 +67,12 @@ class AnotherCountTrigger(CountTrigger):
     """With it, the general operator runs count windows, and keeps also those that are full."""
 
 
-def counted(keyed: KeyedStream, size: int) -> DataStream:
-    return reduced(keyed.count_window(size))
+def counted(keyed: KeyedStream, size: int, slide: int = 0) -> DataStream:
+    return reduced(keyed.count_window(size, slide))
 
 
-def counted_by_any_trigger(keyed: KeyedStream, size: int) -> DataStream:
-    return reduced(keyed.count_window(size).trigger(AnotherCountTrigger(size)))
+def counted_by_any_trigger(keyed: KeyedStream, size: int, slide: int = 0) -> DataStream:
+    return reduced(keyed.count_window(size, slide).trigger(AnotherCountTrigger(size)))
 
 
 SHARED = {"execution.windows.share-panes": "true"}
@@ -147,9 +147,16 @@ def test_open_windows_go_on(before: Version, after: Version, results: list[Any])
 
 
 @pytest.mark.parametrize("before", [counted, counted_by_any_trigger])
-@pytest.mark.parametrize(("size", "results"), [(1, [(9,), (12,)]), (2, [(17,)]), (3, []), (4, [(22,)]), (9, [])])
-def test_open_windows_of_a_number_of_records_go_on(before: Any, size: int, results: list[Any]) -> None:
-    assert run(lambda k: before(k, size), lambda k: counted(k, size)) == results
+@pytest.mark.parametrize(
+    ("windows", "results"),
+    [
+        *(((1,), [(9,), (12,)]), ((2,), [(17,)]), ((3,), []), ((4,), [(22,)]), ((9,), [])),
+        *(((2, 1), [(17,), (21,)]), ((3, 1), [(21,), (29,)]), ((3, 2), [(29,)])),
+        *(((2, 3), [(21,)]), ((4, 2), [(22,)]), ((4, 1), [(22,), (33,)])),
+    ],
+)
+def test_open_windows_of_a_number_of_records_go_on(before: Any, windows: tuple[int, ...], results: list[Any]) -> None:
+    assert run(lambda k: before(k, *windows), lambda k: counted(k, *windows)) == results
 
 
 @pytest.mark.parametrize(
@@ -158,6 +165,10 @@ def test_open_windows_of_a_number_of_records_go_on(before: Any, size: int, resul
         (lambda k: counted(k, 2), lambda k: counted(k, 4)),
         (lambda k: counted_by_any_trigger(k, 2), lambda k: counted(k, 4)),
         (lambda k: counted(k, 2), lambda k: counted_by_any_trigger(k, 2)),
+        (lambda k: counted(k, 4), lambda k: counted(k, 4, 2)),
+        (lambda k: counted(k, 4, 2), lambda k: counted(k, 4, 3)),
+        (lambda k: counted_by_any_trigger(k, 3, 2), lambda k: counted(k, 3, 1)),
+        (lambda k: counted_by_any_trigger(k, 4, 4), lambda k: counted(k, 4, 2)),
         (lambda k: counted(k, 2), lambda k: listed(k.count_window(2))),
         (lambda k: counted(k, 2), lambda k: reduced(tumbling(k))),
         (lambda k: reduced(tumbling(k)), lambda k: counted(k, 2)),
