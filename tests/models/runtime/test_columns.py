@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow.compute as pc
+import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
@@ -32,6 +33,7 @@ from flinkish.datastream.window import (
     TumblingEventTimeWindows,
     TumblingProcessingTimeWindows,
 )
+from flinkish.runtime.operators.window import counts
 from flinkish.testing import OneInputHarness
 from tests.kit.column_source import RunsSource, Step
 from tests.kit.folded import folded as folded
@@ -266,6 +268,9 @@ SETTINGS = st.fixed_dictionaries(
     }
 )
 
+#: For each run: the parallelism with which it is processed, and whether as columns.
+STARTS = st.lists(st.tuples(st.integers(1, 3), st.booleans()), min_size=1, max_size=5)
+
 
 def test_rolling_aggregates(folded: list[int]) -> None:
     @several(40)
@@ -385,7 +390,6 @@ ASSIGNERS: dict[str, Callable[[Any], Any]] = {
     "counts of one": lambda keyed: keyed.count_window(1),
     "counts of seven": lambda keyed: keyed.count_window(7),
     "counts that overlap": lambda keyed: keyed.count_window(7, 3),
-    "counts with gaps": lambda keyed: keyed.count_window(2, 5),
     "every second one": lambda keyed: keyed.window(TumblingEventTimeWindows.of(ms(10))).trigger(CountTrigger.of(2)),
 }
 
@@ -454,6 +458,43 @@ def test_sessions(folded: list[int]) -> None:
     assert len(folded) > 10
 
 
+def test_windows_of_a_number_of_records(folded: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Overlapping windows, and such with records between them; runs are cut, and operators restored."""
+    monkeypatch.setattr(counts, "_MOST_FOLDED", 256)
+
+    @several(40)
+    @given(
+        data=DATA,
+        chosen=ONLY,
+        key=KEY_FIELDS,
+        way=WAYS,
+        size=st.integers(1, 12),
+        slide=st.integers(1, 12),
+        starts=STARTS,
+        settings=SETTINGS,
+    )
+    def check(
+        data: Data,
+        chosen: Chosen,
+        key: str,
+        way: Way,
+        size: int,
+        slide: int,
+        starts: list[tuple[int, bool]],
+        settings: dict[str, Any],
+    ) -> None:
+        def count(keyed: Any) -> DataStream:
+            counted: DataStream = keyed.count_window(size, slide).aggregate(key=aggregates.key(), **aggregates_of(chosen, str))
+            return counted
+
+        equal(lambda stream: count(by_key(stream, key, ROW)), data, way, **settings)
+        by_record = [(parallelism, False) for parallelism, _ in starts]
+        assert restored(data, count, key, starts, {}) == restored(data, count, key, by_record, {})
+
+    check()
+    assert len(folded) > 10
+
+
 OVER_ALL: dict[str, Any] = {
     "tumbling": TumblingEventTimeWindows.of(ms(20)),
     "sliding": SlidingEventTimeWindows.of(ms(20), ms(10)),
@@ -510,8 +551,6 @@ OPERATORS: dict[str, Operator] = {
     "sessions": lambda keyed: keyed.window(EventTimeSessionWindows.with_gap(ms(7))).aggregate(**FIGURES),
     "sessions of objects": lambda keyed: keyed.window(EventTimeSessionWindows.with_gap(ms(7))).aggregate(**OBJECTS),
     "counts": lambda keyed: keyed.count_window(5).aggregate(**FIGURES),
-    "counts that overlap": lambda keyed: keyed.count_window(9, 2).aggregate(**FIGURES),
-    "counts with gaps": lambda keyed: keyed.count_window(1, 3).aggregate(**FIGURES),
     "counts of objects": lambda keyed: keyed.count_window(5).aggregate(**OBJECTS),
     "sessions by clock": lambda keyed: keyed.window(ProcessingTimeSessionWindows.with_gap(ms(12))).aggregate(**FIGURES),
     "clock": lambda keyed: keyed.window(TumblingProcessingTimeWindows.of(ms(10))).aggregate(**FIGURES),
@@ -525,8 +564,7 @@ def test_operators_that_are_restored(folded: list[int]) -> None:
         data=DATA,
         operator=st.sampled_from(list(OPERATORS)),
         key=KEY_FIELDS,
-        # For each run: the parallelism with which it is processed, and whether as columns.
-        starts=st.lists(st.tuples(st.integers(1, 3), st.booleans()), min_size=1, max_size=5),
+        starts=STARTS,
         share=st.booleans(),
     )
     def check(data: Data, operator: str, key: str, starts: list[tuple[int, bool]], share: bool) -> None:
