@@ -10,7 +10,7 @@ from flinkish.common.watermark_strategy import FieldTimestampAssigner, Watermark
 from flinkish.graph.field_keys import fields_of_key
 from flinkish.graph.job_graph import JobGraph
 from flinkish.graph.stream_graph import NodeId, StreamEdge, StreamNode
-from flinkish.graph.windows import are_aligned, are_folded_counts, are_folded_sessions
+from flinkish.graph.windows import are_aligned, are_folded_counts, are_folded_sessions, are_global_counts
 from flinkish.program import operators as configs
 from flinkish.program.transformations import Partitioner, Partitioning
 from flinkish.udf.aggregates import FieldAggregates
@@ -139,10 +139,11 @@ def _windows(config: configs.WindowConfig) -> str | None:
         return "the windows call a function for each record; aggregate(total=sum(...)) would not"
     if not _are_known(config):
         known = "tumbling and sliding windows of time or of a number of records, and sessions with a fixed gap"
-        return f"only {known}, with the default trigger, work on columns"
+        return f"only {known}, with the default trigger, and global windows with a CountTrigger work on columns"
     return config.fold.why_by_record
 
 
 def _are_known(config: configs.WindowConfig) -> bool:
     """Tell whether there is an operator that folds columns into such windows."""
-    return are_aligned(config) or are_folded_counts(config) or are_folded_sessions(config, fixed_gap=True)
+    counts = are_folded_counts(config) or are_global_counts(config)
+    return counts or are_aligned(config) or are_folded_sessions(config, fixed_gap=True)

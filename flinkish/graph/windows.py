@@ -13,6 +13,7 @@ from flinkish.udf.window import (
     DynamicProcessingTimeSessionWindows,
     EventTimeSessionWindows,
     EventTimeTrigger,
+    GlobalWindows,
     ProcessingTimeSessionWindows,
     ProcessingTimeTrigger,
     SlidingEventTimeWindows,
@@ -54,6 +55,12 @@ def are_folded_counts(config: WindowConfig) -> bool:
     folded = config.fold is not None and config.evictor is None
     counted = type(assigner) in (CountTumblingWindowAssigner, CountSlidingWindowAssigner) and type(trigger) is CountTrigger
     return folded and counted and trigger._window_size == assigner._window_size
+
+
+def are_global_counts(config: WindowConfig) -> bool:
+    """Tell whether windows never end, fold their records and fire at every n-th one."""
+    folded = config.fold is not None and config.evictor is None
+    return folded and type(config.assigner) is GlobalWindows and type(config.trigger) is CountTrigger
 
 
 def are_folded_sessions(config: WindowConfig, *, fixed_gap: bool = False) -> bool:

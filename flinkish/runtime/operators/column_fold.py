@@ -62,6 +62,19 @@ class ColumnFold:
             return None
         return results, list(zip(*[slot.after() for slot in slots], strict=True))
 
+    def rolled(
+        self, codes: Any, before: Sequence[tuple[Any, ...] | None], columns: Columns, layout: Layout
+    ) -> tuple[pa.RecordBatch, Accumulators] | None:
+        """Return the rows of results after each record, and the accumulators after the last one; arguments as in `fold`."""
+        found = self.running(codes, before, columns)
+        if found is None:
+            return None
+        slots, after = found
+        shown = self.place_of("key")
+        outer = {} if shown is None else {"key": columns.key_column(layout.schema.types[shown])}
+        results = self.results(slots, outer, layout)
+        return None if results is None else (results, after)
+
     def arrays(self, accumulators: Sequence[tuple[Any, ...] | None]) -> list[Any]:
         """Return the values of each slot of accumulators, None for new ones: an array, or a list if a field is taken."""
         starts = self._aggregates.starts

@@ -156,21 +156,17 @@ class AggregateOperator(GatheringOperator, FunctionOperator[AggregateConfig]):
         self.expect(keys)
         before = self._table.get_all(keys)
         if self.config.per_epoch:
-            after = self._columns.fold(codes, before, columns)
-            if after is None:
+            folded = self._columns.fold(codes, before, columns)
+            if folded is None:
                 return False
-            self._table.put_all(keys, after)
+            self._table.put_all(keys, folded)
             self._note(keys, codes, columns)
             return True
-        found = self._columns.running(codes, before, columns)
+        found = self._columns.rolled(codes, before, columns, self._layout)
         if found is None:
             return False
-        shown = self._columns.place_of("key")
-        outer = {} if shown is None else {"key": columns.key_column(self._layout.schema.types[shown])}
-        results = self._columns.results(found[0], outer, self._layout)
-        if results is None:
-            return False
-        self._table.put_all(keys, found[1])
+        results, after = found
+        self._table.put_all(keys, after)
         self.output.columns(Columns(self._layout, results, columns.timestamps))
         return True
 

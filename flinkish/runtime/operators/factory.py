@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from flinkish.common import options
 from flinkish.common.errors import UnsupportedError
-from flinkish.graph.windows import SLIDING, are_aligned, are_folded_counts, are_folded_sessions
+from flinkish.graph.windows import SLIDING, are_aligned, are_folded_counts, are_folded_sessions, are_global_counts
 from flinkish.program import operators as configs
 from flinkish.runtime.operators.async_wait import AsyncWaitOperator
 from flinkish.runtime.operators.base import Operator, OperatorContext
@@ -35,6 +35,7 @@ from flinkish.runtime.operators.window.aligned import (
     SharedPanesOperator,
 )
 from flinkish.runtime.operators.window.counts import CountWindowsOperator
+from flinkish.runtime.operators.window.global_counts import GlobalCountsOperator
 from flinkish.runtime.operators.window.operator import WindowOperator, clear_of
 from flinkish.runtime.operators.window.sessions import SessionWindowsOperator
 
@@ -53,6 +54,8 @@ def window_operator(context: OperatorContext) -> Operator:
         return SharedPanesOperator(context) if shared else FoldedWindowsOperator(context)
     if are_folded_counts(config):
         return CountWindowsOperator(context)
+    if are_global_counts(config):
+        return GlobalCountsOperator(context)
     return SessionWindowsOperator(context) if are_folded_sessions(config) else WindowOperator(context)
 
 

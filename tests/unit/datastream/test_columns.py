@@ -13,7 +13,13 @@ from flinkish.common.errors import InvalidArgumentError, InvalidProgramError
 from flinkish.datastream import DataStream, RuntimeExecutionMode, StreamExecutionEnvironment, aggregates
 from flinkish.datastream.connectors.discard import DiscardingSink
 from flinkish.datastream.connectors.number_seq import NumberSequenceSource
-from flinkish.datastream.window import CountTrigger, EventTimeSessionWindows, SlidingEventTimeWindows, TumblingEventTimeWindows
+from flinkish.datastream.window import (
+    CountTrigger,
+    EventTimeSessionWindows,
+    GlobalWindows,
+    SlidingEventTimeWindows,
+    TumblingEventTimeWindows,
+)
 from flinkish.graph.chaining import build_job_graph
 from flinkish.graph.explain import explain_program
 from flinkish.graph.stream_graph_generator import generate
@@ -99,6 +105,8 @@ def test_windows_say_why_they_take_records(env: StreamExecutionEnvironment) -> N
     overlapping.aggregate(total=aggregates.sum("value")).name("overlapping").sink_to(DiscardingSink())
     every_second = timed.key_by("name").window(TumblingEventTimeWindows.of(Time.seconds(5))).trigger(CountTrigger.of(2))
     every_second.aggregate(total=aggregates.sum("value")).name("every second").sink_to(DiscardingSink())
+    over_all = timed.key_by("name").window(GlobalWindows.create()).trigger(CountTrigger.of(2))
+    over_all.aggregate(total=aggregates.sum("value")).name("global").sink_to(DiscardingSink())
     sessions.reduce(lambda one, other: one).name("reduce").sink_to(DiscardingSink())
     by_function = WatermarkStrategy.no_watermarks().with_timestamp_assigner(lambda row, _: row.key)
     rows(env).assign_timestamps_and_watermarks(by_function).name("function").sink_to(DiscardingSink())
@@ -109,8 +117,11 @@ def test_windows_say_why_they_take_records(env: StreamExecutionEnvironment) -> N
     assert found["sessions"] == "columns"
     assert found["counts"] == "columns"
     assert found["overlapping"] == "columns"
-    known = "only tumbling and sliding windows of time or of a number of records, and sessions with a fixed gap, with the default"
-    assert found["every second"] == f"records: {known} trigger, work on columns"
+    assert found["global"] == "columns"
+    known = (
+        "tumbling and sliding windows of time or of a number of records, and sessions with a fixed gap, with the default trigger"
+    )
+    assert found["every second"] == f"records: only {known}, and global windows with a CountTrigger work on columns"
     assert found["reduce"].startswith("records: the windows call a function for each record")
     assert found["function"] == "records: a function assigns event times; with_timestamp_assigner(field) would not"
     assert found["text"] == "records: the field 'name' with the event time is no integer"
@@ -176,7 +187,7 @@ def test_windows_that_the_general_operator_runs_are_not_called_columns(env: Stre
     found = marks(env)
     assert {found[name] for name in ("gaps", "for ever")} == {
         "records: only tumbling and sliding windows of time or of a number of records, and sessions with a fixed gap, with the "
-        "default trigger, work on columns"
+        "default trigger, and global windows with a CountTrigger work on columns"
     }
 
 
