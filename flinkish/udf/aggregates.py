@@ -211,20 +211,15 @@ class FieldAggregates(AggregateFunction):
         """Return why numpy cannot compute the aggregates; None if it can."""
         for aggregate, places in zip(self.aggregates, self.parts, strict=True):
             for slot in (self.slots[place] for place in places):
-                if slot.kind == "count":
+                if slot.kind == "count" or slot.field is None:
                     continue
-                assert slot.field is not None
-                field_type = self.field_types[slot.field]
-                if slot.kind not in CHOOSING:
-                    native = kind_of(field_type) in _NATIVE
-                else:
-                    native = slot.by is None or kind_of(self.field_types[slot.by]) in _NATIVE
-                    if not _may_be_column(field_type):
-                        return f"{aggregate.kind}({aggregate.field!r}) takes values that no column holds"
-                    if any(map(cut_to_milliseconds, shape_of(field_type)[1])):
-                        return "state cuts times in nested fields to milliseconds"
-                if not native:
+                compared = slot.by if slot.kind in CHOOSING else slot.field
+                if compared is not None and kind_of(self.field_types[compared]) not in _NATIVE:
                     return f"{aggregate.kind}({aggregate.field!r}) looks at each record"
+                if not _may_be_column(self.field_types[slot.field]):
+                    return f"{aggregate.kind}({aggregate.field!r}) takes values that no column holds"
+                if any(map(cut_to_milliseconds, shape_of(self.field_types[slot.field])[1])):
+                    return "state cuts times in nested fields to milliseconds"
         return None
 
     def _start(self, slot: Slot) -> Any:
