@@ -91,6 +91,21 @@ def q7(streams: Streams) -> DataStream:
     return highest.flat_map(lambda bids: map(tuple, bids), tuples(LONG, LONG, LONG, LONG, TEXT))
 
 
+def q8(streams: Streams) -> DataStream:
+    """Count the auctions of each person and window; persons have their names with them, and come once."""
+    no_name, none = pc.scalar(pa.scalar(None, pa.string())), pc.scalar(pa.scalar(None, pa.int64()))
+    persons = streams.person.select("id", "name", auction=none)
+    auctions = streams.auction.select(id=pc.field("seller"), name=no_name, auction=pc.field("id"))
+    windows = persons.union(auctions).key_by("id").window(TumblingEventTimeWindows.of(TEN_SECONDS))
+    counted = windows.aggregate(
+        id=aggregates.key(),
+        name=aggregates.first("name"),
+        start=aggregates.window_start(),
+        auctions=aggregates.count("auction"),
+    )
+    return counted.filter(pc.field("name").is_valid() & (pc.field("auctions") > 0)).select("id", "name", "start")
+
+
 def q11(streams: Streams) -> DataStream:
     return _counts(streams.bid, "bidder", EventTimeSessionWindows.with_gap(TEN_SECONDS))
 
@@ -184,5 +199,5 @@ def q22(streams: Streams) -> DataStream:
 
 
 QUERIES: Final[dict[str, Callable[[Streams], DataStream]]] = {
-    query.__name__: query for query in (q0, q1, q2, q5, q7, q11, q12, q14, q15, q17, q18, q21, q22)
+    query.__name__: query for query in (q0, q1, q2, q5, q7, q8, q11, q12, q14, q15, q17, q18, q21, q22)
 }
