@@ -25,6 +25,7 @@ from flinkish.common import Row, Types, WatermarkStrategy
 from flinkish.common.watermark_strategy import TimestampAssigner
 from flinkish.datastream import DataStream, StreamExecutionEnvironment
 from flinkish.datastream.connectors.number_seq import NumberSequenceSource
+from jobs.nexmark import events
 from jobs.nexmark.events import Kind, Streams, in_turn
 from jobs.nexmark.queries import QUERIES
 
@@ -49,11 +50,11 @@ class DateTime(TimestampAssigner):
         return int(value["date_time"])
 
 
-def _records(kind: Kind, total: int, blocks: int, readers: int, seed: int, rate: float, number: int) -> Iterable[Row]:
-    """Return the records that a number stands for. The numbers of each reader cover the whole time."""
+def _records(name: str, total: int, blocks: int, readers: int, seed: int, rate: float, number: int) -> Iterable[Row]:
+    """Return the records of the stream with a name that a number stands for. The numbers of each reader cover the whole time."""
     (block,) = in_turn(np.array([number]), blocks, readers)
     numbers = np.arange(block * _BLOCK, min(total, (block + 1) * _BLOCK))
-    for record in kind.batch(numbers, seed, rate).to_pylist():
+    for record in events.KINDS[name].batch(numbers, seed, rate).to_pylist():
         yield Row(**record)
 
 
@@ -64,14 +65,15 @@ class StreamsByNumber(Streams):
         total = kind.count(self._events)
         self.records += total
         blocks = -(-total // _BLOCK)
-        make: Any = partial(_records, kind, total, blocks, self.env.get_parallelism(), self._seed, self._rate)
+        # By its name, because PyFlink cannot pickle a type that the program has used before.
+        make: Any = partial(_records, name, total, blocks, self.env.get_parallelism(), self._seed, self._rate)
         source = NumberSequenceSource(0, blocks - 1)
         numbers = self.env.from_source(source, WatermarkStrategy.no_watermarks(), name, Types.LONG())
         by_time = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(DateTime())
         return numbers.flat_map(lambda number: make(number), kind.record_type).assign_timestamps_and_watermarks(by_time)
 
 
-def measure(query: str, events: int, *, seed: int, parallelism: int, interval: int) -> tuple[int, float]:
+def measure(query: str, count: int, *, seed: int, parallelism: int, interval: int) -> tuple[int, float]:
     """Run a query on PyFlink in its default process mode; return the number of records read, and the seconds.
 
     Raises PyFlinkError if it fails.
@@ -85,7 +87,7 @@ def measure(query: str, events: int, *, seed: int, parallelism: int, interval: i
             (package / f"{name}.py").write_text(re.sub(r"\bflinkish\b", "pyflink", text), encoding="utf-8")
         # PyFlink starts its workers by the name `python`.
         path = os.pathsep.join([str(interpreter.parent), os.environ["PATH"]])
-        arguments = [query, *map(str, (events, seed, parallelism, interval))]
+        arguments = [query, *map(str, (count, seed, parallelism, interval))]
         command = [str(interpreter), "-m", "jobs.nexmark.by_number", *arguments]
         done = subprocess.run(
             command,
@@ -102,11 +104,11 @@ def measure(query: str, events: int, *, seed: int, parallelism: int, interval: i
     return int(records), float(seconds)
 
 
-def main(query: str, events: str, seed: str, parallelism: str, interval: str) -> None:
+def main(query: str, count: str, seed: str, parallelism: str, interval: str) -> None:
     env = StreamExecutionEnvironment.get_execution_environment()
     env.set_parallelism(int(parallelism))
     env.enable_checkpointing(int(interval) * 1_000)
-    streams = StreamsByNumber(env, int(events), int(seed))
+    streams = StreamsByNumber(env, int(count), int(seed))
     QUERIES[query](streams).filter(lambda result: False).print()
     started = time.perf_counter()
     env.execute(query)

@@ -233,6 +233,8 @@ class Kind:
 PERSONS: Final = Kind(0, 1, PERSON, _person)
 AUCTIONS: Final = Kind(1, 3, AUCTION, _auction)
 BIDS: Final = Kind(4, 46, BID, _bid)
+#: By the names of their streams.
+KINDS: Final = {"persons": PERSONS, "auctions": AUCTIONS, "bids": BIDS}
 
 
 def in_turn(numbers: Numbers, count: int, readers: int) -> Numbers:
