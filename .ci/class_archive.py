@@ -20,6 +20,8 @@ from flinkish.datastream.connectors.delta import DeltaSink
 configuration = Configuration()
 configuration.set_string("execution.checkpointing.interval", "1 s")
 configuration.set_string("execution.checkpointing.dir", sys.argv[1] + "/checkpoints")
+# A defect ends the job, instead of having it start again for ever.
+configuration.set_string("restart-strategy.type", "none")
 env = StreamExecutionEnvironment.get_execution_environment(configuration)
 env.set_parallelism(2)
 rows = Types.ROW_NAMED(["number"], [Types.LONG()])
