@@ -269,7 +269,7 @@ class BaseSource(ABC, Generic[T]):
 
     #: Whether records are new ones that nothing else refers to, so that an edge or a sink need not copy them.
     makes_new_records: bool = False
-    #: Why records are made, in a line; None if columns can be: by `collect_columns` of a reader, or `create_columns_decoder`.
+    #: Why records are made, in a line; None if columns can be: by `collect_columns` of a reader, or a NativeSource.
     why_records: str | None = _MAKES_RECORDS
 
     @property
@@ -373,18 +373,12 @@ class NativeSource(NeedsDataFrames, BaseSource[T]):
         """Columns and types, as text; a position is good for the same schema only."""
 
     @abstractmethod
-    def create_decoder_in(self, context: SourceReaderContext) -> Callable[[bytes], Iterable[T]]:
+    def create_decoder(self, context: SourceReaderContext, *, by_columns: bool = False) -> Callable[[bytes], Iterable[Any]]:
         """Make the function, in the task, that returns the records of a piece of Arrow's IPC stream format.
 
-        It may return a SideOutputRecord in place of a record that cannot be decoded.
+        It may return a SideOutputRecord in place of a record that cannot be decoded. With `by_columns`, which is only asked for
+        if there is no `why_records`, it returns runs of records, for `emit_read`.
         """
-
-    def create_columns_decoder(self, context: SourceReaderContext) -> Callable[[bytes], Iterable[Any]]:
-        """Make the function, in the task, that returns the runs of records of a piece, for `emit_read`.
-
-        Only called if `why_records` is None.
-        """
-        raise NotImplementedError
 
 
 #: A source that a program may read.

@@ -38,11 +38,8 @@ class Batches(NativeSource[Any]):
     def schema(self) -> str:
         return self._schema
 
-    def create_decoder_in(self, context: SourceReaderContext) -> Callable[[bytes], Iterable[Any]]:
-        return decoder(ROWS, as_tuples=False)
-
-    def create_columns_decoder(self, context: SourceReaderContext) -> Callable[[bytes], Iterable[Any]]:
-        return decoder(ROWS, as_tuples=False, by_columns=True)
+    def create_decoder(self, context: SourceReaderContext, *, by_columns: bool = False) -> Callable[[bytes], Iterable[Any]]:
+        return decoder(ROWS, as_tuples=False, by_columns=by_columns)
 
     def produced_type(self) -> TypeInformation:
         return ROWS

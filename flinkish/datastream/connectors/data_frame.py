@@ -160,13 +160,9 @@ def _record_type(rows: RowTypeInfo, *, as_tuples: bool) -> TypeInformation:
 class StreamingDataFrameSource(_DataFrameSource, NativeSource[Any]):
     """The rows of a streaming DataFrame, read by Spark."""
 
-    def create_decoder_in(self, context: SourceReaderContext) -> Callable[[bytes], Iterable[Any]]:
+    def create_decoder(self, context: SourceReaderContext, *, by_columns: bool = False) -> Callable[[bytes], Iterable[Any]]:
         errors = RecordErrors(RecordErrorPolicy.fail(), context)
-        return decoder(self._rows, as_tuples=self._as_tuples, errors=errors)
-
-    def create_columns_decoder(self, context: SourceReaderContext) -> Callable[[bytes], Iterable[Any]]:
-        errors = RecordErrors(RecordErrorPolicy.fail(), context)
-        return decoder(self._rows, as_tuples=self._as_tuples, errors=errors, by_columns=True)
+        return decoder(self._rows, as_tuples=self._as_tuples, errors=errors, by_columns=by_columns)
 
 
 def decoder(

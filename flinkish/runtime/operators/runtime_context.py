@@ -43,10 +43,6 @@ class TaskRuntimeContext(RuntimeContext):
     def get_task_name(self) -> str:
         return self._context.vertex.name
 
-    def get_task_name_with_subtasks(self) -> str:
-        context = self._context
-        return f"{context.vertex.name} ({context.subtask_index + 1}/{context.vertex.parallelism})#{context.attempt_number}"
-
     def get_number_of_parallel_subtasks(self) -> int:
         return self._context.vertex.parallelism
 

@@ -245,11 +245,8 @@ class SourceOperator(Operator):
         #: Whether columns do as well as records: a generator of the user's own sees each record.
         self.makes_columns = records_only(context.node) is None
         self._native = isinstance(config.source, NativeSource)
+        #: Decodes what the engine has read into records, or runs of them if columns are wanted.
         self._decode: Callable[[bytes], Iterable[Any]] | None = None
-        #: Decodes runs of columns, if these are wanted.
-        self._decode_runs: Callable[[bytes], Iterable[Any]] | None = None
-        if isinstance(config.source, NativeSource):
-            self._decode = config.source.create_decoder_in(_ReaderContext(context))
         # A source that knows its type emits values of it; from others the declared type is checked.
         self.produced_type = self._source.produced_type()
         self.passes_through = self.produced_type == self.node.output_type
@@ -261,8 +258,9 @@ class SourceOperator(Operator):
     def connect(self, output: Output) -> None:
         super().connect(output)
         self._output = _ReaderOutput(self)
-        if isinstance(self._source, NativeSource) and self._output.wants_columns:
-            self._decode_runs = self._source.create_columns_decoder(_ReaderContext(self.context))
+        if isinstance(self._source, NativeSource):
+            context = _ReaderContext(self.context)
+            self._decode = self._source.create_decoder(context, by_columns=self._output.wants_columns)
 
     def read(self, command: ReaderCommand, native: Sequence[bytes] = ()) -> ReaderReport:
         """Read for one epoch; emits records and watermarks, and at the end of all input the final watermark and the end.
@@ -326,11 +324,11 @@ class SourceOperator(Operator):
             if idle:
                 self._say_idle(True)
         for body in bodies:
-            if self._decode_runs is None:
-                output.collect_all(decode(body))
-            else:
-                for run in self._decode_runs(body):
+            if output.wants_columns:
+                for run in decode(body):
                     emit_read(output, run)
+            else:
+                output.collect_all(decode(body))
         records = command.credit - output.credit
         if combined is None:
             return ReaderReport(records=records)

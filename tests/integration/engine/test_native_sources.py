@@ -116,8 +116,8 @@ def test_rows_stay_columns_with_their_times_and_watermarks() -> None:
 class Picky(Batches):
     """Has tasks that cannot decode negative times."""
 
-    def create_decoder_in(self, context: SourceReaderContext) -> Callable[[bytes], Iterable[Any]]:
-        decode, errors = super().create_decoder_in(context), RecordErrors(RecordErrorPolicy.fail(), context)
+    def create_decoder(self, context: SourceReaderContext, *, by_columns: bool = False) -> Callable[[bytes], Iterable[Any]]:
+        decode, errors = super().create_decoder(context), RecordErrors(RecordErrorPolicy.fail(), context)
 
         def picky(body: bytes) -> Iterable[Any]:
             for row in decode(body):
