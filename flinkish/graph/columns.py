@@ -102,7 +102,7 @@ def chained_on_columns(graph: JobGraph, *, batch: bool) -> dict[NodeId, str | No
 
 
 def calls_nothing(graph: JobGraph, *, batch: bool) -> bool:
-    """Tell whether all operators work on columns without a function of the program."""
+    """Tell whether all operators work on columns without a function of the program, behind sources that make these."""
     reasons = chained_on_columns(graph, batch=batch)
     operators = [node.operator for vertex in graph.vertices.values() for node in vertex.operators]
     calls = any(isinstance(operator, configs.MapBatchesConfig) for operator in operators)

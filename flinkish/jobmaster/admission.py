@@ -25,9 +25,9 @@ from statistics import median
 #: The credit of the probe, the first epoch with records: with functions of 10 ms for a record it takes five seconds. A probe of
 #: a job with fast functions costs one short epoch more.
 PROBE_CREDIT = 500
-#: The same for jobs that call no function for their records, which so take less than 10 us each.
+#: The same for jobs on columns without functions of the program, in which a record takes a few microseconds at most.
 COLUMNS_PROBE_CREDIT = 10_000
-#: The most that the probe may raise the credit by: small enough that even records of 50 us each take only half a second.
+#: Maximum factor of growth after the probe: small enough that even 50 us a record, in a job with functions, make half a second.
 _FIRST_STEP = 20
 #: However slow the user's functions are, an epoch reads a few records; otherwise the job would make no progress.
 _LEAST_CREDIT = 16

@@ -6,7 +6,7 @@ The sender encodes the elements of a channel as the bodies of frames and cuts la
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from functools import cache, partial
+from functools import lru_cache, partial
 from itertools import groupby
 from typing import Any, NamedTuple
 
@@ -99,7 +99,7 @@ def _packed(element: Element | PackedRows) -> Any:
     return values, timestamps, keys
 
 
-@cache
+@lru_cache  # not for ever, as classes of a session's jobs come and go
 def _is_named_tuple(kind: type) -> bool:
     """Tell whether a class is as collections.namedtuple makes it, so that its instances are their values and nothing else."""
     own = vars(kind)
