@@ -27,8 +27,8 @@ from statistics import median
 PROBE_CREDIT = 500
 #: The same for jobs on columns without functions of the program, in which a record takes a few microseconds at most.
 COLUMNS_PROBE_CREDIT = 10_000
-#: Maximum factor of growth after the probe: small enough that even 50 us a record, in a job with functions, make half a second.
-_FIRST_STEP = 20
+#: Maximum factor of growth after the probe: small enough that even 50 us a record, in a job with functions, make a second.
+_FIRST_STEP = 40
 #: However slow the user's functions are, an epoch reads a few records; otherwise the job would make no progress.
 _LEAST_CREDIT = 16
 #: Maximum factor by which the credit changes after one epoch, because single epochs are noisy (garbage collection, a first call).

@@ -38,6 +38,7 @@ NOT_ON_PYFLINK: Final = {
     "q7": "PyFlink cannot pickle a type that the program has used before",
     "q8": "PyFlink has no co_group",
     "q10": "PyFlink has no bucket assigners in Python",
+    "q13": "PyFlink has no apply_to_keyed_state",
 }
 
 

@@ -24,6 +24,7 @@ from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from flinkish.common import Types, WatermarkStrategy
 from flinkish.datastream import DataStream, StreamExecutionEnvironment
@@ -97,20 +98,18 @@ def _random(seed: int, purpose: str) -> np.random.Generator:
     return np.random.default_rng([seed, *purpose.encode()])
 
 
-def _letters(rng: np.random.Generator, alphabet: str, length: int, count: int = _POOL) -> list[str]:
-    """Return random texts of one length."""
-    letters = np.frombuffer(alphabet.encode(), np.uint8)[rng.integers(len(alphabet), size=count * length)]
-    text = letters.tobytes().decode()
-    return [text[start : start + length] for start in range(0, count * length, length)]
+def _letters(rng: np.random.Generator, alphabet: str, lengths: Numbers) -> pa.Array:
+    """Return random texts of some lengths."""
+    letters = np.resize(np.frombuffer(alphabet.encode(), np.uint8), 256)[np.frombuffer(rng.bytes(lengths.sum()), np.uint8)]
+    ends = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
+    return pa.StringArray.from_buffers(len(lengths), pa.py_buffer(ends), pa.py_buffer(letters))
 
 
 @lru_cache
 def _texts(seed: int, purpose: str, least: int, most: int) -> pa.Array:
     """Return a pool of random texts of some lengths."""
     rng = _random(seed, purpose)
-    letters = _letters(rng, string.ascii_lowercase + " ", most)
-    lengths = rng.integers(least, most + 1, _POOL).tolist()
-    return pa.array([text[:length] for text, length in zip(letters, lengths, strict=True)])
+    return _letters(rng, string.ascii_lowercase + " ", rng.integers(least, most + 1, _POOL))
 
 
 def _extra(seed: int, purpose: str, size: int) -> pa.Array:
@@ -122,16 +121,16 @@ def _extra(seed: int, purpose: str, size: int) -> pa.Array:
 def _channels(seed: int) -> tuple[pa.Array, pa.Array]:
     """Return the names and URLs of channels, the four hot ones last; nine in ten of the others have their number in the URL."""
     rng = _random(seed, "channels")
-    parts = _letters(rng, string.ascii_lowercase + "_", 15, _CHANNELS + 4)
-    ids = np.where(rng.integers(10, size=len(parts)) > 0, rng.integers(1 << 31, size=len(parts)), -1)
-    ids[_CHANNELS:] = -1
-    ends = ["" if number < 0 else f"&channel_id={number}" for number in ids.tolist()]
-    urls = [
-        f"https://www.nexmark.com/{part[:5]}/{part[5:10]}/{part[10:]}/item.htm?query=1{end}"
-        for part, end in zip(parts, ends, strict=True)
-    ]
+    parts = _letters(rng, string.ascii_lowercase + "_", np.full(_CHANNELS + 4, 15))
+    ids = rng.integers(1 << 31, size=len(parts))
+    unknown = rng.integers(10, size=len(parts)) == 0
+    unknown[_CHANNELS:] = True
+    numbers = pc.binary_join_element_wise("&channel_id=", pa.array(ids).cast(pa.string()), "")
+    pages = pc.binary_join_element_wise("item.htm?query=1", pc.if_else(unknown, "", numbers), "")
+    folders = [pc.utf8_slice_codeunits(parts, start, start + 5) for start in (0, 5, 10)]
+    urls = pc.binary_join_element_wise("https://www.nexmark.com", *folders, pages, "/")
     names = [f"channel-{number}" for number in range(_CHANNELS)]
-    return pa.array([*names, "Google", "Facebook", "Baidu", "Apple"]), pa.array(urls)
+    return pa.array([*names, "Google", "Facebook", "Baidu", "Apple"]), urls
 
 
 def _last_person(events: Numbers) -> Numbers:
@@ -157,15 +156,16 @@ def _person_texts(seed: int) -> list[pa.Array]:
     first_names = ["Ada", "Alan", "Barbara", "Dennis", "Edsger", "Grace", "Jim", "Ken", "Leslie", "Margaret", "Tony"]
     last_names = ["Bell", "Codd", "Gray", "Hopper", "Kay", "Knuth", "Perlis", "Stone"]
     cities = ["Phoenix", "Los Angeles", "San Francisco", "Boise", "Portland", "Bend", "Redmond", "Seattle", "Kent", "Cheyenne"]
-    users = _texts(seed, "email", 7, 7).to_pylist()
-    pools = [
-        [f"{first} {last}" for first in first_names for last in last_names],
-        [f"{user.replace(' ', '_')}@{user[:5].strip()}.com" for user in users],
-        [" ".join(f"{number:04}" for number in card) for card in rng.integers(10_000, size=(_POOL, 4)).tolist()],
-        cities,
-        ["AZ", "CA", "ID", "OR", "WA", "WY"],
+    users = pc.replace_substring(_texts(seed, "email", 7, 7), " ", "_")
+    hosts = pc.utf8_rtrim(pc.utf8_slice_codeunits(users, 0, 5), "_")
+    numbers = [_letters(rng, string.digits, np.full(_POOL, 4)) for _ in range(4)]
+    return [
+        pa.array([f"{first} {last}" for first in first_names for last in last_names]),
+        pc.binary_join_element_wise(users, pc.binary_join_element_wise(hosts, ".com", ""), "@"),
+        pc.binary_join_element_wise(*numbers, " "),
+        pa.array(cities),
+        pa.array(["AZ", "CA", "ID", "OR", "WA", "WY"]),
     ]
-    return [pa.array(pool) for pool in pools]
 
 
 def _person(draw: Draw) -> list[Any]:

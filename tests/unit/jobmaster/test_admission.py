@@ -151,7 +151,7 @@ def test_a_jvm_that_warms_up_takes_no_credit_away() -> None:
         return EpochCost(records=records, busy_ms=busy, elapsed_ms=busy + ENGINE + 6_000 * 0.5**epoch, special=epoch == 0)
 
     warming = run(warm_up, 60)
-    assert min(warming.credits) == 10_000
+    assert min(warming.credits) == 20_000
     assert median(warming.elapsed(30)) == pytest.approx(TARGET, rel=0.1)
 
 
@@ -186,23 +186,23 @@ def test_the_least_credit_is_doubled_now_and_then_where_records_are_slow() -> No
 
 
 def test_one_epoch_that_takes_a_minute_does_not_take_the_credit_to_the_ground() -> None:
-    assert after(cost(10_000, busy=60_000)) == 2_500
+    assert after(cost(20_000, busy=60_000)) == 5_000
 
 
 def test_one_epoch_that_takes_nothing_does_not_take_the_credit_to_the_sky() -> None:
-    assert after(cost(10_000, busy=0)) == 160_000
+    assert after(cost(20_000, busy=0)) == 320_000
 
 
 def test_the_credit_grows_faster_after_an_epoch_with_hardly_any_work() -> None:
-    assert after(cost(10_000, busy=15, elapsed=ENGINE)) == 160_000
-    assert after(cost(10_000, busy=16, elapsed=ENGINE)) == 40_000
-    assert after(cost(10_000, busy=15, elapsed=TARGET / 2)) == 20_000
+    assert after(cost(20_000, busy=15, elapsed=ENGINE)) == 320_000
+    assert after(cost(20_000, busy=16, elapsed=ENGINE)) == 80_000
+    assert after(cost(20_000, busy=15, elapsed=TARGET / 2)) == 40_000
 
 
 def test_a_larger_probe_is_followed_by_a_larger_epoch() -> None:
     settings = AdmissionSettings(target_duration=TARGET, max_records=1_000_000, max_bytes=1 << 40, probe=8_000)
     assert Admission(settings).credit == 8_000
-    assert probed(settings).credit == 160_000
+    assert probed(settings).credit == 320_000
 
 
 def test_the_credit_stays_within_its_bounds() -> None:
@@ -214,12 +214,12 @@ def test_the_credit_stays_within_its_bounds() -> None:
 
 
 def test_epochs_that_read_little_say_nothing() -> None:
-    assert after(cost(0, busy=900)) == 10_000
-    assert after(cost(10, busy=200)) == 10_000
+    assert after(cost(0, busy=900)) == 20_000
+    assert after(cost(10, busy=200)) == 20_000
 
 
 def test_few_records_that_took_too_long_lower_the_credit() -> None:
-    assert after(cost(1_000, busy=10_000)) == 2_500
+    assert after(cost(1_000, busy=10_000)) == 5_000
 
 
 def test_a_slot_that_sends_more_than_it_may_lowers_the_credit_at_once() -> None:
@@ -255,7 +255,7 @@ def test_the_first_epochs_take_neither_minutes_nor_many_where_a_record_takes(mil
         admission.observe(costs[-1])
     assert costs[0].elapsed_ms < 26_000
     assert costs[0].records == 500
-    assert costs[1].elapsed_ms == pytest.approx(min(TARGET, ENGINE + 10_000 * milliseconds), rel=0.25)
+    assert costs[1].elapsed_ms == pytest.approx(min(TARGET, ENGINE + 20_000 * milliseconds), rel=0.25)
     assert costs[-1].elapsed_ms == pytest.approx(TARGET, rel=0.1)
 
 
