@@ -97,9 +97,10 @@ class ReaderOutput(Protocol[InT]):
     #: Whether records as columns are worth making, because they stay columns after the source.
     wants_columns: bool = False
 
-    def collect_columns(self, batch: pa.RecordBatch, timestamps: pa.Array | None = None) -> None:
-        """Emit the rows of a batch of Arrow as records, only if `wants_columns`; event times are an array of int64, or absent.
+    def collect_columns(self, batch: pa.RecordBatch, times: Callable[[], pa.Array] | None = None) -> None:
+        """Emit the rows of a batch of Arrow as records, only if `wants_columns`.
 
+        `times` returns their event times as an array of int64; it is not called if the program takes event times from a field.
         The schema of the batch must be exactly that of the records' type: see `Layout` in flinkish.common.column_layout.
         """
         raise NotImplementedError

@@ -123,11 +123,12 @@ class _ReaderOutput:
         else:
             self._emit_run(_counted(self, self._operator, values))
 
-    def collect_columns(self, batch: pa.RecordBatch, timestamps: pa.Array | None = None) -> None:
+    def collect_columns(self, batch: pa.RecordBatch, times: Callable[[], pa.Array] | None = None) -> None:
         if not batch.num_rows:
             return
-        columns = Columns(self._layout, batch, timestamps)
-        timed = field_times(self, columns, self._operator.assigner)
+        assigner = self._operator.assigner
+        columns = Columns(self._layout, batch, None if times is None or assigner is not None else times())
+        timed = field_times(self, columns, assigner)
         if timed is None:
             for value, timestamp in zip(columns.records(), columns.times() or repeat(None), strict=False):
                 self.collect(value, timestamp)  # the record without a time is in the error

@@ -11,7 +11,10 @@ from bisect import bisect_left
 from collections import deque
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Final
+from functools import partial
+from itertools import groupby
+from operator import lt
+from typing import TYPE_CHECKING, Any, Final
 
 from flinkish.common.clock import Clock
 from flinkish.common.errors import SourceError
@@ -21,6 +24,9 @@ from flinkish.datastream.connectors.kafka.serialization import KafkaRecord, Valu
 from flinkish.datastream.connectors.kafka.settings import SOURCE, KafkaPartitionSplit, KafkaSourceSettings
 from flinkish.datastream.connectors.record_errors import Message, RecordErrors
 from flinkish.program.sources import InputStatus, ReaderOutput, SourceReader, SourceReaderContext
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 #: Messages to take from the client in one call.
 _CHUNK: Final = 4096
@@ -214,14 +220,11 @@ class KafkaReader(SourceReader[Any, KafkaPartitionSplit]):
 
     def _emit_columns(self, messages: Sequence[Any], output: ReaderOutput[Any]) -> bool:
         """Emit messages as columns; return whether that was possible."""
-        values = [message.value() for message in messages]
+        values = list(map(self._kafka.Message.value, messages))
         batch = None if not values or None in values else self._schema.deserialize_batch(values)
         if batch is None:
             return False
-        import pyarrow as pa
-
-        times = [None if kind == _NO_TIMESTAMP else time for kind, time in [message.timestamp() for message in messages]]
-        output.collect_columns(batch, pa.array(times, pa.int64()))
+        output.collect_columns(batch, partial(_times, messages))
         return True
 
     def _emit_records(self, split: KafkaPartitionSplit, messages: Sequence[Any], output: ReaderOutput[Any]) -> None:
@@ -272,22 +275,37 @@ class KafkaReader(SourceReader[Any, KafkaPartitionSplit]):
 
     def _take(self, messages: Sequence[Any]) -> None:
         """Put messages from the client into the queues of their partitions."""
-        known = self._progress
-        for message in messages:
-            error = message.error()
-            if error is not None:
-                self._judge(message, error)
-                continue
-            progress = known.get((message.topic(), message.partition()))
-            if progress is None:
-                continue
-            offset = message.offset()
-            if offset >= progress.fetched:  # otherwise it was fetched before the last assignment
-                progress.messages.append(message)
-                progress.fetched = offset + 1
-                if len(progress.messages) > _MOST_WAITING and not progress.paused:
-                    progress.paused = True
-                    self._consumer.pause([self._kafka.TopicPartition(*progress.split.pair)])
+        kind = self._kafka.Message
+        if any(map(kind.error, messages)):
+            for message in messages:
+                if (error := message.error()) is not None:
+                    self._judge(message, error)
+                else:
+                    self._take([message])
+            return
+        first = 0
+        # One by one they would take twice the time.
+        for pair, run in groupby(zip(map(kind.topic, messages), map(kind.partition, messages), strict=True)):
+            end = first + len(list(run))
+            if progress := self._progress.get(pair):
+                self._put(progress, messages[first:end])
+            first = end
+
+    def _put(self, progress: _Progress, messages: Sequence[Any]) -> None:
+        """Put messages into the queue of their partition, except for those that were fetched before."""
+        offsets = list(map(self._kafka.Message.offset, messages))
+        if not all(map(lt, offsets, offsets[1:])):  # after an assignment the client may begin again in the middle
+            for message in messages:
+                self._put(progress, [message])
+            return
+        new = bisect_left(offsets, progress.fetched)
+        if new == len(offsets):
+            return
+        progress.messages.extend(messages[new:])
+        progress.fetched = offsets[-1] + 1
+        if len(progress.messages) > _MOST_WAITING and not progress.paused:
+            progress.paused = True
+            self._consumer.pause([self._kafka.TopicPartition(*progress.split.pair)])
 
     def _judge(self, message: Any, error: Any) -> None:
         progress = self._progress.get((message.topic(), message.partition()))
@@ -362,6 +380,13 @@ def lost_messages(split: str, wanted: int, low: int, high: int, reason: str | No
         hint="was the topic deleted and created again, or its log cut off (unclean leader election)? Start the source under "
         "another uid, so that it starts again from its starting offsets.",
     )
+
+
+def _times(messages: Sequence[Any]) -> pa.Array:
+    import pyarrow as pa
+
+    times = [None if kind == _NO_TIMESTAMP else time for kind, time in [message.timestamp() for message in messages]]
+    return pa.array(times, pa.int64())
 
 
 def _record(message: Any, timestamp: int | None) -> KafkaRecord:

@@ -89,7 +89,7 @@ class FakeOutput:
         for value in values:
             self.collect(value)
 
-    def collect_columns(self, batch: pa.RecordBatch, timestamps: pa.Array | None = None) -> None:
+    def collect_columns(self, batch: pa.RecordBatch, times: Callable[[], pa.Array] | None = None) -> None:
         assert self._layout is not None
         assert batch.schema.equals(self._layout.schema)
         self.from_columns += batch.num_rows

@@ -1,0 +1,49 @@
+"""What the reader does with the messages that its client returns; tests/behaviour has a broker."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from confluent_kafka import Message
+
+from flinkish.common.serialization import SimpleStringSchema
+from flinkish.datastream.connectors.kafka import KafkaSource
+from flinkish.datastream.connectors.kafka.settings import KafkaPartitionSplit
+from tests.unit.datastream.connectors.fakes import FakeOutput, FakeReaderContext
+
+
+class Client:
+    """A consumer that returns messages in one call, after the first one of them."""
+
+    def __init__(self, messages: list[Message]) -> None:
+        self._messages = messages
+
+    def poll(self, timeout: float) -> Message:
+        return self._messages.pop(0)
+
+    def consume(self, most: int, timeout: float) -> list[Message]:
+        messages, self._messages = self._messages, []
+        return messages
+
+
+def message(partition: int, offset: int, topic: str = "letters") -> Message:
+    return Message(topic=topic, partition=partition, offset=offset, value=f"{topic} {partition} {offset}".encode())
+
+
+def test_messages_of_several_partitions_are_read_once_though_some_come_again() -> None:
+    builder: Any = KafkaSource.builder().set_bootstrap_servers("localhost:9").set_topics("letters")
+    source = builder.set_value_only_deserializer(SimpleStringSchema()).build()
+    reader = source.create_reader(FakeReaderContext())
+    names = {0: "letters-0", 1: "letters-1"}
+    splits = [KafkaPartitionSplit(split_id=name, topic="letters", partition=part, offset=10) for part, name in names.items()]
+    reader.add_splits(splits)
+    reader._consumer.close()
+    pairs = [(0, 10), (1, 10), (1, 11), (0, 9), (0, 10), (0, 11), (2, 10), (1, 12), (1, 13), (1, 9), (1, 10)]
+    old = [message(0, 12, "others"), message(1, 10), message(1, 11)]
+    reader._consumer = Client([message(*pair) for pair in pairs] + old)
+    reader.set_split_limits({split.split_id: 12 + 2 * split.partition for split in splits})
+    output: Any = FakeOutput(credit=100)
+    for _ in splits:
+        reader.poll_next(output)
+    wanted = [(0, 10), (0, 11), (1, 10), (1, 11), (1, 12), (1, 13)]
+    assert output.values == [f"letters {partition} {offset}" for partition, offset in wanted]
