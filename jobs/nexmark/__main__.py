@@ -5,9 +5,10 @@ start of the job, but not that of Spark. "After the start" is computed from the 
 and left out if the large run does not take at least twice as long: it says little then, and takes more events to measure.
 
 Queries that can work on columns (jobs/nexmark/columns.py) are measured in both forms. With --with-spark, Spark's own Structured
-Streaming runs those queries that its SQL can express, on Parquet files with the same events, written before. With --with-pyflink,
-PyFlink runs the same queries in its process mode (by_number.py), with the Python that PYFLINK_PYTHON names. With --with-bytewax,
-Bytewax runs some of them (on_bytewax.py), also on files, with the Python that BYTEWAX_PYTHON names.
+Streaming runs those queries that its SQL can express, in a session of plain Spark (jobs/plain_spark.py), on Parquet files with
+the same events, written before. With --with-pyflink, PyFlink runs the same queries in its process mode (by_number.py), with the
+Python that PYFLINK_PYTHON names. With --with-bytewax, Bytewax runs some of them (on_bytewax.py), also on files, with the Python
+that BYTEWAX_PYTHON names.
 
 Run it with `make nexmark`, `make nexmark ARGS='--queries q0,q5 --events 2000000'` or `python -m jobs.nexmark`.
 """
@@ -15,6 +16,7 @@ Run it with `make nexmark`, `make nexmark ARGS='--queries q0,q5 --events 2000000
 from __future__ import annotations
 
 import argparse
+import contextlib
 import csv
 import json
 import os
@@ -25,15 +27,15 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, fields
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
-
-from pyspark.sql import SparkSession
+from typing import Final
 
 from flinkish.common import Configuration
 from flinkish.common.serialization import Encoder
 from flinkish.datastream import DataStream
 from flinkish.datastream.connectors import FileSink
 from flinkish.datastream.connectors.discard import DiscardingSink
+from flinkish.engine.spark.session import open_session
+from jobs import plain_spark
 from jobs.command_line import ArgumentParser, clear_errors, environment, positive
 from jobs.nexmark import by_number, columns, on_bytewax, spark
 from jobs.nexmark.buckets import ByMinute
@@ -107,16 +109,12 @@ def _flinkish(
         return streams.records, time.perf_counter() - started
 
 
-def _spark(arguments: argparse.Namespace, session: SparkSession, files: Path, name: str, count: int) -> tuple[int, float]:
+def _spark(arguments: argparse.Namespace, files: Path, name: str, count: int) -> tuple[int, float]:
     """Do the same with Spark's own streaming; files that are missing are written before."""
     folder = files / str(count)
     if not folder.exists():
         spark.write(folder, count, arguments.seed)
-    with tempfile.TemporaryDirectory() as checkpoints:
-        started = time.perf_counter()
-        tables = spark.Tables(session, folder, count)
-        spark.run(spark.QUERIES[name](tables), Path(checkpoints))
-        return tables.records, time.perf_counter() - started
+    return plain_spark.run(spark.measure, name, folder, count)
 
 
 def _bytewax(arguments: argparse.Namespace, files: Path, name: str, count: int) -> tuple[int, float]:
@@ -171,19 +169,6 @@ def write_figures(path: Path, figures: list[Figures]) -> None:
         writer.writerows(rows)
 
 
-def _session(cores: int) -> SparkSession:
-    builder: Any = SparkSession.builder
-    settings = {
-        "spark.ui.enabled": "false",
-        "spark.ui.showConsoleProgress": "false",
-        "spark.sql.shuffle.partitions": str(cores),
-        "spark.sql.session.timeZone": "UTC",
-    }
-    session: SparkSession = builder.master(f"local[{cores}]").config(map=settings).getOrCreate()
-    session.sparkContext.setLogLevel("ERROR")
-    return session
-
-
 def main() -> None:
     parser = ArgumentParser(__doc__)
     parser.add_argument("--queries", type=_queries, default=list(QUERIES), metavar="Q0,Q5", help="default: all but q6")
@@ -207,17 +192,17 @@ def main() -> None:
             f"--with-bytewax needs the environment variable {on_bytewax.PYTHON}: the Python that has bytewax and pyarrow"
         )
     figures: list[Figures] = []
-    with clear_errors(), tempfile.TemporaryDirectory() as files:
-        on_spark = arguments.engine != "local" or arguments.with_spark
-        session = _session(len(os.sched_getaffinity(0))) if on_spark else None
+    with clear_errors(), tempfile.TemporaryDirectory() as files, contextlib.ExitStack() as session:
+        if arguments.engine != "local":
+            session.callback(open_session(Configuration())[1])
         print("query engine          events  seconds     events/s       a core  after start", flush=True)
         _flinkish(arguments, "q0", 50_000)  # warms the machine up
         for query in arguments.queries:
             runs: dict[str, Callable[[str, int], tuple[int, float]]] = {"flinkish": partial(_flinkish, arguments)}
             if query in columns.QUERIES:
                 runs["columns"] = partial(_flinkish, arguments, queries=columns.QUERIES)
-            if arguments.with_spark and query in spark.QUERIES and session is not None:
-                runs["spark"] = partial(_spark, arguments, session, Path(files))
+            if arguments.with_spark and query in spark.QUERIES:
+                runs["spark"] = partial(_spark, arguments, Path(files))
             if arguments.with_bytewax and query in on_bytewax.QUERIES:
                 runs["bytewax"] = partial(_bytewax, arguments, Path(files))
             for engine, run in runs.items():
@@ -235,8 +220,6 @@ def main() -> None:
                     print(f"{query:6}pyflink  failed\n{error}", flush=True)
         if arguments.output:
             write_figures(arguments.output, figures)
-        if session is not None:
-            session.stop()
 
 
 if __name__ == "__main__":

@@ -6,6 +6,8 @@ Spark have no result; q12, as Spark has no windows of processing time. In q5 and
 
 from __future__ import annotations
 
+import tempfile
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final
@@ -96,7 +98,11 @@ QUERIES: Final[dict[str, Callable[[Tables], DataFrame]]] = {
 }
 
 
-def run(query: DataFrame, checkpoints: Path) -> None:
-    """Run a query over all files, a micro-batch after the other; drop its results."""
-    writer = query.writeStream.format("noop").outputMode("append").option("checkpointLocation", str(checkpoints))
-    writer.trigger(availableNow=True).start().awaitTermination()
+def measure(session: SparkSession, name: str, folder: Path, count: int) -> tuple[int, float]:
+    """Run a query over all files, a micro-batch after the other; return the number of records, and how long it took."""
+    with tempfile.TemporaryDirectory() as checkpoints:
+        started = time.perf_counter()
+        tables = Tables(session, folder, count)
+        writer = QUERIES[name](tables).writeStream.format("noop").outputMode("append").option("checkpointLocation", checkpoints)
+        writer.trigger(availableNow=True).start().awaitTermination()
+        return tables.records, time.perf_counter() - started

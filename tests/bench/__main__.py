@@ -25,6 +25,7 @@ from flinkish.datastream.connectors.file_system import FileSource, StreamFormat
 from flinkish.datastream.connectors.number_seq import NumberSequenceSource
 from flinkish.engine.spark.session import hold_session, release_session
 from flinkish.engine.spark.spark_settings import SparkSettings
+from jobs import plain_spark
 from tests.bench import (
     backends,
     checkpoints,
@@ -81,7 +82,7 @@ def bench_keyed_count(report: Report, spark: Any, scale: float) -> None:
     warm, whole = keyed_count.records_per_second("spark", int(2 * _MILLION * scale), int(10 * _MILLION * scale))
     memory = peak.stop()
     local, _ = keyed_count.records_per_second("local", int(_MILLION * scale), int(3 * _MILLION * scale))
-    plain = naive.records_per_second(spark, int(20_000 * scale))
+    plain = plain_spark.run(naive.records_per_second, int(20_000 * scale))
     report.add("keyed count on Spark, after warm-up", f"{warm:,.0f}/s", "300,000/s", warm >= 300_000)
     report.add("keyed count on Spark, from end to end", f"{whole:,.0f}/s")
     report.add("keyed count on the local engine", f"{local:,.0f}/s")
@@ -108,7 +109,7 @@ def bench_keys(report: Report, spark: Any, scale: float) -> None:
     records = int(4 * _MILLION * scale)
     for many in (100_000, _MILLION):
         local, on_spark = (keys.of_numbers(engine, records, many) for engine in ("local", "spark"))
-        rows, bare = (run(spark, records, many) for run in (keys.of_rows, keys.handed_over))
+        rows, bare = keys.of_rows(spark, records, many), plain_spark.run(keys.handed_over, records, many)
         report.add(f"number sequence, {many:,} keys, local engine", f"{local:,.0f}/s")
         report.add(f"number sequence, {many:,} keys, Spark", f"{on_spark:,.0f}/s")
         report.add(f"from_data_frame, {many:,} keys, Spark", f"{rows:,.0f}/s")
@@ -399,7 +400,7 @@ def bench_columns(report: Report, spark: Any, scale: float) -> None:
         report.add(f"{name}, columns", f"{fast:,.0f}/s", f"{goal:,}/s" if goal else "", fast >= goal if goal else None)
         report.add(f"{name}, records", f"{slow:,.0f}/s, columns {fast / slow:.1f} times")
         if name in columns.SPARK:
-            own = columns.spark_rate(spark, name, int(4 * _MILLION * scale))
+            own = plain_spark.run(columns.spark_rate, name, int(4 * _MILLION * scale))
             times = columns.SPARK_GOALS.get(name, 1)
             text = f"{own:,.0f}/s, columns {fast / own:.1f} times"
             report.add(f"{name}, Spark itself", text, f"{times} times", fast >= times * own)
@@ -407,14 +408,14 @@ def bench_columns(report: Report, spark: Any, scale: float) -> None:
 
 def bench_files(report: Report, spark: Any, scale: float) -> None:
     """Files -> filter -> select -> Delta or files, a checkpoint every 10 s."""
-    rates = columns_of_files.rates(spark, "Parquet to Delta", scale)
+    rates = columns_of_files.rates("Parquet to Delta", scale)
     for way, rate in rates.items():
         goal = {"columns": 2_000_000}.get(way)
         report.add(f"Parquet to Delta, {way}", f"{rate:,.0f}/s", f"{goal:,}/s" if goal else "", rate >= goal if goal else None)
     ratio = rates["columns"] / rates["Spark itself"]
     report.add("Parquet to Delta, columns against Spark itself", f"{ratio:.1f} times", "1 time", ratio >= 1)
     for job in ("Parquet to Delta by partitions", "CSV to JSON lines", "JSON lines to JSON lines"):
-        rates = columns_of_files.rates(spark, job, scale / 4)
+        rates = columns_of_files.rates(job, scale / 4)
         report.add(f"{job}, columns", f"{rates['columns']:,.0f}/s, {rates['columns'] / rates['records']:.1f} times records")
 
 

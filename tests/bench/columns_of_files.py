@@ -20,6 +20,7 @@ from flinkish.common import Encoder, Row, Types, WatermarkStrategy
 from flinkish.datastream.connectors import DeltaSink
 from flinkish.datastream.connectors.file_system import BucketAssigner, BulkFormat, FileSink, FileSource, StreamFormat
 from flinkish.datastream.formats.json import JsonRowSerializationSchema
+from jobs import plain_spark
 from tests.bench.keyed_count import environment
 
 _READ = Types.ROW_NAMED(["id", "price", "name"], [Types.LONG(), Types.DOUBLE(), Types.STRING()])
@@ -103,7 +104,7 @@ def spark_seconds(session: SparkSession, data: Path, target: Path) -> float:
     return time.perf_counter() - started
 
 
-def rates(session: SparkSession, job: str, scale: float) -> dict[str, float]:
+def rates(job: str, scale: float) -> dict[str, float]:
     """Return rows per second after the start, by the difference of two runs; the small one of each is run twice.
 
     Only "Parquet to Delta" is also a job of Spark itself.
@@ -116,7 +117,7 @@ def rates(session: SparkSession, job: str, scale: float) -> dict[str, float]:
         def timed(way: str, data: Path) -> float:
             shutil.rmtree(target, ignore_errors=True)
             if way == "Spark itself":
-                took = spark_seconds(session, data, target)
+                took = plain_spark.run(spark_seconds, data, target)
                 shutil.rmtree(f"{target}-checkpoints")
                 return took
             return seconds(job, data, target, columns=way == "columns")

@@ -12,6 +12,7 @@ from pyspark.sql import SparkSession
 from flinkish.common import Row, Types
 from flinkish.datastream.functions import KeyedProcessFunction, RuntimeContext
 from flinkish.datastream.state import ValueStateDescriptor
+from jobs import plain_spark
 from tests.bench.functions import KEYS, Count
 from tests.bench.keyed_count import environment
 
@@ -84,4 +85,4 @@ def rates(spark: SparkSession, rows: int, files: int = 8) -> tuple[float, float]
     with tempfile.TemporaryDirectory(prefix="flinkish-bench-") as folder:
         path = Path(folder) / "files"
         write_files(spark, path, rows, files)
-        return flinkish_rate(spark, path, rows * (files - 1)), plain_rate(spark, path)
+        return flinkish_rate(spark, path, rows * (files - 1)), plain_spark.run(plain_rate, path)

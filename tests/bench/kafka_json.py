@@ -4,7 +4,8 @@
 
 `windows` counts the messages of each user in windows of 10 s on columns, `windows-records` one message at a time; `each` writes
 each message with the count of its user so far, `each-columns` does it on columns. `windows-spark` is Spark's own streaming, at
-least once, as its Kafka sink is. Prints the seconds of the second run in the session, with the start of the job or query.
+least once, as its Kafka sink is. Programs of flinkish run in the session that it starts, Spark's query in one of its defaults.
+Prints the seconds of the second run in the session, with the start of the job or query.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ from flinkish.datastream.formats.json import JsonRowDeserializationSchema, JsonR
 from flinkish.datastream.functions import KeyedProcessFunction, RuntimeContext
 from flinkish.datastream.state import ValueStateDescriptor
 from flinkish.datastream.window import TumblingEventTimeWindows
+from flinkish.engine.spark.session import open_session
 
 USERS = 10_000
 TEXT, LONG, DOUBLE = Types.STRING(), Types.LONG(), Types.DOUBLE()
@@ -118,8 +120,11 @@ def run_spark(spark: SparkSession, brokers: str, source: str, target: str, folde
 
 
 def main(program: str, brokers: str, source: str, target: str, folder: str, *jars: str) -> None:
-    builder = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
-    spark = builder.config("spark.jars", ",".join(jars)).config("spark.sql.shuffle.partitions", "2").getOrCreate()
+    if program == "windows-spark":
+        builder = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
+        spark = builder.config("spark.jars", ",".join(jars)).config("spark.sql.shuffle.partitions", "2").getOrCreate()
+    else:
+        spark, _ = open_session(Configuration())
     spark.range(10).groupBy().count().collect()
     for turn in ("first", "second"):
         started = time.perf_counter()

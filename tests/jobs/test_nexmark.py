@@ -455,6 +455,15 @@ def test_the_measurement_prints_a_table_and_writes_its_figures(
     assert (tmp_path / "figures.csv").read_text().splitlines()[1].startswith("q0,flinkish,920,")
 
 
+@pytest.mark.spark
+def test_spark_itself_is_measured_in_a_process_of_its_own(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    set_arguments(monkeypatch, measure.__file__, "--engine", "local", "--queries", "q2", "--events", "1000", "--with-spark")
+    measure.main()
+    assert [line.split()[:3] for line in capsys.readouterr().out.splitlines()[3:4]] == [["q2", "spark", "920"]]
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [(["--queries", "q6"], "q6 is left out: the average"), (["--queries", "q0,q99"], "'q99' is none of q0"),
