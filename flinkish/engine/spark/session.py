@@ -1,4 +1,4 @@
-"""The Spark session of a job: the user's own if there is one, else one that flinkish creates and stops."""
+"""The Spark session of a job: the user's own if there is one, else one that flinkish creates and keeps for further jobs."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from flinkish.common.errors import EngineError
 from flinkish.common.ids import random_id
 from flinkish.engine.processes import ProcessId
 from flinkish.engine.slots.hosts import HostConfig
-from flinkish.engine.spark import spark_settings
+from flinkish.engine.spark import parking, spark_settings
 from flinkish.engine.spark.installation import delta_jars
 from flinkish.engine.spark.jvm import jvm_of
-from flinkish.engine.spark.log_suppression import silence_py4j, suppress_jvm_logs
+from flinkish.engine.spark.log_suppression import silence_py4j
 from flinkish.engine.spark.query import build, slot_values
 from flinkish.engine.spark.session_start import jar_settings, make_session
 from flinkish.engine.spark.spark_settings import SparkSettings
@@ -35,8 +35,8 @@ _lock = threading.Lock()
 #: Number of holders of the session that flinkish created.
 _holders = 0
 _made: SparkSession | None = None
-#: Keeps the JVM quiet from the stop of one session to the start of the next.
-_quiet_after_stop = contextlib.ExitStack()
+#: With what it was created.
+_settings = SparkSettings()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,7 +45,7 @@ class HeldSession:
 
     session: SparkSession
     jvm: ProcessId
-    #: Whether flinkish created it, so that the last holder stops it.
+    #: Whether flinkish created it, so that the last holder parks or stops it.
     own: bool
     #: The JVM, if this process started it.
     process: subprocess.Popen[bytes] | None = None
@@ -80,10 +80,15 @@ def hold_session(settings: SparkSettings) -> HeldSession:
     Raises EngineError for Spark Connect, without Java, for jars that the running session does not have, and if Spark does not
     start.
     """
-    global _holders, _made
+    global _holders, _made, _settings
     refuse_connect(os.environ)
     silence_py4j()
     with _lock:
+        parked = parking.unpark()
+        if parked is not None and settings.share_session(_settings):
+            _made = parked
+        elif parked is not None:
+            parking.stop(parked)
         context = _running_context()
         if context is not None:
             spark_settings.check_jars(settings, jar_settings(context._conf), "a Spark session runs")
@@ -92,8 +97,8 @@ def hold_session(settings: SparkSettings) -> HeldSession:
             return HeldSession(session=session, jvm=jvm_of(context), own=False, process=_process())
         if context is None:
             notices.tell("Starting Spark ...")
-            _made = make_session(settings)
-            _quiet_after_stop.close()
+            _made, _settings = make_session(settings), settings
+            parking.end_quiet()
             _holders = 0
         assert _made is not None
         _holders += 1
@@ -120,7 +125,7 @@ def hold_delta_session(settings: SparkSettings) -> HeldSession:
 
 
 def release_session(held: HeldSession) -> None:
-    """Stop the session if flinkish created it and this was its last holder."""
+    """Park the session if flinkish created it and this was its last holder; stop it if it has machines of a cluster."""
     global _holders, _made
     with _lock:
         if not held.own or held.session is not _made:
@@ -128,10 +133,8 @@ def release_session(held: HeldSession) -> None:
         _holders -= 1
         if _holders == 0:
             _made = None
-            # Threads of the stopped context keep failing for a while, with stack traces, so stay quiet until the next session.
-            _quiet_after_stop.enter_context(suppress_jvm_logs(held.session.sparkContext._jvm))
-            with contextlib.suppress(Exception):
-                held.session.stop()
+            keeps = held.answers() and spark_settings.is_one_machine(held.master)
+            (parking.park if keeps else parking.stop)(held.session)
 
 
 def refuse_connect(environment: Mapping[str, str]) -> None:
@@ -234,7 +237,7 @@ def _running_context() -> SparkContext | None:
 def _forget_jvm() -> None:
     global _made
     _made = None
-    _quiet_after_stop.close()
+    parking.end_quiet()
     gateway: Any = SparkContext._gateway
     with contextlib.suppress(Exception):
         gateway.shutdown()

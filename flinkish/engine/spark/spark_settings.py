@@ -69,6 +69,10 @@ class SparkSettings:
             class_archive=configuration.get(options.SPARK_CLASS_ARCHIVE),
         )
 
+    def share_session(self, other: SparkSettings) -> bool:
+        """Tell whether a session that was created for one of the two also suits the other."""
+        return (self.passed_on, self.jars, self.classpaths) == (other.passed_on, other.jars, other.classpaths)
+
 
 def is_local(master: str) -> bool:
     """Tell whether tasks run in the driver's JVM."""

@@ -1,0 +1,70 @@
+"""The session that flinkish makes: kept for further jobs, not seen by the program, and out of the way of its own sessions."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.spark
+
+_ROOT = str(Path(__file__).resolve().parents[2])
+_SCRIPT = """
+from pyspark import SparkContext
+from pyspark.sql import SparkSession
+from flinkish.common import Configuration, Types
+from flinkish.datastream import StreamExecutionEnvironment
+from flinkish.engine.spark import parking
+
+def job(**settings):
+    env = StreamExecutionEnvironment.get_execution_environment(
+        Configuration.from_dict({"execution.engine": "spark", **settings}))
+    env.set_parallelism(1)
+    with env.from_collection([1, 2], Types.LONG()).map(lambda n: n + 1, Types.LONG()).execute_and_collect() as results:
+        assert sorted(results) == [2, 3]
+
+def parked():
+    return parking._parked.sparkContext.applicationId
+
+job()
+print("hidden", SparkContext._active_spark_context, SparkSession.getActiveSession())
+first = parked()
+job()
+print("kept", parked() == first)
+job(**{"spark.sql.session.timeZone": "Asia/Tokyo"})
+second = parked()
+print("another", second != first)
+session = SparkSession.builder.master("local[1]").appName("mine").getOrCreate()
+print("mine", session.sparkContext.appName, session.sparkContext.master, parking._parked)
+job()
+print("still", session.range(3).count(), SparkSession.getActiveSession().sparkContext.appName)
+session.stop()
+job()
+print("new", parked() not in (first, second, session))
+"""
+
+
+def test_a_session_of_ours_stays_for_further_jobs_and_gives_way_to_one_of_the_program(tmp_path: Path) -> None:
+    run = subprocess.run(
+        [sys.executable, "-c", _SCRIPT],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PYTHONPATH": _ROOT},
+        cwd=tmp_path,
+        timeout=200,
+        check=False,
+    )
+    assert run.returncode == 0, run.stderr[-5000:]
+    assert run.stdout.splitlines() == [
+        "hidden None None",
+        "kept True",
+        "another True",
+        "mine mine local[1] None",
+        "still 3 mine",
+        "new True",
+    ]
+    lines = [line for line in run.stderr.splitlines() if "Traceback" in line or " ERROR " in line or "Exception" in line]
+    assert lines == []
