@@ -153,43 +153,26 @@ def _one_if(condition: Any) -> Any:
     return pc.if_else(condition, 1, pa.scalar(None, pa.int64()))
 
 
-def _statistics(streams: Streams, *key: str) -> DataStream:
-    """Show key, twelve numbers (see STATISTICS) and time of the last bid, for each key that had bids in an epoch.
+def q15(streams: Streams) -> DataStream:
+    """Show the numbers of each day that had bids in an epoch.
 
     Each row that is aggregated counts for one number, of its kind: a bid for its level of price, the first bid of a bidder, the
     first one of a bidder at a level, ... . So deduplication counts what is different.
     """
     price = pc.field("price")
     level = pc.if_else(price < 10_000, 1, pc.if_else(price < 1_000_000, 2, 3))
-    bids = streams.bid.select("bidder", "auction", "channel", "date_time", day=_day(), level=_whole(level))
+    bids = streams.bid.select("bidder", "auction", day=_day(), level=_whole(level))
     parts = [
-        bids.select(*key, kind=kind, id=pc.field(name))
+        bids.select("day", kind=kind, id=pc.field(name))
         for name, first in (("bidder", 4), ("auction", 8))
         for kind in (pc.scalar(first), pc.field("level") + first)
     ]
-    different = parts[0].union(*parts[1:]).key_by([*key, "kind", "id"]).deduplicate()
-    no_time = pc.scalar(pa.scalar(None, pa.int64()))
-    all_bids = bids.select(*key, kind=pc.field("level"), time=pc.field("date_time"))
-    rows = different.select(*key, "kind", time=no_time).union(all_bids)
+    first_ones = parts[0].union(*parts[1:]).key_by(["day", "kind", "id"]).deduplicate().select("day", "kind")
+    rows = first_ones.union(bids.select("day", kind=pc.field("level")))
     kind = pc.field("kind")
     marks = {f"n{number}": _one_if(kind == number if number else kind < 4) for number in range(12)}
     counts = {name: aggregates.count(name) for name in marks}
-    keyed = rows.select(*key, "time", **marks).key_by(key[0] if len(key) == 1 else list(key))
-    return keyed.aggregate(per="epoch", key=aggregates.key(), **counts, time=aggregates.max("time"))
-
-
-_NUMBERS: Final = [f"n{number}" for number in range(12)]
-
-
-def q15(streams: Streams) -> DataStream:
-    return _statistics(streams, "day").select("key", *_NUMBERS)
-
-
-def q16(streams: Streams) -> DataStream:
-    channel, day = (pc.struct_field(pc.field("key"), position) for position in range(2))
-    minute = pc.strftime(pc.field("time").cast(pa.timestamp("ms", "UTC")), format="%H:%M")
-    numbers = {name: pc.field(name) for name in _NUMBERS}
-    return _statistics(streams, "channel", "day").select(channel=channel, day=day, minute=minute, **numbers)
+    return rows.select("day", **marks).key_by("day").aggregate(per="epoch", day=aggregates.key(), **counts)
 
 
 def q17(streams: Streams) -> DataStream:
@@ -212,11 +195,6 @@ def q18(streams: Streams) -> DataStream:
     return streams.bid.key_by(["bidder", "auction"]).max_by("date_time")
 
 
-def q19(streams: Streams) -> DataStream:
-    """Show the ten highest bids as changes, without their ranks: one that is displaced as DELETE, then the one in its place."""
-    return streams.bid.key_by("auction").top_n(10, "price")
-
-
 def q21(streams: Streams) -> DataStream:
     names = pa.array(CHANNEL_IDS)
     known = pc.index_in(pc.utf8_lower(pc.field("channel")), value_set=names).cast(pa.string())
@@ -232,5 +210,5 @@ def q22(streams: Streams) -> DataStream:
 
 
 QUERIES: Final[dict[str, Callable[[Streams], DataStream]]] = {
-    query.__name__: query for query in (q0, q1, q2, q5, q7, q8, q11, q12, q13, q14, q15, q16, q17, q18, q19, q21, q22)
+    query.__name__: query for query in (q0, q1, q2, q5, q7, q8, q11, q12, q13, q14, q15, q17, q18, q21, q22)
 }
