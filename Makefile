@@ -140,6 +140,10 @@ check: $(INSTALLED) ## Lint, format, types, import rules, unit tests, examples i
 docs: $(DOCS_INSTALLED) ## Build the documentation into build/docs (ARGS=serve shows it in a browser and follows changes)
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs $(or $(ARGS),build --strict) --config-file docs/mkdocs.yml
 
+.PHONY: plots
+plots: $(INSTALLED) ## Draw the plots in docs/pages/images again, from the figures beside the pages
+	@$(BIN)/python -m docs.plots
+
 .PHONY: pictures
 pictures: $(INSTALLED) ## Make the pictures of the server's page in docs/pages/images again (needs chromium and its driver)
 	@$(BIN)/python -m tests.server.page_pictures
