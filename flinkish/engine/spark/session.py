@@ -190,7 +190,7 @@ def list_query(session: SparkSession, query: StreamingQuery) -> Callable[[], Non
 def spark_plan_text(plan: ExecutionPlan) -> str:
     """Return Spark's plans of the query that runs an execution plan, without running it.
 
-    Uses the running Spark session, or a temporary one. Raises EngineError like `hold_session`. For the table of engines.
+    Uses the running Spark session, or one like that of a job. Raises EngineError like `hold_session`. For the table of engines.
     """
     held = hold_session(SparkSettings())
     try:

@@ -10,6 +10,6 @@ def test_the_images_are_drawn_from_the_figures() -> None:
         assert (PAGES / "images" / name).read_text(encoding="utf-8") == image, f"{name}: run make plots"
 
 
-def test_a_bar_ten_times_as_long_in_rates_is_as_far_as_a_line_from_the_next() -> None:
+def test_equal_factors_are_equal_lengths() -> None:
     image = Plot("all", (1e3, 10e3, 100e3), left=50).draw({"some": {"records": 10e3, "columns": 100e3}, "none": {}})
     assert [text for text in ('width="300"', 'width="600"', ">10 k<", ">100 k<", ">some<") if text not in image] == []
