@@ -45,7 +45,7 @@ _REMEMBERED = 12
 #: With at least this many ordinary epochs, the model ignores special ones, such as those with a snapshot.
 _ENOUGH = 3
 #: Least difference between the numbers of records of two epochs, as a share of the larger, for estimating the marginal cost.
-_APART = 0.2
+_APART = 0.3
 #: Factor by which the weight of a pair of epochs decreases with each epoch after it.
 _FADING = 0.8
 #: Two epochs in a row that take longer or shorter than predicted by more than this factor show that costs have changed.
