@@ -8,6 +8,7 @@ from __future__ import annotations
 import atexit
 import contextlib
 import functools
+import os
 from typing import Any
 
 from pyspark import SparkContext
@@ -24,24 +25,38 @@ _parked: SparkSession | None = None
 _quiet_after_stop = contextlib.ExitStack()
 
 
+def works(session: SparkSession) -> bool:
+    """Return whether its context runs: a program that has got hold of it may have stopped it, and it may end by itself."""
+    with contextlib.suppress(Exception):
+        jsc: Any = session.sparkContext._jsc
+        return jsc is not None and not jsc.sc().isStopped()
+    return False
+
+
 def park(session: SparkSession) -> None:
     """Hide a session that works, until `unpark`."""
     global _parked
     _parked = session
     SparkContext._active_spark_context = None
     SparkSession._instantiatedSession = None
-    setattr(SparkContext, _FIRST_STEP, staticmethod(_give_way))
     _stop_at_exit()
 
 
 def unpark() -> SparkSession | None:
     """Return the parked session, which the program sees from now on; None if there is none."""
-    global _parked
-    session, _parked = _parked, None
+    session = _forget()
+    if session is not None and not works(session):
+        stop(session)
+        return None
     if session is not None:
-        setattr(SparkContext, _FIRST_STEP, _first_step)
         SparkContext._active_spark_context = session.sparkContext
         SparkSession._instantiatedSession = session
+    return session
+
+
+def _forget() -> SparkSession | None:
+    global _parked
+    session, _parked = _parked, None
     return session
 
 
@@ -66,6 +81,8 @@ def _stop_parked() -> None:
 @functools.cache
 def _stop_at_exit() -> None:
     atexit.register(_stop_parked)
+    # A forked process has neither the threads nor the JVM of this session.
+    os.register_at_fork(after_in_child=_forget)
 
 
 def _give_way(instance: SparkContext | None = None, *args: Any, **kwargs: Any) -> None:
@@ -73,3 +90,6 @@ def _give_way(instance: SparkContext | None = None, *args: Any, **kwargs: Any) -
         _stop_parked()
         end_quiet()
     _first_step.__get__(None, SparkContext)(instance, *args, **kwargs)
+
+
+setattr(SparkContext, _FIRST_STEP, staticmethod(_give_way))

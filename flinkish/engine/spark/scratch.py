@@ -142,8 +142,13 @@ def socket_folder() -> Path:
             remove_orphans(_SHORT, _SHORT_PREFIX)
             folder = make_folder(_SHORT, _SHORT_PREFIX)
         _socket_folder = folder
-        atexit.register(remove_socket_folder)
+        atexit.register(_remove_own, os.getpid())
     return _socket_folder
+
+
+def _remove_own(pid: int) -> None:
+    if pid == os.getpid():  # not in a process forked from it
+        remove_socket_folder()
 
 
 def remove_socket_folder() -> None:

@@ -52,11 +52,7 @@ class HeldSession:
 
     def answers(self) -> bool:
         """Tell whether the session can be used: its JVM runs and is not about to end."""
-        try:
-            jsc: Any = self.session.sparkContext._jsc
-            return self.jvm.is_alive() and not jsc.sc().isStopped()
-        except Exception:
-            return False
+        return self.jvm.is_alive() and parking.works(self.session)
 
     def await_end(self, timeout_ms: int) -> int | None:
         """Wait for the end of the JVM and return its exit code, negative for a signal; None if it still runs, or unknown."""
@@ -98,7 +94,6 @@ def hold_session(settings: SparkSettings) -> HeldSession:
         if context is None:
             notices.tell("Starting Spark ...")
             _made, _settings = make_session(settings), settings
-            parking.end_quiet()
             _holders = 0
         assert _made is not None
         _holders += 1
@@ -113,7 +108,9 @@ def share_session(configuration: Configuration) -> Callable[[], None]:
 def open_session(configuration: Configuration) -> tuple[SparkSession, Callable[[], None]]:
     """Return the session of jobs with this configuration, and the function that gives it back; for sinks on the driver."""
     held = hold_session(SparkSettings.of(configuration))
-    return held.session, lambda: release_session(held)
+    # What the program does to it, such as settings and views, is not for the next job.
+    session = held.session.newSession() if held.own else held.session
+    return session, lambda: release_session(held)
 
 
 def hold_delta_session(settings: SparkSettings) -> HeldSession:
