@@ -157,7 +157,7 @@ class Admission:
     def _fit(self) -> _Model:
         """Estimate fixed and marginal cost by medians, so that no single epoch decides."""
         ordinary = [cost for cost in self._seen if not cost.special]
-        of_all = len(ordinary) < _ENOUGH
+        of_all = len(ordinary) < _ENOUGH or not any(cost.records for cost in ordinary)
         costs = list(self._seen) if of_all else ordinary
         latest = [cost for cost in costs if cost.records][-_LATEST:]
         shortest = min(cost.elapsed_ms for cost in latest)

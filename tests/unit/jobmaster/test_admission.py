@@ -289,3 +289,8 @@ def test_a_job_whose_epochs_are_all_fixed_cost_soon_reads_as_much_as_it_may() ->
         epochs += 1
         admission.observe(cost(admission.credit, busy=1_742 + 0.01 * admission.credit))
     assert epochs <= 8
+
+
+def test_a_quiet_job_whose_next_record_comes_with_a_checkpoint() -> None:
+    quiet = [EpochCost(records=0, busy_ms=1, elapsed_ms=ENGINE)] * 12
+    assert after(*quiet, EpochCost(records=10, busy_ms=1, elapsed_ms=ENGINE + 20, special=True)) > 10
