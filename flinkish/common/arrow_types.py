@@ -442,11 +442,18 @@ def is_widened(have: pa.DataType, wanted: pa.DataType) -> bool:
     return bool((types.is_date(wanted) and types.is_date(have)) or (types.is_time(wanted) and types.is_time(have)))
 
 
+_DAY = {"s": 86_400, "ms": 86_400_000, "us": 86_400_000_000, "ns": 86_400_000_000_000}
+
+
 def widened(column: pa.Array, wanted: pa.DataType) -> pa.Array:
     """Return a column cast to the result of `reading_type`; raise ArrowInvalid (a ValueError) for a value that does not fit.
 
     Times are cut to microseconds, which is the precision of Python's datetime.
     """
+    if pa.types.is_time(column.type) and len(column):
+        ends = pc.min_max(column.view(pa.int32() if column.type.bit_width == 32 else pa.int64())).as_py()
+        if ends["min"] is not None and not 0 <= ends["min"] <= ends["max"] < _DAY[column.type.unit]:
+            raise ValueError("a time of day is not within a day")
     if column.type == wanted:
         return column
     if pa.types.is_timestamp(wanted) and pa.types.is_timestamp(column.type) and column.type.unit == "ns":

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import functools
 import importlib
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 import pyarrow as pa
@@ -12,16 +13,26 @@ import pyarrow.compute as pc
 from pyarrow import acero
 
 from flinkish.common import pickling
-from flinkish.common.arrow_types import RowsToArrow, arrow_type, is_widened, read_converter, row_type_of_schema
+from flinkish.common.arrow_types import RowsToArrow, arrow_type, is_list, is_widened, read_converter, row_type_of_schema
 from flinkish.common.columns import Columns
 from flinkish.common.errors import InvalidProgramError, TypeMismatchError
 from flinkish.common.kinds import INTEGER_BITS, Kind, kind_of, part_names, plain_type, shape_of
-from flinkish.common.typeinfo import BasicType, RowTypeInfo, TypeInformation
+from flinkish.common.typeinfo import BasicType, DecimalTypeInfo, RowTypeInfo, TypeInformation
 from flinkish.common.types import RowKind, rows_of
 
 #: Of Python's datetime, since 1970.
 _FIRST_SECOND: Final = -62_135_596_800
 _LAST_SECOND: Final = 253_402_300_799
+
+#: Functions of pyarrow.compute that have a twin, such as add_checked, which fails where they wrap.
+_WRAPPING: Final = re.compile(r"(?<!\w)(abs|add|divide|multiply|negate|power|shift_left|shift_right|subtract)\(")
+#: Literal texts in an expression that is written as text.
+_TEXTS: Final = re.compile(r'"(?:[^"\\]|\\.)*"')
+#: In the text of an expression: a cast to 32-bit floats that the program itself asks for.
+_TO_FLOAT32: Final = "to_type=float,"
+#: The least integer that a 32-bit float does not hold, and what Arrow says of it.
+_NOT_IN_FLOAT32: Final = 2**24 + 1
+_REFUSED_AS_FLOAT32: Final = "not in range: -16777216 to 16777216"
 
 
 class _Unread:
@@ -51,7 +62,7 @@ class Layout:
         columns = zip(self.names, self.types, strict=True)
         self.schema = pa.schema([(name, arrow_type(part, name, zoned=False)) for name, part in columns])
         self._converters = [read_converter(part) for part in self.types]
-        self._instants = [position for position, part in enumerate(self.types) if kind_of(part) is BasicType.INSTANT]
+        self._changed = list(map(_changed, self.types))
         self._rows = RowsToArrow(self.names, self.types, zoned=False)
 
     @functools.cached_property
@@ -68,16 +79,21 @@ class Layout:
     def type_of(self, expressions: Mapping[str, pc.Expression], wanted: TypeInformation | None = None) -> RowTypeInfo:
         """Return the type of rows with the values of expressions as fields; one that is only a field keeps its type.
 
-        Raises InvalidProgramError if one cannot be computed, has a type that we have not, or is not of the wanted type.
+        Raises InvalidProgramError if one cannot be computed, has a type that we have not, is not of the wanted type, or might
+        compute something else than Python without an error.
         """
-        empty = self.schema.empty_table().to_batches() or [pa.RecordBatch.from_pylist([], schema=self.schema)]
+        for expression in expressions.values():
+            self._check_exact(expression)
         try:
-            columns = evaluated(empty[0], list(expressions.values()))
+            columns = evaluated(self.batch([pa.nulls(1, each) for each in self.schema.types]), list(expressions.values()))
         except pa.ArrowException as error:
             raise InvalidProgramError(
                 f"the expressions {[str(each) for each in expressions.values()]} cannot be computed for the columns "
                 f"{list(self.names)}: {error}"
             ) from error
+        for expression, column in zip(expressions.values(), columns, strict=True):
+            if pa.types.is_float32(column.type) and pa.float32() not in self.schema.types and _TO_FLOAT32 not in str(expression):
+                raise _narrowed(expression)
         found = row_type_of_schema(pa.schema([(name, each.type) for name, each in zip(expressions, columns, strict=True)]))
         if wanted is not None and found.field_types[0] != wanted:
             raise InvalidProgramError(f"the expression {next(iter(expressions.values()))} must be {wanted!r}; it is {found!r}")
@@ -88,6 +104,27 @@ class Layout:
             for expression, type_info in zip(expressions.values(), found.field_types, strict=True)
         ]
         return RowTypeInfo(types, list(expressions))
+
+    def _check_exact(self, expression: pc.Expression) -> None:
+        """Raise InvalidProgramError for functions whose integers wrap, and for integers that are computed as 32-bit floats."""
+        text = str(expression)
+        wrapping = _WRAPPING.search(_TEXTS.sub("", text))
+        if wrapping is not None:
+            raise InvalidProgramError(
+                f"the expression {text} calls {wrapping[1]}(), whose results wrap if they are too large for their type.",
+                hint=f"take the operator, or pyarrow.compute.{wrapping[1]}_checked(), with which the job fails instead.",
+            )
+        if _TO_FLOAT32 not in text:
+            values = [
+                _NOT_IN_FLOAT32 if pa.types.is_integer(each) and each.bit_width > 16 else None for each in self.schema.types
+            ]
+            columns = [pa.array([value], each) for value, each in zip(values, self.schema.types, strict=True)]
+            try:
+                evaluated(self.batch(columns), [expression])
+            except pa.ArrowException as error:
+                # Any other error is one of this value alone, or also one of no values.
+                if _REFUSED_AS_FLOAT32 in str(error):
+                    raise _narrowed(expression) from error
 
     def records_of(self, batch: pa.RecordBatch) -> list[Any]:
         """Return the rows of a batch with this schema as records."""
@@ -115,14 +152,22 @@ class Layout:
         9999, text that is not UTF-8, a null in an array of primitives. Raises ValueError for a map with two entries of a key, of
         which a record has one.
         """
-        for position, column in enumerate(columns):
-            if pa.types.is_nested(column.type):
-                self._check_nested(position, column)
-            elif pa.types.is_temporal(column.type):
+        return self.batch([self._valid(position, column) for position, column in enumerate(columns)])
+
+    def _valid(self, position: int, column: pa.Array) -> pa.Array:
+        """Return the column of a field; raise the errors of `batch_of`."""
+        if pa.types.is_nested(column.type):
+            self._check_nested(position, column)
+        elif pa.types.is_temporal(column.type):
+            try:
                 pc.min_max(column).as_py()
-            elif pa.types.is_string(column.type):
-                column.validate(full=True)
-        return self.batch(columns)
+            except (ValueError, OverflowError) as error:
+                raise ValueError(f"a time is outside the years 1 to 9999, and no record has it: {error}") from error
+        elif pa.types.is_string(column.type):
+            column.validate(full=True)
+            if kind_of(self.types[position]) is BasicType.CHAR:
+                self.values_of(position, column.unique())
+        return column
 
     def _check_nested(self, position: int, column: pa.Array) -> None:
         """Raise the errors of `batch_of` for the column of a field."""
@@ -151,12 +196,14 @@ class Layout:
 
     def column(self, position: int, values: Sequence[Any]) -> pa.Array:
         """Return the values of a field as its column; raise TypeMismatchError for values that it cannot hold."""
-        if position in self._instants:
+        changed = self._changed[position]
+        if changed is not None:
             for value in values:
-                if value is not None and (value.nanos % 1000 or not _FIRST_SECOND <= value.seconds <= _LAST_SECOND):
+                if value is not None and changed(value):
                     raise TypeMismatchError(
-                        f"column {self.names[position]!r} holds microseconds of the years 1 to 9999; got {value!r}",
-                        hint="round such times before, or take a function of each record instead of columns.",
+                        f"column {self.names[position]!r} of type {self.types[position]!r} would change {value!r}: it holds "
+                        "microseconds of the years 1 to 9999, decimals of its scale, and within them rows of kind INSERT",
+                        hint="round such values before, or take a function of each record instead of columns.",
                     )
         return self._rows.column(position, values)
 
@@ -171,42 +218,49 @@ class Layout:
         cast where values keep their meaning. Raises TypeMismatchError, which begins with `what`, for anything else.
         """
         if hasattr(table, "iloc"):
-            table = _from_frame(table, what)
+            table = self._from_frame(table, what)
         if not isinstance(table, pa.RecordBatch | pa.Table):
             raise TypeMismatchError(
                 f"{what} must return a pyarrow.RecordBatch, a pyarrow.Table or a pandas.DataFrame; "
                 f"got an instance of {type(table).__name__}"
             )
         names = table.schema.names
-        if len(names) != len(self.names) or (self.is_row and set(names) != set(self.names)):
+        named = set(names) == set(self.names)
+        if len(names) != len(self.names) or (self.is_row and not named):
             raise TypeMismatchError(f"{what} must return the columns {list(self.names)}; got {names}")
         arrays = []
         for position, field in enumerate(self.schema):
-            column = whole(table.column(field.name if self.is_row else position))
+            column = whole(table.column(field.name if named else position))
             if column.null_count and not self.is_row:
                 raise TypeMismatchError(
                     f"{what}: column {field.name!r} has nulls; only fields of rows may be None",
                     hint="filter such records out before, or return rows.",
                 )
             try:
-                arrays.append(_cast(column, field.type))
-            except pa.ArrowException as error:
+                arrays.append(self._valid(position, _cast(column, field.type)))
+            except (ValueError, OverflowError) as error:  # ArrowInvalid is a ValueError
                 raise TypeMismatchError(
                     f"{what}: column {field.name!r} must be {field.type}; got {column.type}: {error}"
                 ) from error
-            if pa.types.is_map(field.type):
-                try:
-                    self._check_nested(len(arrays) - 1, arrays[-1])
-                except (ValueError, OverflowError) as error:
-                    raise TypeMismatchError(f"{what}: column {field.name!r}: {error}") from error
-            if pa.types.is_temporal(field.type):
-                try:
-                    pc.min_max(arrays[-1]).as_py()
-                except (ValueError, OverflowError) as error:
-                    raise TypeMismatchError(
-                        f"{what}: column {field.name!r} has a time outside the years 1 to 9999, which no record has: {error}"
-                    ) from error
         return self.batch(arrays)
+
+    def _from_frame(self, frame: Any, what: str) -> pa.Table:
+        """Return a DataFrame as a table, in which NaN of float columns stays NaN; None and pandas.NA become null."""
+        arrays = []
+        for position, name in enumerate(map(str, frame.columns)):
+            series, place = frame.iloc[:, position], self.names.index(name) if name in self.names else position
+            wanted = self.schema.field(place).type if place < len(self.names) else None
+            try:
+                nested, floating = (wanted is not None and test(wanted) for test in (pa.types.is_nested, pa.types.is_floating))
+                if series.dtype == object and (nested or floating):
+                    there = series.notna() | (series.map(_is_nan) if floating else False)
+                    values = [value if own else None for value, own in zip(series, there, strict=True)]
+                    arrays.append(pa.array(values, wanted, from_pandas=False))
+                else:
+                    arrays.append(pa.array(series.to_numpy() if series.dtype in (float, "float32") else series))
+            except (pa.ArrowException, TypeError, ValueError) as error:
+                raise TypeMismatchError(f"{what}: the values of column {name!r} cannot be a column: {error}") from error
+        return pa.table(arrays, names=list(map(str, frame.columns)))
 
 
 class StoredColumns:
@@ -291,6 +345,56 @@ def whole(column: pa.Array | pa.ChunkedArray) -> pa.Array:
     return pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
 
 
+def _changed(type_info: TypeInformation) -> Callable[[Any], bool] | None:
+    """Return the function that tells whether a column would change a value, which is not None; None if it changes none."""
+    kind, types = shape_of(type_info)
+    parts = [None if (changed := _changed(part)) is None else _unless_none(changed) for part in types]
+    own = plain_type(type_info)
+    match kind:
+        case BasicType.INSTANT:
+            return lambda value: bool(value.nanos % 1000) or not _FIRST_SECOND <= value.seconds <= _LAST_SECOND
+        case BasicType.BIG_DEC if isinstance(own, DecimalTypeInfo):
+            return lambda value: _is_rounded(own, value)
+        case Kind.ROW:
+            return lambda row: (
+                row.get_row_kind() is not RowKind.INSERT
+                or any(changed(part) for changed, part in zip(parts, row, strict=True) if changed is not None)
+            )
+        case _ if not any(parts):
+            return None
+        case Kind.TUPLE:
+            return lambda value: any(changed(part) for changed, part in zip(parts, value, strict=True) if changed is not None)
+        case Kind.MAP:
+            key, item = [changed or _never for changed in parts]
+            return lambda entries: any(key(one) or item(other) for one, other in entries.items())
+        case _:
+            (element,) = parts
+            return lambda values: any(map(element or _never, values))
+
+
+def _is_rounded(own: DecimalTypeInfo, value: Any) -> bool:
+    try:
+        return bool(own.rounded(value) != value)
+    except ArithmeticError:
+        return False  # Arrow refuses it and says why
+
+
+def _never(_: Any) -> bool:
+    return False
+
+
+def _unless_none(changed: Callable[[Any], bool]) -> Callable[[Any], bool]:
+    return lambda value: value is not None and changed(value)
+
+
+def _narrowed(expression: pc.Expression) -> InvalidProgramError:
+    return InvalidProgramError(
+        f"Arrow computes the expression {expression} with 32-bit floats, as they can hold its literal: it would refuse large "
+        "integers while the job runs, and round results.",
+        hint='cast the integers, as in pyarrow.compute.field("n").cast("float64") * 1.5.',
+    )
+
+
 def _kind_shown(record: Any) -> str:
     return "" if record is None else f" of kind {record.get_row_kind().name}"
 
@@ -299,14 +403,31 @@ def _cast(column: pa.Array, wanted: pa.DataType) -> pa.Array:
     """Return a column as another type; raise ArrowException if values would not keep their meaning, such as texts as numbers."""
     if pa.types.is_dictionary(column.type):
         column = column.dictionary_decode()
-    nested = pa.types.is_nested(wanted) and pa.types.is_nested(column.type)
     narrowed = pa.types.is_float32(wanted) and pa.types.is_float64(column.type)
-    if not (nested or narrowed or pa.types.is_null(column.type) or is_widened(column.type, wanted)):
+    if not (narrowed or _is_alike(column.type, wanted)):
         raise pa.ArrowInvalid("that is another kind of values")
     found = column.cast(wanted)
     if narrowed and pc.any(pc.and_(pc.is_finite(column), pc.is_inf(found))).as_py():
         raise pa.ArrowInvalid("a number is too large for it")
     return found
+
+
+def _is_alike(have: pa.DataType, wanted: pa.DataType) -> bool:
+    """Return whether values of a type can be cast to another one and keep their meaning; fields of rows are found by name."""
+    types = pa.types
+    if types.is_null(have):
+        return True
+    if types.is_struct(have) and types.is_struct(wanted):
+        names = [have.field(index).name for index in range(have.num_fields)]
+        fields = [wanted.field(index) for index in range(wanted.num_fields)]
+        return sorted(names) == sorted(field.name for field in fields) and all(
+            _is_alike(have.field(field.name).type, field.type) for field in fields
+        )
+    if types.is_map(have) and types.is_map(wanted):
+        return _is_alike(have.key_type, wanted.key_type) and _is_alike(have.item_type, wanted.item_type)
+    if is_list(have) and is_list(wanted):
+        return _is_alike(have.value_type, wanted.value_type)
+    return not (types.is_nested(have) or types.is_nested(wanted)) and is_widened(have, wanted)
 
 
 def frame_of(batch: pa.RecordBatch) -> Any:
@@ -323,16 +444,12 @@ def frame_of(batch: pa.RecordBatch) -> Any:
         **{getattr(pa, f"int{bits}")(): getattr(pandas, f"Int{bits}Dtype")() for bits in INTEGER_BITS.values()},
     }
     absent = {column.type for column in batch.columns if column.null_count}
-    return batch.to_pandas(types_mapper=lambda arrow: nullable.get(arrow) if arrow in absent else None)
+    frame = batch.to_pandas(types_mapper=lambda arrow: nullable.get(arrow) if arrow in absent else None)
+    for name, column in zip(batch.schema.names, batch.columns, strict=True):
+        if pa.types.is_nested(column.type):
+            frame[name] = pandas.Series(column.to_pylist(), dtype=object)
+    return frame
 
 
-def _from_frame(frame: Any, what: str) -> pa.Table:
-    """Return a DataFrame as a table, in which NaN of float columns stays NaN; None and pandas.NA become null."""
-    arrays = []
-    for position, name in enumerate(frame.columns):
-        series = frame.iloc[:, position]
-        try:
-            arrays.append(pa.array(series.to_numpy() if series.dtype in (float, "float32") else series))
-        except (pa.ArrowException, TypeError, ValueError) as error:
-            raise TypeMismatchError(f"{what}: the values of column {name!r} cannot be a column: {error}") from error
-    return pa.table(arrays, names=list(map(str, frame.columns)))
+def _is_nan(value: Any) -> bool:
+    return isinstance(value, float) and value != value

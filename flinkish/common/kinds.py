@@ -8,10 +8,18 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from enum import Enum
-from typing import Final
+from typing import Any, Final
 
 from flinkish.common import typeinfo
-from flinkish.common.typeinfo import BasicType, ExternalTypeInfo, LocalTimeTypeInfo, RowTypeInfo, TupleTypeInfo, TypeInformation
+from flinkish.common.typeinfo import (
+    BasicType,
+    DecimalTypeInfo,
+    ExternalTypeInfo,
+    LocalTimeTypeInfo,
+    RowTypeInfo,
+    TupleTypeInfo,
+    TypeInformation,
+)
 
 
 class Kind(Enum):
@@ -107,6 +115,17 @@ def fields_of(type_info: TypeInformation) -> tuple[tuple[str, ...], tuple[TypeIn
     """Return names and types of the fields of a row or tuple type (f0, f1, ... for a tuple); None for other types."""
     kind, parts = shape_of(type_info)
     return (part_names(type_info), parts) if kind in (Kind.ROW, Kind.TUPLE) else None
+
+
+def named_alike(one: TypeInformation, other: TypeInformation) -> bool:
+    """Return whether rows of two equal types have the same names in the same order, and their decimals the same digits."""
+
+    def form(type_info: TypeInformation) -> tuple[Any, ...]:
+        plain = plain_type(type_info)
+        digits = (plain.precision, plain.scale) if isinstance(plain, DecimalTypeInfo) else None
+        return part_names(plain), digits, tuple(map(form, shape_of(plain)[1]))
+
+    return form(one) == form(other)
 
 
 def integer_bounds(type_info: TypeInformation) -> tuple[int, int] | None:

@@ -101,7 +101,7 @@ def type_of_data(data: TypeData) -> TypeInformation:
     """Return the type that `data_of` has described; raises InvalidArgumentError for other data.
 
     >>> type_of_data(["MAP", "STRING", ["DECIMAL", 10, 2]])
-    MapTypeInfo<String, BigDecimal>
+    MapTypeInfo<String, BigDecimal(10, 2)>
     """
     try:
         name, *parts = [data] if isinstance(data, str) else data

@@ -179,7 +179,11 @@ class DecimalTypeInfo(BasicTypeInfo):
         if not value.is_finite():
             raise InvalidOperation(f"{value} is no number")
         context = Context(prec=self.precision, rounding=ROUND_HALF_UP)
-        return value.quantize(Decimal((0, (1,), -self.scale)), context=context)
+        found = value.quantize(Decimal((0, (1,), -self.scale)), context=context)
+        return found if found else found.copy_abs()  # like Java's decimals, Arrow's have no -0
+
+    def __repr__(self) -> str:
+        return f"{super().__repr__()}({self.precision}, {self.scale})"
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, BasicTypeInfo) and other.basic_type is BasicType.BIG_DEC

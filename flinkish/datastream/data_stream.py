@@ -12,7 +12,7 @@ from flinkish.common.absent import AbsentMember, add_getattr, declare_absent
 from flinkish.common.absent_names import JAVA_OBJECT, NAMES_ON_STREAMS, SPARK_FRAME, SPARK_WRITE
 from flinkish.common.arguments import check, instance_of, int_of, text_of
 from flinkish.common.errors import InvalidArgumentError, InvalidProgramError, UnsupportedError
-from flinkish.common.kinds import Kind, part_names, shape_of
+from flinkish.common.kinds import Kind, named_alike, part_names, shape_of
 from flinkish.common.limits import UPPER_BOUND_MAX_PARALLELISM
 from flinkish.common.pickling import check_serializable, own_copy
 from flinkish.common.time import AmountOfTime, milliseconds_of
@@ -381,7 +381,8 @@ class DataStream(_OperatorSettings, Generic[T_co]):
     def select(self, *fields: str, **expressions: Expression) -> DataStream[Row]:
         """Keep some fields of rows, and compute others by expressions of pyarrow.compute; the result is a row of these.
 
-        Integers that overflow, and casts that would lose something, fail the job.
+        Integers that overflow, and casts that would lose something, fail the job. Functions whose results wrap, such as
+        pyarrow.compute.add (in place of + or add_checked), and integers that Arrow would compute as 32-bit floats, are refused.
 
         Example:
 
@@ -492,6 +493,8 @@ class DataStream(_OperatorSettings, Generic[T_co]):
     def union(self, *streams: DataStream[U]) -> DataStream[T_co | U]:
         """Merge streams of the same type into one; records of a stream that is given twice come twice.
 
+        Differs from Flink: rows must have the same names of fields, and decimals the same digits, else InvalidProgramError.
+
         Example:
 
             >>> env.from_collection([1, 2]).union(env.from_collection([3])).map(str).execute_and_collect(limit=3)
@@ -503,6 +506,12 @@ class DataStream(_OperatorSettings, Generic[T_co]):
                 raise InvalidProgramError(
                     f"union() needs streams of the same type; got {self._record_type!r} and {stream._record_type!r}.",
                     hint="map() the streams to one type, and give it as output_type.",
+                )
+            if not named_alike(self._record_type, stream._record_type):
+                raise InvalidProgramError(
+                    f"union() needs the same names of fields, in the same order, and the same digits of decimals; "
+                    f"got {self._record_type!r} and {stream._record_type!r}.",
+                    hint="give one stream the type of the other one before, with select() or map().",
                 )
         inputs = (self._id, *(stream._id for stream in streams))
         return self._add(UnionTransformation, name="union()", output_type=self._record_type, union_inputs=inputs)

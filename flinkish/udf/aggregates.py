@@ -14,12 +14,13 @@ from decimal import Decimal
 from typing import Any
 
 from flinkish.common.errors import InvalidArgumentError, InvalidProgramError
-from flinkish.common.kinds import BOUNDS, INTEGER_BITS, Kind, kind_of, part_names, shape_of
+from flinkish.common.kinds import BOUNDS, INTEGER_BITS, Kind, kind_of, part_names, plain_type, shape_of
 from flinkish.common.time import Instant
-from flinkish.common.typeinfo import BasicType, RowTypeInfo, TypeInformation, Types
+from flinkish.common.typeinfo import BasicType, DecimalTypeInfo, RowTypeInfo, TypeInformation, Types
 from flinkish.common.types import Row, make_row
 from flinkish.udf.functions import AggregateFunction, ProcessAllWindowFunction, ProcessWindowFunction
 from flinkish.udf.rolling import cut_to_milliseconds
+from flinkish.udf.totals import addition
 
 __all__ = [
     "Aggregate",
@@ -196,7 +197,10 @@ class FieldAggregates(AggregateFunction):
         self.counts = [self._place(Slot("count", slot.looked_at)) for slot in self.slots]
         self.accumulator_type: TypeInformation = Types.TUPLE(list(map(self._slot_type, self.slots)))
         self.starts = tuple(map(self._start, self.slots))
-        self._adders = list(map(_adder, self.slots, range(len(self.slots)), self.counts, self.starts))
+        self._merges = [
+            addition(self._slot_type(slot)) if slot.kind in ("count", "sum") else _MERGES[slot.kind] for slot in self.slots
+        ]
+        self._adders = list(map(_adder, self.slots, range(len(self.slots)), self.counts, self.starts, self._merges))
         untyped = kind_of(key_type) is Kind.PICKLED and any(aggregate.kind == "key" for aggregate in self.aggregates)
         #: Why columns cannot be aggregated so; None if they can, because numpy computes the same.
         self.why_by_record = self._by_record() or ("the key has no declared type, but is shown" if untyped else None)
@@ -257,6 +261,9 @@ class FieldAggregates(AggregateFunction):
         if slot.kind == "sum":
             kind = kind_of(field_type)
             floating = kind in (BasicType.FLOAT, BasicType.DOUBLE)
+            own = plain_type(field_type)
+            if isinstance(own, DecimalTypeInfo):
+                return DecimalTypeInfo(38, own.scale)  # as in Flink's SQL
             return Types.LONG() if kind in INTEGER_BITS else Types.DOUBLE() if floating else field_type
         return field_type if slot.by is None else Types.TUPLE([self.field_types[slot.by], Types.BOOLEAN(), field_type])
 
@@ -286,9 +293,9 @@ class FieldAggregates(AggregateFunction):
 
     def merge(self, acc_a: Any, acc_b: Any) -> Any:
         merged = []
-        for slot, count, one, other in zip(self.slots, self.counts, acc_a, acc_b, strict=True):
+        for merge, count, one, other in zip(self._merges, self.counts, acc_a, acc_b, strict=True):
             if acc_a[count] and acc_b[count]:
-                merged.append(_MERGES[slot.kind](one, other))
+                merged.append(merge(one, other))
             else:
                 merged.append(one if acc_a[count] else other)
         return tuple(merged)
@@ -374,8 +381,11 @@ def _something(type_info: TypeInformation) -> Any:
 Adder = Callable[[Any, Any], Any]
 
 
-def _adder(slot: Slot, place: int, count: int, start: Any) -> Adder:
-    """Return the adder of the slot at a place of the accumulator, with the place of its count, and what it starts with."""
+def _adder(slot: Slot, place: int, count: int, start: Any, combine: Callable[[Any, Any], Any]) -> Adder:
+    """Return the adder of the slot at a place of the accumulator, with the place of its count, and what it starts with.
+
+    `combine`: makes one value of two.
+    """
     field, by = slot.field, slot.by
     if field is None:
         return lambda accumulator, fields: accumulator[place] + 1
@@ -391,7 +401,6 @@ def _adder(slot: Slot, place: int, count: int, start: Any) -> Adder:
             return compared_value(compared, fields[field], start)
 
         return add_compared
-    combine = _MERGES[slot.kind]
     # A sum begins at 0, so that the sum of -0.0 alone is 0.0, as by columns; the accumulator's type checks it.
     begun = slot.kind == "sum"
 
@@ -418,10 +427,8 @@ def _greater(one: Any, other: Any) -> bool:
 
 
 _BEATS: dict[str, Callable[[Any, Any], bool]] = {"min_by": operator.lt, "max_by": operator.gt}
-#: Combines two values of a slot, the second of which is that of later records.
+#: Combines two values of a slot that is no sum; the second is that of later records.
 _MERGES: dict[str, Callable[[Any, Any], Any]] = {
-    "count": operator.add,
-    "sum": operator.add,
     "min": lambda one, other: other if _less(other, one) else one,
     "max": lambda one, other: other if _greater(other, one) else one,
     "first": lambda one, other: one,

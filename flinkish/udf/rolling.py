@@ -7,17 +7,25 @@ whole records, and the first one if several are equal.
 from __future__ import annotations
 
 import copy
-import operator
 from collections.abc import Callable
 from enum import Enum
 from typing import Any
 
 from flinkish.common.arguments import check
 from flinkish.common.errors import InvalidArgumentError, InvalidProgramError, TypeMismatchError
-from flinkish.common.kinds import INTEGER_BITS, Kind, kind_of, part_names, shape_of
-from flinkish.common.typeinfo import BasicType, BasicTypeInfo, LocalTimeTypeInfo, RowTypeInfo, TupleTypeInfo, TypeInformation
+from flinkish.common.kinds import INTEGER_BITS, Kind, kind_of, part_names, plain_type, shape_of
+from flinkish.common.typeinfo import (
+    BasicType,
+    BasicTypeInfo,
+    LocalTimeTypeInfo,
+    RowTypeInfo,
+    TupleTypeInfo,
+    TypeInformation,
+    Types,
+)
 from flinkish.common.types import Row
 from flinkish.udf.functions import ReduceFunction
+from flinkish.udf.totals import addition
 
 
 class Aggregation(Enum):
@@ -30,28 +38,38 @@ class Aggregation(Enum):
     MAX_BY = "max_by"
 
 
+_UNDECLARED = Types.PICKLED_BYTE_ARRAY()
+
+
 class AggregatingReduceFunction(ReduceFunction):
     """Reduces records by one field, or by the whole record if it is a scalar.
 
     Differs from Flink: a Row or list is copied, not changed in place, so that emitted records do not change later.
     """
 
-    def __init__(self, aggregation: Aggregation, position: int | str) -> None:
+    def __init__(self, aggregation: Aggregation, position: int | str, record_type: TypeInformation = _UNDECLARED) -> None:
         self.aggregation = aggregation
         self.position: Any = position
-        self._choose, _ = _CHOICES[aggregation]
+        choose, _ = _CHOICES[aggregation]
+        self._choose = choose or addition(self._chosen(record_type))
         #: Whether the result is one of the two records; otherwise it is the first one with another field.
         self._whole = aggregation in (Aggregation.MIN_BY, Aggregation.MAX_BY)
+
+    def _chosen(self, record_type: TypeInformation) -> TypeInformation:
+        """Return the type of the chosen field, or of the whole record if it has no fields."""
+        kind, types = shape_of(record_type)
+        if kind not in (Kind.ROW, Kind.TUPLE):
+            return record_type
+        names = part_names(record_type) if kind is Kind.ROW else ()
+        return types[names.index(self.position) if self.position in names else self.position]
 
     def why_by_record(self, record_type: TypeInformation) -> str | None:
         """Return why columns of records cannot be reduced; None if they can, because numpy computes the same."""
         kind, types = shape_of(record_type)
-        if kind in (Kind.ROW, Kind.TUPLE):
-            names = part_names(record_type) if kind is Kind.ROW else ()
-            if any(map(cut_to_milliseconds, (part for each in types for part in shape_of(each)[1]))):
-                return "state cuts times in nested fields to milliseconds"
-            record_type = types[names.index(self.position) if self.position in names else self.position]
-        if kind_of(record_type) in (*INTEGER_BITS, BasicType.DOUBLE):
+        nested = [part for each in types for part in shape_of(each)[1]]
+        if kind in (Kind.ROW, Kind.TUPLE) and any(map(cut_to_milliseconds, nested)):
+            return "state cuts times in nested fields to milliseconds"
+        if kind_of(self._chosen(record_type)) in (*INTEGER_BITS, BasicType.DOUBLE):
             return None
         return f"{self.aggregation.value}({self.position!r}) looks at each record"
 
@@ -91,7 +109,7 @@ class AggregatingReduceFunction(ReduceFunction):
 def cut_to_milliseconds(type_info: TypeInformation) -> bool:
     """Tell whether checked values of a type have no microseconds, or have parts that have none."""
     kind, parts = shape_of(type_info)
-    own = kind in (Kind.TIME, Kind.TIMESTAMP) and not isinstance(type_info, LocalTimeTypeInfo)
+    own = kind in (Kind.TIME, Kind.TIMESTAMP) and not isinstance(plain_type(type_info), LocalTimeTypeInfo)
     return own or any(map(cut_to_milliseconds, parts))
 
 
@@ -103,9 +121,9 @@ def _greatest(first: Any, second: Any) -> Any:
     return second if second > first else first
 
 
-#: How each aggregation combines two values, and the same as an expression for reduce().
-_CHOICES: dict[Aggregation, tuple[Callable[[Any, Any], Any], str]] = {
-    Aggregation.SUM: (operator.add, "one + other"),
+#: How each aggregation combines two values, None if that depends on their type, and the same as an expression for reduce().
+_CHOICES: dict[Aggregation, tuple[Callable[[Any, Any], Any] | None, str]] = {
+    Aggregation.SUM: (None, "one + other"),
     Aggregation.MIN: (_least, "min(one, other)"),
     Aggregation.MAX: (_greatest, "max(one, other)"),
     Aggregation.MIN_BY: (_least, "min(one, other, key=f)"),
@@ -146,7 +164,7 @@ def aggregating_function(aggregation: Aggregation, position: object, record_type
                 f"{method}({position!r}): the records are of type {record_type!r}, without fields.",
                 hint="on these only position 0 is possible, which stands for the whole record.",
             )
-    return AggregatingReduceFunction(aggregation, position)
+    return AggregatingReduceFunction(aggregation, position, record_type)
 
 
 def _check_index(method: str, position: int, fields: int, record_type: TypeInformation) -> None:

@@ -32,7 +32,7 @@ def _whole(expression: Any) -> Any:
 
 def _remainder(dividend: Any, divisor: int) -> Any:
     """Return dividend % divisor, of numbers that are not negative."""
-    return dividend - pc.divide(dividend, divisor) * divisor
+    return dividend - pc.divide_checked(dividend, divisor) * divisor
 
 
 def q0(streams: Streams) -> DataStream:
@@ -126,7 +126,7 @@ def q13(streams: Streams) -> DataStream:
 
 
 def _time_of_day() -> Any:
-    hour = _remainder(pc.divide(pc.field("date_time"), 3_600_000), 24)
+    hour = _remainder(pc.divide_checked(pc.field("date_time"), 3_600_000), 24)
     night = pc.if_else((hour <= 6) | (hour >= 20), "nightTime", "otherTime")
     return pc.if_else((hour >= 8) & (hour <= 18), "dayTime", night)
 
@@ -185,7 +185,7 @@ def q17(streams: Streams) -> DataStream:
     prices = {"least": aggregates.min("price"), "most": aggregates.max("price"), "total": aggregates.sum("price")}
     found = keyed.aggregate(key=aggregates.key(), bids=aggregates.count(), **counts, **prices)
     auction, day = (pc.struct_field(pc.field("key"), position) for position in range(2))
-    mean = pc.divide(pc.field("total"), pc.field("bids"))
+    mean = pc.divide_checked(pc.field("total"), pc.field("bids"))
     shown = {name: pc.field(name) for name in ("bids", *levels, "least", "most")}
     return found.select(auction=auction, day=day, **shown, mean=mean, total=pc.field("total"))
 

@@ -59,7 +59,7 @@ def _summed(rows: DataStream) -> DataStream:
 
 def _greatest(rows: DataStream) -> DataStream:
     """Take the greatest of values that come in no order."""
-    mixed = rows.select("key", value=pc.bit_wise_and(pc.multiply(pc.field("time"), 7_919), 4_095))
+    mixed = rows.select("key", value=pc.bit_wise_and(pc.multiply_checked(pc.field("time"), 7_919), 4_095))
     return mixed.key_by("key").top_n(3, "value")
 
 

@@ -105,6 +105,10 @@ class _BatchGeneratorReader(DataGeneratorReader):
             )
         if batch.num_rows != len(numbers):
             raise TypeMismatchError(f"{what} must return {len(numbers)} rows; got {batch.num_rows}")
+        try:
+            self._layout.batch_of(batch.columns)
+        except (ValueError, OverflowError) as error:
+            raise TypeMismatchError(f"{what} returned a value that no record has: {error}") from error
         return batch
 
 

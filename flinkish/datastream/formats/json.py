@@ -23,7 +23,7 @@ from flinkish.common.text import double_text, float_text, text_function
 from flinkish.common.time import Instant, utc_time
 from flinkish.common.typeinfo import BasicType, DecimalTypeInfo, RowTypeInfo, TypeInformation, Types
 from flinkish.common.types import Row
-from flinkish.datastream.connectors.file_system.json_reader import JsonReader, struct_of
+from flinkish.datastream.connectors.file_system.json_reader import JsonReader, fits_struct, struct_of
 from flinkish.datastream.connectors.file_system.json_values import JsonConverters
 from flinkish.datastream.formats._schemas import Made, shown
 
@@ -217,11 +217,16 @@ def _json_writer(type_info: TypeInformation) -> _Plain:
     return lambda value: None if value is None else write(value)
 
 
+def _object_of(names: tuple[str, ...]) -> Callable[..., Any]:
+    """Return the function that makes of the values of all fields what msgspec writes as an object."""
+    return struct_of(names, [Any] * len(names)) if fits_struct(names) else lambda *values: dict(zip(names, values, strict=True))
+
+
 def _row_writer(names: tuple[str, ...], types: Sequence[TypeInformation]) -> _Plain:
     kinds, parts = list(map(kind_of, types)), list(map(_json_writer, types))
     classes = tuple(map(_PLAIN.get, kinds))
     bounds = [(position, *_BOUNDS[kind]) for position, kind in enumerate(kinds) if kind in _BOUNDS]
-    as_is = struct_of(names, [Any] * len(names))
+    as_is = _object_of(names)
 
     def is_plain(values: Sequence[Any]) -> bool:
         """Tell whether all values are written as they are."""
@@ -350,7 +355,7 @@ class _LinesOfColumns:
         _, types = shape_of(row_type)
         self._names = part_names(row_type)
         self._fields = [(name, kind_of(part), _json_writer(part)) for name, part in zip(self._names, types, strict=True)]
-        self._row = struct_of(self._names, [Any] * len(types))
+        self._row = _object_of(self._names)
 
     def encode(self, columns: Columns) -> list[bytes] | None:
         """Return the texts of the rows; None if they are no rows with these fields, or a value cannot be written."""

@@ -131,7 +131,7 @@ class AggregateOperator(GatheringOperator, FunctionOperator[AggregateConfig]):
         if self._aggregates.why_by_record is None:
             self._columns = ColumnFold(self._aggregates)
             self._layout = needed_layout(context.node.output_type, context.node.name)
-        #: Keys with a result to show at the end of the epoch, with the time of their last record.
+        #: Keys with a result to show before the next watermark or the end of the epoch, with the time of their last record.
         self._touched: dict[Any, int | None] = {}
 
     def process_records(self, input_index: int, records: Records) -> None:
@@ -177,6 +177,15 @@ class AggregateOperator(GatheringOperator, FunctionOperator[AggregateConfig]):
             last[codes] = np.arange(len(codes))
             times = columns.timestamps.take(pa.array(last)).to_pylist()
         self._touched.update(zip(keys, times, strict=True))
+
+    def watermark(self, timestamp: int) -> None:
+        # Behind it, results would be late, as those of an epoch have the times of its records.
+        self.before_barrier()
+        super().watermark(timestamp)
+
+    def status(self, idle: bool) -> None:
+        self.before_barrier()
+        super().status(idle)
 
     def before_barrier(self) -> None:
         self.flush()

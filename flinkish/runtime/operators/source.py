@@ -13,6 +13,7 @@ from flinkish.common import options
 from flinkish.common.columns import Columns
 from flinkish.common.configuration import Configuration
 from flinkish.common.errors import SourceError
+from flinkish.common.kinds import named_alike
 from flinkish.common.limits import LONG_MAX, LONG_MIN
 from flinkish.common.types import RowColumns
 from flinkish.common.watermark_strategy import WatermarkStrategy
@@ -250,7 +251,8 @@ class SourceOperator(Operator):
         self._decode: Callable[[bytes], Iterable[Any]] | None = None
         # A source that knows its type emits values of it; from others the declared type is checked.
         self.produced_type = self._source.produced_type()
-        self.passes_through = self.produced_type == self.node.output_type
+        declared = self.node.output_type
+        self.passes_through = self.produced_type == declared and named_alike(self.produced_type, declared)
 
     def makes_new(self) -> bool:
         new = isinstance(self._source, Source | NativeSource) and self._source.makes_new_records

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import decimal
 import math
 from collections.abc import Callable
 from typing import Any
@@ -14,7 +15,9 @@ import pytest
 from flinkish.common import Configuration, Instant, Row, RowKind, Time, Types, WatermarkStrategy
 from flinkish.common.errors import JobExecutionError
 from flinkish.common.limits import LONG_MAX, LONG_MIN
+from flinkish.common.typeinfo import DecimalTypeInfo
 from flinkish.datastream import DataStream, OutputTag, StreamExecutionEnvironment, aggregates
+from flinkish.datastream.connectors import DataGeneratorSource
 from flinkish.datastream.connectors.number_seq import NumberSequenceSource
 from flinkish.datastream.evictors import Evictor
 from flinkish.datastream.window import (
@@ -452,3 +455,55 @@ def test_lists_and_rows_in_accumulators_go_from_epoch_to_epoch(kind: str, folded
         harness.process_watermark(5_000)
         assert harness.take_values()[-1] == Row(first=[0], row=Row(one=79, other=None), best=[79], n=80)
     assert folded == [40, 40]
+
+
+def test_results_of_an_epoch_come_before_the_watermark(env: StreamExecutionEnvironment) -> None:
+    def build(stream: DataStream) -> DataStream:
+        latest = stream.key_by("key").aggregate(per="epoch", key=aggregates.key(), count=aggregates.count())
+        windows = latest.key_by("key").window(TumblingEventTimeWindows.of(Time.milliseconds(10)))
+        found: DataStream = windows.aggregate(key=aggregates.key(), most=aggregates.max("count"))
+        return found
+
+    first = [Row(key=key, value=1.0, time=key) for key in (0, 1, 2, 1)]
+    columns, by_record = both(env, build, first, 90, [Row(key=3, value=1.0, time=101)], 200)
+    assert columns == by_record == [f"Row(key={key}, most={2 if key == 1 else 1})" for key in range(4)]
+
+
+@pytest.mark.parametrize("mapped", [False, True])
+def test_sums_of_decimals_are_exact(env: StreamExecutionEnvironment, mapped: bool) -> None:
+    row_type = Types.ROW_NAMED(["key", "price"], [Types.LONG(), Types.BIG_DEC()])
+    price = decimal.Decimal("12345678901234567890.123456789012345678")
+    stream = env.from_source(RunsSource(row_type, ([[Row(key=1, price=price)] * 3],)), WatermarkStrategy.no_watermarks(), "rows")
+    if mapped:
+        stream = stream.map(lambda row: row, row_type)
+    keyed = stream.key_by("key")
+    total = decimal.Decimal("37037036703703703670.370370367037037034")
+    assert collect(keyed.aggregate(total=aggregates.sum("price")))[-1] == Row(total=total)
+    assert collect(keyed.sum("price"))[-1].price == total
+
+
+def test_the_sum_of_a_decimal_type_has_more_digits(env: StreamExecutionEnvironment) -> None:
+    row_type = Types.ROW_NAMED(["key", "price"], [Types.LONG(), DecimalTypeInfo(4, 2)])
+    prices = env.from_collection([Row(key=1, price=decimal.Decimal("99.99"))] * 3, row_type)
+    totals = prices.key_by("key").aggregate(total=aggregates.sum("price")).filter(pc.field("total") > decimal.Decimal("200.00"))
+    assert collect(totals) == [Row(total=decimal.Decimal("299.97"))]
+
+
+def test_sessions_with_the_least_time_and_others(env: StreamExecutionEnvironment) -> None:
+    def build(stream: DataStream) -> DataStream:
+        windows = stream.key_by("key").window(EventTimeSessionWindows.with_gap(Time.milliseconds(10)))
+        figures = {"n": aggregates.count(), "start": aggregates.window_start(), "end": aggregates.window_end()}
+        found: DataStream = windows.aggregate(**figures)
+        return found
+
+    columns, by_record = both(env, build, [Row(key=1, value=1.0, time=time) for time in (LONG_MIN, 0, 5)])
+    assert columns == by_record == [f"Row(n=1, start={LONG_MIN}, end={LONG_MIN + 10})", "Row(n=2, start=0, end=15)"]
+
+
+def test_rows_of_a_source_get_the_order_of_the_declared_type(env: StreamExecutionEnvironment) -> None:
+    produced = Types.ROW_NAMED(["key", "value"], [Types.LONG(), Types.LONG()])
+    declared = Types.ROW_NAMED(["value", "key"], [Types.LONG(), Types.LONG()])
+    source: Any = DataGeneratorSource(lambda number: Row(key=1, value=100 + number), 2, None, produced)
+    stream = env.from_source(source, WatermarkStrategy.no_watermarks(), "rows", declared)
+    assert collect(stream.select(value=pc.field("value"))) == [Row(value=100), Row(value=101)]
+    assert collect(stream.key_by("key").aggregate(total=aggregates.sum("value"))) == [Row(total=100), Row(total=201)]

@@ -13,11 +13,11 @@ import pyarrow.compute as pc
 import pytest
 
 from flinkish.common import Instant, Row, RowKind, Types
-from flinkish.common.column_layout import Layout, layout_of
+from flinkish.common.column_layout import Layout, frame_of, layout_of
 from flinkish.common.columns import Columns, concat
-from flinkish.common.errors import TypeMismatchError
+from flinkish.common.errors import InvalidProgramError, TypeMismatchError
 from flinkish.common.limits import LONG_MAX, LONG_MIN
-from flinkish.common.typeinfo import TypeInformation
+from flinkish.common.typeinfo import DecimalTypeInfo, TypeInformation
 
 DECIMAL = decimal.Decimal("-1.000000000000000001")
 #: For each type, values with its extremes.
@@ -105,8 +105,75 @@ def test_a_time_finer_than_microseconds_or_after_the_year_9999_is_refused() -> N
         (Layout(Types.ROW_NAMED(["at"], [Types.INSTANT()])), Row(at=Instant(1, 1))),
         (Layout(Types.INSTANT()), Instant(253_402_300_800, 0)),
     ):
-        with pytest.raises(TypeMismatchError, match=r"column '(at|value)' holds microseconds of .*; got Instant"):
+        with pytest.raises(TypeMismatchError, match=r"column '(at|value)' of type Instant would change Instant.*microseconds of"):
             layout.columns_of([record], None)
+
+
+@pytest.mark.parametrize(
+    ("type_info", "value"),
+    [
+        (Types.LIST(Types.INSTANT()), [None, Instant(1, 1)]),
+        (Types.MAP(Types.STRING(), Types.INSTANT()), {"a": Instant(253_402_300_800, 0)}),
+        (Types.ROW_NAMED(["x"], [Types.LONG()]), Row.of_kind(RowKind.DELETE, 5)),
+        (Types.LIST(Types.ROW_NAMED(["x"], [Types.LONG()])), [Row.of_kind(RowKind.UPDATE_AFTER, 5)]),
+        (Types.TUPLE([Types.LONG(), Types.INSTANT()]), (1, Instant(1, 1))),
+        (DecimalTypeInfo(4, 2), decimal.Decimal("1.235")),
+        (Types.LIST(DecimalTypeInfo(4, 2)), [decimal.Decimal("1.235")]),
+    ],
+)
+def test_a_value_that_a_column_would_change_is_refused(type_info: TypeInformation, value: Any) -> None:
+    layout = Layout(Types.ROW_NAMED(["at"], [type_info]))
+    assert layout.columns_of([Row(at=None)], None).records() == [Row(at=None)]
+    with pytest.raises(TypeMismatchError, match=r"column 'at' of type .* would change"):
+        layout.columns_of([Row(at=value)], None)
+
+
+NUMBERS = Layout(Types.ROW_NAMED(["byte", "int", "long", "float"], [Types.BYTE(), Types.INT(), Types.LONG(), Types.FLOAT()]))
+
+
+@pytest.mark.parametrize(
+    "expression",
+    [
+        pc.field("long") * 1.5,
+        pc.field("int") > 100.0,
+        (pc.field("long") * 2) / 0.5,
+        pc.if_else(pc.field("float") > 0.5, pc.field("long"), 0.5),
+    ],
+)
+def test_integers_are_not_computed_as_floats_of_32_bits(expression: pc.Expression) -> None:
+    with pytest.raises(InvalidProgramError, match=r"computes the expression .* with 32-bit floats[\s\S]*cast\("):
+        NUMBERS.type_of({"x": expression})
+
+
+def test_small_integers_are_not_computed_as_floats_of_32_bits() -> None:
+    with pytest.raises(InvalidProgramError, match=r"computes the expression .* with 32-bit floats"):
+        Layout(Types.ROW_NAMED(["short"], [Types.SHORT()])).type_of({"x": pc.field("short") / 3.0})
+
+
+@pytest.mark.parametrize(
+    "expression",
+    [
+        pc.field("long").cast("float64") * 1.5,
+        pc.field("long") * 1.1,
+        pc.field("float") * 1.5,
+        pc.field("long").cast("float32"),
+        pc.field("int") * 1_000_000,
+    ],
+)
+def test_other_numbers_are_computed(expression: pc.Expression) -> None:
+    assert len(NUMBERS.type_of({"x": expression}).field_types) == 1
+
+
+@pytest.mark.parametrize("name", ["add", "subtract", "multiply", "divide", "power", "shift_left", "shift_right"])
+def test_functions_that_wrap_are_refused(name: str) -> None:
+    with pytest.raises(InvalidProgramError, match=rf"calls {name}\(\), whose results wrap[\s\S]*{name}_checked"):
+        NUMBERS.type_of({"x": pc.coalesce(getattr(pc, name)(pc.field("long"), 1), 0)})
+    assert NUMBERS.type_of({"x": getattr(pc, f"{name}_checked")(pc.field("long"), 1)}).field_types == (Types.LONG(),)
+
+
+def test_a_text_that_looks_like_a_function_is_no_function() -> None:
+    layout = Layout(Types.ROW_NAMED(["text"], [Types.STRING()]))
+    assert layout.type_of({"x": pc.field("text") == 'a "negate(b)" c'}).field_types == (Types.BOOLEAN(),)
 
 
 def test_expressions_that_are_fields_keep_their_types() -> None:
@@ -178,7 +245,7 @@ def test_a_time_that_no_record_has_is_refused(type_info: TypeInformation, number
     integers = pa.array([number - 1, None, number], pa.int32() if number < 2**31 else pa.int64())
     column = integers.view(layout.schema.field(0).type)
     assert layout.checked(pa.table([column[:2]], ["at"]), "it").num_rows == 2
-    with pytest.raises(TypeMismatchError, match="it: column 'at' has a time outside the years 1 to 9999"):
+    with pytest.raises(TypeMismatchError, match=r"it: column 'at' must be .*: a time is outside the years 1 to 9999"):
         layout.checked(pa.table([column], ["at"]), "it")
 
 
@@ -186,5 +253,57 @@ def test_a_map_with_two_entries_of_a_key_is_refused() -> None:
     layout = Layout(Types.ROW_NAMED(["m"], [Types.MAP(Types.STRING(), Types.LONG())]))
     maps = pa.array([[("a", 1), ("b", 1)], None, [], [("a", 1), ("a", 2)]], layout.schema.field(0).type)
     assert layout.checked(pa.table([maps[:3]], ["m"]), "it").num_rows == 3
-    with pytest.raises(TypeMismatchError, match=r"it: column 'm': a map has two entries of a key: \[\('a', 1\), \('a', 2\)\]"):
+    with pytest.raises(
+        TypeMismatchError, match=r"it: column 'm' must be .*: a map has two entries of a key: \[\('a', 1\), \('a', 2\)\]"
+    ):
         layout.checked(pa.table([maps], ["m"]), "it")
+
+
+INNER = Types.ROW_NAMED(["x", "y"], [Types.LONG(), Types.STRING()])
+
+
+@pytest.mark.parametrize(
+    ("type_info", "column"),
+    [
+        (Types.LIST(Types.LONG()), pa.array([["12"]])),
+        (Types.LIST(Types.LONG()), pa.array([[True]])),
+        (Types.LIST(Types.STRING()), pa.array([[5]])),
+        (Types.LIST(Types.FLOAT()), pa.array([[1e300]])),
+        (INNER, pa.array([{"a": 1, "b": "s"}])),
+        (INNER, pa.array([{"x": 1, "y": "s", "z": 3}])),
+        (Types.CHAR(), pa.array(["ab"])),
+        (Types.PRIMITIVE_ARRAY(Types.LONG()), pa.array([[1, None]])),
+    ],
+)
+def test_values_within_lists_and_rows_keep_their_meaning(type_info: TypeInformation, column: pa.Array) -> None:
+    with pytest.raises(TypeMismatchError, match="it: column 'v' must be"):
+        Layout(Types.ROW_NAMED(["v"], [type_info])).checked(pa.table([column], ["v"]), "it")
+
+
+def test_values_within_lists_and_rows_are_widened() -> None:
+    layout = Layout(Types.ROW_NAMED(["v", "w"], [Types.LIST(Types.LONG()), INNER]))
+    batch = layout.checked(pa.table([pa.array([[1]], pa.list_(pa.int8())), pa.array([{"y": "s", "x": 1}])], ["v", "w"]), "it")
+    assert layout.records_of(batch) == [Row(v=[1], w=Row(x=1, y="s"))]
+
+
+def test_columns_of_tuples_are_found_by_name_if_they_have_the_names() -> None:
+    layout = Layout(Types.TUPLE([Types.LONG(), Types.LONG()]))
+    assert layout.records_of(layout.checked(pa.table([[2], [1]], ["f1", "f0"]), "it")) == [(1, 2)]
+    assert layout.records_of(layout.checked(pa.table([[2], [1]], ["a", "b"]), "it")) == [(2, 1)]
+
+
+@pytest.mark.parametrize(
+    ("type_info", "values"),
+    [
+        (Types.LIST(Types.DOUBLE()), [[1.0, math.nan], None]),
+        (Types.LIST(Types.LONG()), [[2**60 + 1, None], []]),
+        (Types.ROW_NAMED(["x", "y"], [Types.DOUBLE(), Types.LONG()]), [Row(x=math.nan, y=2**60 + 1), Row(x=None, y=None), None]),
+        (Types.MAP(Types.STRING(), Types.LONG()), [{"a": 1}, None]),
+        (Types.DOUBLE(), [1.5, math.nan, None]),
+    ],
+)
+def test_a_frame_keeps_nested_values(type_info: TypeInformation, values: list[Any]) -> None:
+    layout = Layout(Types.ROW_NAMED(["v"], [type_info]))
+    frame = frame_of(layout.columns_of([Row(v=value) for value in values], None).batch)
+    assert repr([row.v for row in layout.records_of(layout.checked(frame, "it"))]) == repr(values)
+    assert repr([row.v for row in layout.records_of(layout.checked(frame.astype(object), "it"))]) == repr(values)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import pickle
+from decimal import Decimal
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from flinkish.common import Row, RowKind, Types
 from flinkish.common.errors import InvalidArgumentError, UnsupportedError
 from flinkish.common.time import Instant
 from flinkish.common.typeinfo import (
+    DecimalTypeInfo,
     ExternalTypeInfo,
     LocalTimeTypeInfo,
     RowTypeInfo,
@@ -150,3 +152,7 @@ def test_the_plain_form_of_a_row_starts_with_its_kind_and_takes_any_form_of_row(
     assert type_info.to_internal_type((1, day)) == (0, 1, 1)
     with pytest.raises(ValueError, match="expected a Row, dict"):
         type_info.to_internal_type(5)
+
+
+def test_decimals_have_no_minus_zero() -> None:
+    assert str(DecimalTypeInfo(4, 2).rounded(Decimal("-0.001"))) == "0.00"

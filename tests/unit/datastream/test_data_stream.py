@@ -9,6 +9,7 @@ import pytest
 
 from flinkish.common import Duration, TimestampAssigner, Types, WatermarkStrategy
 from flinkish.common.errors import InvalidArgumentError, InvalidProgramError, NotSerializableError, UnsupportedError
+from flinkish.common.typeinfo import DecimalTypeInfo
 from flinkish.datastream import (
     CachedDataStream,
     CloseableIterator,
@@ -282,6 +283,22 @@ def test_union_merges_streams_of_one_type(env: StreamExecutionEnvironment) -> No
 def test_union_of_different_types_is_refused_with_both(env: StreamExecutionEnvironment) -> None:
     with pytest.raises(InvalidProgramError, match="got Integer and String"):
         env.from_collection([1], Types.INT()).union(env.from_collection(["a"], Types.STRING()))
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (Types.ROW_NAMED(["a", "b"], [Types.INT(), Types.INT()]), Types.ROW_NAMED(["b", "a"], [Types.INT(), Types.INT()])),
+        (Types.LIST(Types.ROW_NAMED(["a"], [Types.INT()])), Types.LIST(Types.ROW_NAMED(["b"], [Types.INT()]))),
+        (DecimalTypeInfo(4, 2), DecimalTypeInfo(5, 3)),
+    ],
+)
+def test_union_of_rows_with_other_names_is_refused(env: StreamExecutionEnvironment, one: Any, other: Any) -> None:
+    streams = [numbers(env).map(lambda number: number, each) for each in (one, other)]
+    with pytest.raises(
+        InvalidProgramError, match=r"union\(\) needs the same names of fields, in the same order, and the same digits"
+    ):
+        streams[0].union(streams[1])
 
 
 @pytest.mark.parametrize("method", ["union", "connect"])

@@ -297,10 +297,10 @@ class _FileReader:
                 self._records, self._index = records, 0
         except FileNotFoundError as error:  # an object in a store can be removed while it is read
             raise self._is_gone() from error
+        except (ValueError, OverflowError) as error:  # ArrowInvalid is a ValueError
+            raise SourceError(f"DeltaSource: a value in {self._path} does not fit its type: {error}") from error
         except (pa.ArrowException, OSError) as error:
             raise SourceError(f"DeltaSource cannot read {self._path}: {error}") from error
-        except (ValueError, OverflowError) as error:
-            raise SourceError(f"DeltaSource: a value in {self._path} does not fit its type: {error}") from error
         found = self._records[self._index : self._index + limit]
         self._index += len(found)
         return found
@@ -319,7 +319,7 @@ class _FileReader:
                     try:
                         records = self._run_of(batch, skip, number, before)
                     except (ValueError, OverflowError):
-                        if not self._errors.keeps:
+                        if not self._errors.keeps and self._deleted is None and self._only is None:
                             raise
                         records = self._records_one_by_one(batch, skip, number, before)
                     yield records
@@ -380,9 +380,14 @@ class _FileReader:
         positions: list[int] = []
         for index in range(skip, batch.num_rows):
             row = batch.slice(index, 1)
+            kept = self._kept(row, 0, first + index)
+            if kept is not None and not len(kept):
+                continue  # such as a deleted row
             try:
                 found = self._records_of(row, 0, first + index, before + index)
             except (ValueError, OverflowError) as error:
+                if not self._errors.keeps:
+                    raise
                 reason, texts = f"a value does not fit its type: {error}", texts_of(row.columns)
                 line = first + index + 1
                 found = [self._errors.handle_row(batch.schema.names, texts, path=self._path, line=line, reason=reason)]

@@ -96,8 +96,6 @@ class CsvColumns:
             assert parse is not None
             texts = column.dictionary_encode()
             values = list(map(parse, texts.dictionary.to_pylist()))
-            if kind is BasicType.BIG_DEC and any(value is not None and value.is_zero() and value.is_signed() for value in values):
-                raise ValueError("Arrow's decimals have no -0")
             return self._layout.column(position, values).take(texts.indices)
         if kind is BasicType.FLOAT:
             column = column.cast(pa.float32(), safe=False)

@@ -49,6 +49,11 @@ def _check_text(text: bytes | str) -> None:
         text.decode()
 
 
+def fits_struct(names: Sequence[str]) -> bool:
+    """Tell whether msgspec takes the names for a struct: it refuses quotes, backslashes and control characters."""
+    return not any(character < " " or character in '"\\' for name in names for character in name)
+
+
 def struct_of(names: Sequence[str], types: Sequence[Any], *default: Any) -> type[msgspec.Struct]:
     """Return a class whose JSON is an object with fields of any names; its attributes are f0, f1, ... ."""
     attributes = [f"f{position}" for position in range(len(names))]
@@ -86,9 +91,9 @@ class JsonReader:
         self._type_info = type_info
         self._typed: msgspec.json.Decoder[Any] | None = None
         kind, types = shape_of(type_info)
-        if kind is not Kind.ROW or not types:
-            return
         self._names = part_names(type_info)
+        if kind is not Kind.ROW or not types or not fits_struct(self._names):
+            return
         checked = [_checked(part) for part in types]
         #: For each field its converter, None if its values are what the decoder returns.
         self._converters: list[JsonConverter | None] = [

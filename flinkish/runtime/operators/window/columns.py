@@ -43,7 +43,11 @@ class FoldedWindows:
         for kind, array in zip(("window_start", "window_end"), span, strict=True):
             if self._fold.place_of(kind) is not None:
                 outer[kind] = pa.array(array)
-        batch = self._fold.results(self._fold.arrays(accumulators), outer, self._layout)
+        try:
+            slots = self._fold.arrays(accumulators)
+        except OverflowError:  # a sum of panes; its result is refused as any other
+            return None
+        batch = self._fold.results(slots, outer, self._layout)
         return None if batch is None else Columns(self._layout, batch, times)
 
 

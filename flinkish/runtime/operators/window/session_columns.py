@@ -47,7 +47,7 @@ class SessionColumns(FoldedWindows):
 
         Returns the keys that begin a session, each with the session's end, and those columns that must be taken record by record.
         """
-        if int(np.abs(times).max()) + self._gap > _FAR:
+        if max(int(times.max()), -int(times.min())) + self._gap > _FAR:
             return None
         codes, keys = columns.groups()
         order = np.lexsort((times, codes))

@@ -111,8 +111,22 @@ def test_json_lines_are_read_alike(tmp_path: Path, credit: int, restart_readers:
         return builder.set_file_enumerator(FileEnumeratorProvider(500)).on_record_error(RecordErrorPolicy.skip()).build()
 
     run, values = both(make, credit=credit, restart_readers=restart_readers, parallelism=2)
-    assert run.from_columns >= 200
+    assert run.from_columns >= 220
     assert len(values) == 200 + 203 + 20
+
+
+@pytest.mark.parametrize("credit", [1, 7, 1000])
+def test_parquet_values_that_no_record_has_are_bad_records_alike(tmp_path: Path, credit: int) -> None:
+    times = pa.array([0, 86_400_000_000, 1, -1], pa.int64()).view(pa.time64("us"))
+    rows = Types.ROW_NAMED(["letter", "time", "n"], [Types.CHAR(), Types.SQL_TIME(), Types.LONG()])
+    pq.write_table(pa.table({"letter": ["a", "b", "cd", "e"], "time": times, "n": [1, 2, 3, 4]}), tmp_path / "a.parquet")
+
+    def make() -> FileSource:
+        builder = FileSource.for_bulk_file_format(BulkFormat.parquet_format(rows), str(tmp_path))
+        return builder.on_record_error(RecordErrorPolicy.skip()).build()
+
+    _, values = both(make, credit=credit)
+    assert values == [repr(Row(letter="a", time=datetime.time(0), n=1))]
 
 
 @pytest.mark.parametrize("restart_readers", [False, True])

@@ -9,7 +9,7 @@ import pytest
 
 from flinkish.common.errors import InvalidArgumentError, InvalidProgramError, NotSerializableError, TypeMismatchError
 from flinkish.common.time import Instant
-from flinkish.common.typeinfo import Types
+from flinkish.common.typeinfo import TypeInformation, Types
 from flinkish.common.types import Row
 from flinkish.datastream.connectors.base import Boundedness, InputStatus
 from flinkish.datastream.connectors.batch_generator import BatchGeneratorSource
@@ -355,6 +355,21 @@ def test_batches_stay_columns_where_these_are_wanted() -> None:
     output.wants_columns = True
     reader.poll_next(output)
     assert output.values == [squares(0, 5)]
+
+
+@pytest.mark.parametrize(
+    ("type_info", "column"),
+    [
+        (Types.PRIMITIVE_ARRAY(Types.LONG()), pa.array([[1, None]])),
+        (Types.SQL_DATE(), pa.array([3_000_000], pa.int32()).view(pa.date32())),
+        (Types.CHAR(), pa.array(["ab"])),
+        (Types.MAP(Types.STRING(), Types.LONG()), pa.array([[("k", 1), ("k", 2)]], pa.map_(pa.string(), pa.int64()))),
+    ],
+)
+def test_a_value_that_no_record_has_is_refused(type_info: TypeInformation, column: pa.Array) -> None:
+    source = BatchGeneratorSource(lambda first, count: pa.record_batch([column], ["v"]), 1, Types.ROW_NAMED(["v"], [type_info]))
+    with pytest.raises(TypeMismatchError, match="returned a value that no record has"):
+        SourceRun(source, by_columns=True).values()
 
 
 def test_rows_of_batches_have_the_values_of_their_types() -> None:

@@ -142,7 +142,7 @@ def test_numbers_of_all_types(tmp_path: Path) -> None:
         tinyint=127, smallint=-32767, int=2147483647, bigint=-(2**63), float=1.100000023841858, double=2e-308,
         decimal=decimal.Decimal("12.35"), big=10**30,
     )  # fmt: skip
-    with pytest.raises(SourceError, match=r"column 'decimal' must be BigDecimal; got '123\.4'"):
+    with pytest.raises(SourceError, match=r"column 'decimal' must be BigDecimal\(4, 2\); got '123\.4'"):
         read(tmp_path, schema, "1,1,1,1,1,1,123.4,1\n")
 
 

@@ -208,6 +208,16 @@ def test_a_field_is_written_as_flink_writes_it(type_info: TypeInformation, value
         assert back.a == expected
 
 
+def test_names_with_quotes_are_read_and_written() -> None:
+    row_type = Types.ROW_NAMED(['a"b', "c\\d"], [Types.LONG(), Types.STRING()])
+    schema = JsonRowSerializationSchema.builder().with_type_info(row_type).build()
+    row = Row(**{'a"b': 1, "c\\d": "x"})
+    text = schema.serialize(row)
+    assert json.loads(text) == {'a"b': 1, "c\\d": "x"}
+    assert JsonRowDeserializationSchema.builder().type_info(row_type).build().deserialize(text) == row
+    assert schema.serialize_columns(Layout(row_type).columns_of([row], None)) == [text]
+
+
 def test_decimals_have_the_digits_of_their_type(tmp_path: Path) -> None:
     row_type = one(type_info_of(DataTypes.DECIMAL(5, 2), "a"))
     schema = JsonRowSerializationSchema.builder().with_type_info(row_type).build()

@@ -291,6 +291,27 @@ def test_deletion_vectors_count_rows_of_the_file_and_not_of_a_row_group(tmp_path
 
 
 @pytest.mark.usefixtures("both_ways")
+def test_a_deleted_row_whose_value_does_not_fit_its_type_is_left_out(tmp_path: Path) -> None:
+    table = tmp_path / "table"
+    shutil.copytree(TABLES / "deletion_vectors", table)
+    file = max(table.glob("*.parquet"), key=lambda each: each.stat().st_size)
+    deleted = (3, 4, 17)
+    ids = [n + (2**40 if n in deleted else 0) for n in range(20)]
+    pq.write_table(pq.read_table(file).set_column(0, "id", pa.array(ids)), file)
+    sizes = {each.name: each.stat().st_size for each in table.glob("*.parquet")}
+    for log in (table / "_delta_log").glob("*.json"):
+        lines = [json.loads(line) for line in log.read_text().splitlines()]
+        for action in (line[kind] for line in lines for kind in ("add", "remove") if kind in line):
+            action["size"] = sizes[action["path"]]
+        log.write_text("\n".join(map(json.dumps, lines)))
+    source = bounded(table).row_type(Types.ROW_NAMED(["id"], [Types.INT()])).version_as_of
+    found = SourceRun(source(2).build(), credit=4, restart_readers=True).values()
+    assert sorted(row.id for row in found) == [n for n in range(20) if n not in deleted]
+    with pytest.raises(SourceError, match=r"a value in .* does not fit its type"):
+        SourceRun(source(1).build()).values()
+
+
+@pytest.mark.usefixtures("both_ways")
 def test_fields_that_were_added_deep_inside_are_null_in_older_files(tmp_path: Path) -> None:
     table = tmp_path / "table"
     inner = pa.struct([("a", pa.int32())])

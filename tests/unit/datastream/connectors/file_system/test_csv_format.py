@@ -174,7 +174,7 @@ def test_numbers_have_the_precision_of_their_types(file: Path) -> None:
     ]
     for text in ("123.4", "x", "NaN"):
         write(file, f"1,{text},1\n")
-        with pytest.raises(SourceError, match=rf"column '2' must be BigDecimal; got '{text}'"):
+        with pytest.raises(SourceError, match=rf"column '2' must be BigDecimal\(4, 2\); got '{text}'"):
             read(file, StreamFormat.csv_format(schema, header=False))
 
 
