@@ -13,7 +13,7 @@ A failure before step 3 leaves files that no version lists; a later clean-up rem
 finds out what happened.
 
 fencing.py judges who owns the job and what became of a commit; cleaning.py decides what may be deleted. File operations go
-through CheckpointFiles (common/files), so that this storage works with folders, object stores and in memory.
+through CheckpointFiles (common/files), so that this storage works with folders and object stores.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from flinkish.common.errors import (
     StaleGenerationError,
 )
 from flinkish.common.files.checkpoint_files import CheckpointFiles, StoreReference
-from flinkish.common.files.schemes import DURABLE_SCHEMES, files_at, is_safe, root_of
+from flinkish.common.files.schemes import files_at, is_safe, root_of
 from flinkish.common.ids import CheckpointId, Generation, IdSource, LineageId
 from flinkish.runtime import faults
 from flinkish.runtime.protocol import StateFile
@@ -231,9 +231,6 @@ class DeltaCheckpointStorage:
         return CheckpointLocation(directory=str(files.root / name), root=str(files.root), base=base)
 
     def _make_savepoint_folder(self, target: str) -> CheckpointFiles:
-        # A savepoint may be in memory only if the checkpoints are; otherwise nobody would find it.
-        if not isinstance(self.root, StoreReference) or self.root.scheme in DURABLE_SCHEMES:
-            paths.refuse_memory(target, key="savepoint directory")
         base = paths.table_root(target, key="savepoint directory")
         files = files_at(base / f"savepoint-{self._job_id[:6]}-{self._ids()[:12]}")
         files_at(base).make_root(sync=self._durable)
@@ -286,7 +283,7 @@ class DeltaCheckpointStorage:
         An object store may list entries late, and what a list lacks would be taken for refused, and deleted. Its objects can be
         read by their names at once; that also takes a third of the requests.
         """
-        if not (isinstance(self.root, StoreReference) and self.root.scheme in DURABLE_SCHEMES):
+        if not isinstance(self.root, StoreReference):
             return None
         try:
             if not self._table.has_entry(version, manifest_path) or not self._table.is_marked(self.generation):

@@ -20,7 +20,7 @@ from typing import NamedTuple
 from flinkish.common import safe_files
 from flinkish.common.delta_calls import unusable_name
 from flinkish.common.errors import ConfigurationError, CorruptCheckpointError
-from flinkish.common.files.schemes import DURABLE_SCHEMES, OBJECT_NAMES, is_reference, is_safe, object_root, root_of, without_user
+from flinkish.common.files.schemes import OBJECT_NAMES, is_reference, is_safe, object_root, root_of, without_user
 from flinkish.common.ids import CheckpointId, Generation
 from flinkish.common.paths import location
 
@@ -118,7 +118,7 @@ def local_path(text: str, *, key: str) -> Path:
 
 
 def table_root(text: str, *, key: str) -> PurePath:
-    """Return the root that a value names, for a Delta table in or below it: in an object store, in memory, or as `local_path`."""
+    """Return the root that a value names, for a Delta table in or below it: in a known kind of storage, or as `local_path`."""
     found = _object_root(text, key=key)
     if found is not None or is_reference(text):
         return found or root_of(text)
@@ -134,14 +134,8 @@ def table_root(text: str, *, key: str) -> PurePath:
 
 
 def durable_root(text: str, *, key: str) -> PurePath:
-    """Return the root that a value names, whose files outlive the process: in an object store, or else as `local_path`."""
+    """Return the root that a value names: in an object store, or else as `local_path`."""
     return _object_root(text, key=key) or local_path(text, key=key)
-
-
-def refuse_memory(text: str, *, key: str) -> None:
-    """Raise ConfigurationError for a root whose files do not outlive the process; the text may select a version of a table."""
-    if location(text).scheme not in DURABLE_SCHEMES:
-        local_path(text, key=key)
 
 
 def _object_root(text: str, *, key: str) -> PurePath | None:

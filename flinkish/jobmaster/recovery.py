@@ -70,10 +70,10 @@ def open_storage(
     from flinkish.checkpoint.delta_storage import DeltaCheckpointStorage
 
     directory = configuration.get(options.CHECKPOINTS_DIRECTORY)
-    if directory is not None:
-        paths.refuse_memory(directory, key=options.CHECKPOINTS_DIRECTORY.key)  # not in memory: it is to outlive the process
+    # Checked before signing_key, which may create a key.
+    root = temporary if directory is None else paths.table_root(directory, key=options.CHECKPOINTS_DIRECTORY.key)
     return DeltaCheckpointStorage(
-        directory or temporary,
+        root,
         job_id,
         lineage=lineage,
         signing_key=signing_key(configuration),
@@ -100,9 +100,9 @@ def find_checkpoint(configuration: Configuration, storage: DeltaCheckpointStorag
             f"{options.SAVEPOINT_PATH.key} is set, but the job runs in batch mode, which always starts from the beginning",
             hint="leave the key out, or set execution.runtime-mode to STREAMING.",
         )
-    from flinkish.checkpoint.opening import open_checkpoint
+    from flinkish.checkpoint.opening import open_checkpoint, parse_selection
 
-    paths.refuse_memory(path, key=options.SAVEPOINT_PATH.key)  # not in memory: nothing is left there of another process
+    parse_selection(path)  # raises before signing_key, which may create a key
     key = signing_key(configuration)
     checkpoint = open_checkpoint(path, signing_key=key)
     if not checkpoint.trusted and not configuration.get(options.SAVEPOINT_ALLOW_UNTRUSTED):

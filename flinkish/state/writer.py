@@ -185,7 +185,6 @@ class SavepointWriter:
         """
         store_settings.use_to_build(self._configuration)
         key = SigningKey.load(self._configuration.get(options.CHECKPOINT_HMAC_KEY_FILE))
-        paths.refuse_memory(path, key="savepoint path")
         files = files_at(paths.table_root(path, key="savepoint path"))
         if files.is_folder():
             raise ConfigurationError(f"savepoint path = {path!r}: there is such a folder already", hint="give another path.")

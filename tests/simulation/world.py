@@ -82,8 +82,8 @@ class World:
         self.clock = ManualClock(1_000)
         self._ids = itertools.count(1)
         self.store = Store(self)
-        self.directory = "memory://world"
-        self.savepoints = "memory://savepoints"
+        self.directory = "s3://world"
+        self.savepoints = "s3://savepoints"
         self.table: PurePath = root_of(self.directory) / JOB / "state"
         self.root = str(self.table)
         self.rates = Rates.chosen(rng)
@@ -406,8 +406,8 @@ def simulated() -> Iterator[None]:
     """Within it, worlds can be run: nothing is written to disk, nothing sleeps, nothing is logged."""
     logging.disable(logging.CRITICAL)
     try:
-        # The module's name only: other threads of the process, such as Py4J's, would spin without time.sleep itself.
-        with mock.patch("flinkish.checkpoint.checkpoint_files.time"):
+        # The modules' names only: other threads of the process, such as Py4J's, would spin without time.sleep itself.
+        with mock.patch("flinkish.checkpoint.checkpoint_files.time"), mock.patch("flinkish.checkpoint.delta_storage.time"):
             yield
     finally:
         logging.disable(logging.NOTSET)
@@ -417,7 +417,7 @@ def run(seed: int) -> World:
     """Run the world of a seed, within `simulated`; raises Violation."""
     with contextlib.ExitStack() as patches:
         world = World(seed, patches.enter_context(tempfile.TemporaryDirectory()) if seed % WITH_BACKENDS == 0 else "")
-        patches.enter_context(mock.patch.dict(schemes._STORES, memory=lambda root: SimulatedFiles(world.store, root)))
+        patches.enter_context(mock.patch.dict(schemes._STORES, s3=lambda root: SimulatedFiles(world.store, root)))
         patches.enter_context(mock.patch.object(uploads, "wait", world.wait))
         if world.backend is None:
             patches.enter_context(mock.patch.object(savepoints, "manifest_rows", _plain_manifest))

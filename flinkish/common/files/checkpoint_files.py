@@ -16,8 +16,8 @@ from typing import IO, Any, Protocol, Self
 class StoreReference(PurePosixPath):
     """A root `scheme://...` outside of the file system; a root in the file system is a `pathlib.Path`.
 
-    >>> str(StoreReference("memory://a") / "state"), StoreReference("memory://a/state").name
-    ('memory://a/state', 'state')
+    >>> str(StoreReference("s3://a") / "state"), StoreReference("s3://a/state").name
+    ('s3://a/state', 'state')
     """
 
     def __str__(self) -> str:

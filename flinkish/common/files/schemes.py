@@ -6,20 +6,15 @@ import re
 from collections.abc import Callable
 from pathlib import Path, PurePath
 
-from flinkish.common.files import memory
 from flinkish.common.files.checkpoint_files import CheckpointFiles, StoreReference
 from flinkish.common.files.local import LocalFiles
-from flinkish.common.files.memory import MemoryFiles
 from flinkish.common.files.object_store import ObjectFiles
 from flinkish.common.files.store_settings import AZURE_SCHEMES, OBJECT_STORES, azure_place
 from flinkish.common.paths import location
 
 #: Kinds of storage by the scheme of a StoreReference.
-_STORES: dict[str, Callable[[PurePath], CheckpointFiles]] = {
-    memory.SCHEME: MemoryFiles,
-    **dict.fromkeys(OBJECT_STORES.values(), ObjectFiles),
-}
-#: Schemes whose files outlive the process.
+_STORES: dict[str, Callable[[PurePath], CheckpointFiles]] = dict.fromkeys(OBJECT_STORES.values(), ObjectFiles)
+#: Schemes of object stores, under all their names.
 DURABLE_SCHEMES = tuple(OBJECT_STORES)
 # Names that are the same in an object store, in a URL and for delta-rs, which read escapes differently.
 _BUCKET = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
@@ -30,7 +25,7 @@ _RELATIVE = re.compile(r"[A-Za-z0-9._=-]+(?:/[A-Za-z0-9._=-]+)*")
 def is_reference(text: str) -> bool:
     """Return whether a text names a root outside of the file system, in a known kind of storage.
 
-    >>> is_reference("memory://a"), is_reference("/memory"), is_reference("ftp://a")
+    >>> is_reference("s3://a"), is_reference("/s3"), is_reference("ftp://a")
     (True, False, False)
     """
     scheme, found, _ = text.partition("://")

@@ -3,6 +3,7 @@ from __future__ import annotations
 import hashlib
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -10,8 +11,10 @@ import pytest
 
 from flinkish.checkpoint.delta_log import STATE_SCHEMA
 from flinkish.checkpoint.storage import StoredCheckpoint
+from flinkish.common.clock import ManualClock
 from flinkish.common.configuration import Configuration
 from flinkish.common.errors import ConfigurationError, CorruptCheckpointError, ForeignCheckpointError
+from flinkish.common.ids import LineageId, random_id
 from flinkish.jobmaster import recovery
 from flinkish.jobmaster.ha import ClusterRecord, YarnAttempt
 from flinkish.runtime.protocol import StateFile
@@ -91,6 +94,19 @@ class TestIdentity:
         )
         assert record is None
         assert "has no effect" in caplog.text
+
+
+@pytest.mark.parametrize("place", ["hdfs://host/a", "memory://a"])
+def test_a_place_that_cannot_be_used_is_refused_before_a_key_is_made(tmp_path: Path, place: str) -> None:
+    key = tmp_path / "keys" / "key"
+    named = {"execution.checkpointing.dir": place, "execution.state-recovery.path": place}
+    configuration = Configuration.from_dict({"security.checkpoint.hmac-key-file": str(key), **named})
+    identity: Any = {"lineage": LineageId("a"), "clock": ManualClock(), "ids": random_id, "temporary": tmp_path}
+    with pytest.raises(ConfigurationError, match=f"execution.checkpointing.dir = '{place}'"):
+        recovery.open_storage(configuration, "job", **identity)
+    with pytest.raises(ConfigurationError, match=f"execution.state-recovery.path = '{place}'"):
+        recovery.find_checkpoint(configuration, None)
+    assert not key.parent.exists()
 
 
 @pytest.fixture

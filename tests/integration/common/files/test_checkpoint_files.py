@@ -1,4 +1,4 @@
-"""What each form of CheckpointFiles must fulfil: on a folder, in memory, and in an object store."""
+"""What each form of CheckpointFiles must fulfil: on a folder and in an object store."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ import pytest
 
 from flinkish.common.files.checkpoint_files import CheckpointFiles, StoreReference
 from flinkish.common.files.local import LocalFiles
-from flinkish.common.files.memory import MemoryFiles
+from flinkish.common.files.object_store import ObjectFiles
 from flinkish.common.files.schemes import files_at, is_reference, root_of
 
 _NUMBERS = itertools.count()
 
 
-@pytest.fixture(params=["folder", "memory", "s3", "gs", "abfss"])
+@pytest.fixture(params=["folder", "s3", "gs", "abfss"])
 def files(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[CheckpointFiles]:
     """Return the files below a root that is made, in a folder that others may use as well."""
     if request.param in ("s3", "gs", "abfss"):
@@ -26,7 +26,6 @@ def files(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Checkpoint
     number = next(_NUMBERS)
     roots = {
         "folder": str(tmp_path / "a" / "table"),
-        "memory": f"memory://contract-{number}/a/table",
         "s3": f"s3://bucket/contract-{number}/a/table",
         "gs": f"gs://bucket/contract-{number}/a/table",
         "abfss": f"abfss://data@mine.dfs.core.windows.net/contract-{number}/a/table",
@@ -194,11 +193,11 @@ def test_a_removed_file_does_not_come_back_when_its_writer_closes_it(files: Chec
 def test_a_reference_names_the_form(tmp_path: Path) -> None:
     assert isinstance(files_at(str(tmp_path)), LocalFiles)
     assert isinstance(files_at(tmp_path), LocalFiles)
-    assert isinstance(files_at("memory://a/b"), MemoryFiles)
-    assert isinstance(files_at("memory:/a/b"), LocalFiles)  # a folder of an odd name
+    assert isinstance(files_at("s3://a/b"), ObjectFiles)
+    assert isinstance(files_at("s3:/a/b"), LocalFiles)  # a folder of an odd name
     assert (root_of("/a/b"), is_reference("ftp://host/a")) == (Path("/a/b"), False)
-    root = root_of("memory://a/b")
-    assert (str(root), str(root / "c"), str(root.parent)) == ("memory://a/b", "memory://a/b/c", "memory://a")
+    root = root_of("s3://a/b")
+    assert (str(root), str(root / "c"), str(root.parent)) == ("s3://a/b", "s3://a/b/c", "s3://a")
     assert (root / "c/d").relative_to(root).as_posix() == "c/d"
-    assert pickle.loads(pickle.dumps(root)) == root == StoreReference("memory://a/b")
+    assert pickle.loads(pickle.dumps(root)) == root == StoreReference("s3://a/b")
     assert files_at(root).root is root
