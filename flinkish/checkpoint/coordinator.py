@@ -12,10 +12,11 @@ calls `listener.checkpoint_completed`.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import threading
 from collections import Counter
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
 from concurrent.futures import Future
 from dataclasses import InitVar, dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple, assert_never
@@ -134,6 +135,18 @@ class CheckpointCoordinator:
         """The id of the last checkpoint that was begun; the next one has the id after it. None = there is no storage."""
         return None if self._opened is None else self._last_id
 
+    @contextlib.contextmanager
+    def _section(self) -> Iterator[None]:
+        """Hold the lock, then make the calls that are due, oldest first; an error is raised after all calls were made."""
+        with self._lock:
+            yield
+        first: BaseException | None = None
+        while self._outbox.calls:
+            error = raised_by(self._outbox.calls.pop(0))
+            first = first or error
+        if first is not None:
+            raise first
+
     # -- attempts ----------------------------------------------------------------------------------------------------------
 
     def begin_attempt(self, subtasks: Collection[Subtask], *, restored: CheckpointId | None = None) -> None:
@@ -143,7 +156,7 @@ class CheckpointCoordinator:
         """
         if not subtasks:
             raise InvalidArgumentError("begin_attempt needs the subtasks of the job, got none")
-        with self._lock:
+        with self._section():
             self._require_running_coordinator()
             self._abandon(FailureReason.JOB_FAILED)
             self._last_id = max(self._last_id, restored or self._last_id)
@@ -156,19 +169,17 @@ class CheckpointCoordinator:
                 self._statistics.restored()
             interval = self.settings.effective_interval
             self._next_due = None if interval is None else self.clock.monotonic() + interval
-        self._deliver()
 
     def end_attempt(self, reason: FailureReason = FailureReason.JOB_FAILED) -> None:
         """Stop triggering and abort everything in progress, because the tasks no longer run."""
-        with self._lock:
+        with self._section():
             self._abandon(reason)
             self._subtasks = self._next_due = None
             self._forget_notices()
-        self._deliver()
 
     def shutdown(self, end: JobEnd, *, keep: bool = False) -> None:
         """End for good; deletes the job's checkpoints if the retention demands it, unless `keep`. A second call does nothing."""
-        with self._lock:
+        with self._section():
             if self._shut_down:
                 return
             self._abandon(FailureReason.JOB_ENDED)
@@ -176,7 +187,6 @@ class CheckpointCoordinator:
             self._subtasks = self._next_due = None
             if not keep and self._opened is not None and deletes_checkpoints(self.settings.retention, end):
                 self._storage.delete_all()
-        self._deliver()
 
     # -- triggering --------------------------------------------------------------------------------------------------------
 
@@ -201,21 +211,19 @@ class CheckpointCoordinator:
 
         For more checkpoints, call it again in the next epoch: a command has at most one barrier.
         """
-        trigger: Trigger | None = None
-        with self._lock:
+        with self._section():
             if self._subtasks is not None and not self._stopping and not self._shut_down:
                 now = self.clock.monotonic()
                 self._enqueue_periodic(now)
                 match self._choose(now):
                     case Start(request=request):
                         self._queue = tuple(waiting for waiting in self._queue if waiting != request)
-                        trigger = self._start(request)
+                        return self._start(request)
                     case Wait():
                         pass
                     case unexpected:
                         assert_never(unexpected)
-        self._deliver()
-        return trigger
+        return None
 
     def bring_forward(self) -> None:
         """Make the next periodic checkpoint due now; `trigger_if_due` starts it, if the limits allow that."""
@@ -225,13 +233,11 @@ class CheckpointCoordinator:
 
     def trigger_final(self) -> Trigger | None:
         """Start the final checkpoint of a bounded job whose input has ended; None if it could not start (counts as a failure)."""
-        with self._lock:
+        with self._section():
             self._require_running_coordinator()
             if self._subtasks is None:
                 raise CheckpointError("the last checkpoint cannot be triggered: no attempt is running")
-            trigger = self._start(self._new_request(CheckpointKind.FINAL))
-        self._deliver()
-        return trigger
+            return self._start(self._new_request(CheckpointKind.FINAL))
 
     def trigger_checkpoint(self, *, full: bool = False) -> Future[StoredCheckpoint]:
         """Request a checkpoint independently of the interval and the pause; may be called from any thread.
@@ -268,7 +274,7 @@ class CheckpointCoordinator:
 
         If this was the last missing part, it raises the errors of `listener.checkpoint_completed`.
         """
-        with self._lock:
+        with self._section():
             subtask = Subtask(ack.vertex, ack.subtask)
             known = self._subtasks is not None and subtask in self._subtasks
             if known:
@@ -284,12 +290,11 @@ class CheckpointCoordinator:
                     self._complete_if_ready(pending)
                 elif result is AckResult.UNKNOWN:
                     self._storage.discard_files(pending.location, ack.files)
-        self._deliver()
         return result
 
     def receive_decline(self, decline: Decline) -> bool:
         """Abort a checkpoint that a subtask could not take; False if it is not in progress."""
-        with self._lock:
+        with self._section():
             subtask = Subtask(decline.vertex, decline.subtask)
             if self._subtasks is not None and subtask in self._subtasks:
                 self._uncommitted.take(decline, subtask)
@@ -297,7 +302,6 @@ class CheckpointCoordinator:
             if pending is not None:
                 detail = f"subtask {decline.subtask} of vertex {decline.vertex}: {decline.reason}"
                 self._abort(pending, FailureReason.DECLINED, detail, on_task=True)
-        self._deliver()
         return pending is not None
 
     def receive_uploading(self, parts: Collection[CheckpointPart]) -> None:
@@ -305,7 +309,7 @@ class CheckpointCoordinator:
 
         A checkpoint is aborted if a part is missing that no subtask writes: the process that wrote it has ended.
         """
-        with self._lock:
+        with self._section():
             for part in parts:
                 subtask = Subtask(part.vertex, part.subtask)
                 if self._subtasks is not None and subtask in self._subtasks:
@@ -316,7 +320,6 @@ class CheckpointCoordinator:
                 if lost:
                     detail = f"subtask {lost[0].subtask} of vertex {lost[0].vertex}"
                     self._abort(pending, FailureReason.SNAPSHOT_LOST, detail, on_task=True)
-        self._deliver()
 
     def acknowledged(self) -> tuple[CheckpointId, ...]:
         """Return the checkpoints in progress that all subtasks have acknowledged, so that only the driver's part is missing."""
@@ -325,26 +328,24 @@ class CheckpointCoordinator:
 
     def receive_coordinator_state(self, checkpoint_id: CheckpointId, state: CoordinatorState) -> bool:
         """Take the driver's part of a checkpoint; False if it is not in progress. Raises like `receive_acknowledgement`."""
-        with self._lock:
+        with self._section():
             pending = self._pending.get(checkpoint_id)
             taken = pending is not None and pending.set_coordinator_state(state)
             if pending is not None and taken:
                 self._complete_if_ready(pending)
-        self._deliver()
         return taken
 
     def coordinator_state_failed(self, checkpoint_id: CheckpointId, error: BaseException) -> bool:
         """Abort a checkpoint because the driver's part of it, such as an enumerator's snapshot, raised an error."""
-        with self._lock:
+        with self._section():
             pending = self._pending.get(checkpoint_id)
             if pending is not None:
                 self._abort(pending, FailureReason.SNAPSHOT_FAILED, f"on the driver: {_text(error)}", on_task=True)
-        self._deliver()
         return pending is not None
 
     def expire_overdue(self) -> tuple[CheckpointId, ...]:
         """Abort the checkpoints whose timeout has passed and return their ids; may be called from any thread."""
-        with self._lock:
+        with self._section():
             now = self.clock.monotonic()
             overdue = [pending for pending in self._pending.values() if pending.deadline <= now]
             for pending in overdue:
@@ -353,15 +354,13 @@ class CheckpointCoordinator:
                 more = f" and {len(missing) - _NAMED} more" if len(missing) > _NAMED else ""
                 detail = f"after {self.settings.timeout} ms; not acknowledged by: {names or 'the driver itself'}{more}"
                 self._abort(pending, FailureReason.EXPIRED, detail, on_task=False)
-        self._deliver()
         return tuple(pending.checkpoint_id for pending in overdue)
 
     def check_generation(self) -> None:
         """Check now whether another driver has taken over the job, instead of when the next checkpoint is refused."""
-        with self._lock:
+        with self._section():
             if self._opened is not None and not self._shut_down:
                 self._find_superseded()
-        self._deliver()
 
     def take_notifications(self) -> Notifications:
         """Return the ids that tasks have not been notified of, and forget them."""
@@ -410,7 +409,7 @@ class CheckpointCoordinator:
     def _ask(self, kind: CheckpointKind, **more: Any) -> Future[StoredCheckpoint]:
         future: Future[StoredCheckpoint] = Future()
         future.set_running_or_notify_cancel()  # not cancellable, because a barrier that was sent cannot be taken back
-        with self._lock:
+        with self._section():
             request = self._new_request(kind, **more)
             self._futures[request.sequence] = future
             if self._shut_down or self._stopping:
@@ -420,7 +419,6 @@ class CheckpointCoordinator:
             else:
                 self._admit(request)
                 self._outbox.calls.append(self.listener.wake_up)
-        self._deliver()
         return future
 
     def _admit(self, request: Request) -> None:
@@ -681,15 +679,6 @@ class CheckpointCoordinator:
         )
 
     # -- what is done without the lock -------------------------------------------------------------------------------------
-
-    def _deliver(self) -> None:
-        """Make the calls that are due, oldest first; an error is raised after all calls were made."""
-        first: BaseException | None = None
-        while self._outbox.calls:
-            error = raised_by(self._outbox.calls.pop(0))
-            first = first or error
-        if first is not None:
-            raise first
 
     def _after_completion(self, pending: PendingCheckpoint, stored: StoredCheckpoint, record: CheckpointRecord) -> None:
         future = self._futures.pop(self._request_of.pop(pending.checkpoint_id), None)
