@@ -269,40 +269,32 @@ class CheckpointCoordinator:
 
     # -- messages of the tasks ---------------------------------------------------------------------------------------------
 
-    def receive_acknowledgement(self, ack: Acknowledgement) -> AckResult:
+    def receive_acknowledgement(self, ack: Acknowledgement) -> None:
         """Take a subtask's part of a checkpoint. Never raises for an unknown checkpoint or subtask.
 
         If this was the last missing part, it raises the errors of `listener.checkpoint_completed`.
         """
         with self._section():
-            subtask = Subtask(ack.vertex, ack.subtask)
-            known = self._subtasks is not None and subtask in self._subtasks
-            if known:
-                self._uncommitted.take(ack, subtask)
+            known = self._take_committables(ack)
             pending = self._pending.get(ack.checkpoint_id)
             if pending is None:
-                result = AckResult.DISCARDED if known else AckResult.UNKNOWN
-                self._discard_late(ack, result)
-            else:
-                result = pending.acknowledge(ack, self.clock.wall_time())
-                if result is AckResult.SUCCESS:
-                    self._statistics.progressed(pending.checkpoint_id, pending.records)
-                    self._complete_if_ready(pending)
-                elif result is AckResult.UNKNOWN:
-                    self._storage.discard_files(pending.location, ack.files)
-        return result
+                self._discard_late(ack, AckResult.DISCARDED if known else AckResult.UNKNOWN)
+                return
+            result = pending.acknowledge(ack, self.clock.wall_time())
+            if result is AckResult.SUCCESS:
+                self._statistics.progressed(pending.checkpoint_id, pending.records)
+                self._complete_if_ready(pending)
+            elif result is AckResult.UNKNOWN:
+                self._storage.discard_files(pending.location, ack.files)
 
-    def receive_decline(self, decline: Decline) -> bool:
-        """Abort a checkpoint that a subtask could not take; False if it is not in progress."""
+    def receive_decline(self, decline: Decline) -> None:
+        """Abort a checkpoint that a subtask could not take, if it is in progress."""
         with self._section():
-            subtask = Subtask(decline.vertex, decline.subtask)
-            if self._subtasks is not None and subtask in self._subtasks:
-                self._uncommitted.take(decline, subtask)
+            self._take_committables(decline)
             pending = self._pending.get(decline.checkpoint_id)
             if pending is not None:
                 detail = f"subtask {decline.subtask} of vertex {decline.vertex}: {decline.reason}"
                 self._abort(pending, FailureReason.DECLINED, detail, on_task=True)
-        return pending is not None
 
     def receive_uploading(self, parts: Collection[CheckpointPart]) -> None:
         """Learn which subtasks still write their parts of checkpoints, after the acknowledgements and declines of an epoch.
@@ -311,9 +303,7 @@ class CheckpointCoordinator:
         """
         with self._section():
             for part in parts:
-                subtask = Subtask(part.vertex, part.subtask)
-                if self._subtasks is not None and subtask in self._subtasks:
-                    self._uncommitted.take(part, subtask)
+                self._take_committables(part)
             written = {(part.checkpoint_id, Subtask(part.vertex, part.subtask)) for part in parts}
             for pending in list(self._pending.values()):
                 lost = sorted(subtask for subtask in pending.missing if (pending.checkpoint_id, subtask) not in written)
@@ -326,35 +316,30 @@ class CheckpointCoordinator:
         with self._lock:
             return tuple(sorted(pending.checkpoint_id for pending in self._pending.values() if not pending.missing))
 
-    def receive_coordinator_state(self, checkpoint_id: CheckpointId, state: CoordinatorState) -> bool:
-        """Take the driver's part of a checkpoint; False if it is not in progress. Raises like `receive_acknowledgement`."""
+    def receive_coordinator_state(self, checkpoint_id: CheckpointId, state: CoordinatorState) -> None:
+        """Take the driver's part of a checkpoint, if it is in progress. Raises like `receive_acknowledgement`."""
         with self._section():
             pending = self._pending.get(checkpoint_id)
-            taken = pending is not None and pending.set_coordinator_state(state)
-            if pending is not None and taken:
+            if pending is not None and pending.set_coordinator_state(state):
                 self._complete_if_ready(pending)
-        return taken
 
-    def coordinator_state_failed(self, checkpoint_id: CheckpointId, error: BaseException) -> bool:
+    def coordinator_state_failed(self, checkpoint_id: CheckpointId, error: BaseException) -> None:
         """Abort a checkpoint because the driver's part of it, such as an enumerator's snapshot, raised an error."""
         with self._section():
             pending = self._pending.get(checkpoint_id)
             if pending is not None:
                 self._abort(pending, FailureReason.SNAPSHOT_FAILED, f"on the driver: {_text(error)}", on_task=True)
-        return pending is not None
 
-    def expire_overdue(self) -> tuple[CheckpointId, ...]:
-        """Abort the checkpoints whose timeout has passed and return their ids; may be called from any thread."""
+    def expire_overdue(self) -> None:
+        """Abort the checkpoints whose timeout has passed; may be called from any thread."""
         with self._section():
             now = self.clock.monotonic()
-            overdue = [pending for pending in self._pending.values() if pending.deadline <= now]
-            for pending in overdue:
+            for pending in [each for each in self._pending.values() if each.deadline <= now]:
                 missing = sorted(pending.missing)
                 names = ", ".join(f"vertex {task.vertex} subtask {task.subtask}" for task in missing[:_NAMED])
                 more = f" and {len(missing) - _NAMED} more" if len(missing) > _NAMED else ""
                 detail = f"after {self.settings.timeout} ms; not acknowledged by: {names or 'the driver itself'}{more}"
                 self._abort(pending, FailureReason.EXPIRED, detail, on_task=False)
-        return tuple(pending.checkpoint_id for pending in overdue)
 
     def check_generation(self) -> None:
         """Check now whether another driver has taken over the job, instead of when the next checkpoint is refused."""
@@ -397,6 +382,14 @@ class CheckpointCoordinator:
     def _forget_notices(self) -> None:
         self._completed_notices.clear()
         self._aborted_notices.clear()
+
+    def _take_committables(self, part: CheckpointPart) -> bool:
+        """Keep what the writers of a subtask have prepared; False if the job has no such subtask."""
+        subtask = Subtask(part.vertex, part.subtask)
+        known = self._subtasks is not None and subtask in self._subtasks
+        if known:
+            self._uncommitted.take(part, subtask)
+        return known
 
     def _require_running_coordinator(self) -> None:
         if self._shut_down:

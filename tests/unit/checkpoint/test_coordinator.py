@@ -12,7 +12,7 @@ from flinkish.checkpoint.checkpoint_settings import CheckpointSettings, JobEnd, 
 from flinkish.checkpoint.coordinator import CheckpointCoordinator, Trigger
 from flinkish.checkpoint.failure_manager import FailureReason
 from flinkish.checkpoint.manifest import CheckpointKind
-from flinkish.checkpoint.pending import AckResult, Subtask
+from flinkish.checkpoint.pending import Subtask
 from flinkish.checkpoint.statistics import CheckpointStatus
 from flinkish.checkpoint.storage import StoredCheckpoint
 from flinkish.common.clock import ManualClock
@@ -63,8 +63,8 @@ class World:
         self.coordinator.receive_acknowledgement(ack(checkpoint_id, B, committables=committables))
         self.coordinator.receive_coordinator_state(CheckpointId(checkpoint_id), coordinator_state())
 
-    def decline(self, checkpoint_id: int, subtask: Subtask = A) -> bool:
-        return self.coordinator.receive_decline(
+    def decline(self, checkpoint_id: int, subtask: Subtask = A) -> None:
+        self.coordinator.receive_decline(
             Decline(checkpoint_id=CheckpointId(checkpoint_id), vertex=subtask.vertex, subtask=subtask.subtask, reason="no space")
         )
 
@@ -332,10 +332,10 @@ def test_two_threads_that_trigger_at_once_start_one_checkpoint() -> None:
 def test_a_checkpoint_completes_when_all_parts_are_in() -> None:
     world = World()
     world.trigger()
-    assert world.coordinator.receive_acknowledgement(ack(1, A)) is AckResult.SUCCESS
-    assert world.coordinator.receive_acknowledgement(ack(1, B)) is AckResult.SUCCESS
+    world.coordinator.receive_acknowledgement(ack(1, A))
+    world.coordinator.receive_acknowledgement(ack(1, B))
     assert world.listener.completed_ids == []
-    assert world.coordinator.receive_coordinator_state(CheckpointId(1), coordinator_state())
+    world.coordinator.receive_coordinator_state(CheckpointId(1), coordinator_state())
     assert world.listener.completed_ids == [1]
     assert world.coordinator.pending == ()
     latest = world.coordinator.latest()
@@ -417,7 +417,7 @@ def test_a_duplicate_acknowledgement_changes_nothing_and_deletes_nothing() -> No
     world.trigger()
     world.coordinator.receive_acknowledgement(ack(1, A, files=(file("a"),), committables=(b"1",)))
     again = ack(1, A, files=(file("a"),), committables=(b"1",))
-    assert world.coordinator.receive_acknowledgement(again) is AckResult.DUPLICATE
+    world.coordinator.receive_acknowledgement(again)
     world.coordinator.receive_acknowledgement(ack(1, B))
     world.coordinator.receive_coordinator_state(CheckpointId(1), coordinator_state())
     manifest = world.listener.completed[0].manifest
@@ -429,18 +429,18 @@ def test_a_duplicate_acknowledgement_changes_nothing_and_deletes_nothing() -> No
 def test_the_state_of_an_unknown_subtask_is_discarded() -> None:
     world = World()
     world.trigger()
-    assert world.coordinator.receive_acknowledgement(ack(1, STRANGER, files=(file("x"),))) is AckResult.UNKNOWN
+    world.coordinator.receive_acknowledgement(ack(1, STRANGER, files=(file("x"),)))
     assert world.storage.discarded_files == ["x"]
     assert world.coordinator.pending == (1,)
 
 
 def test_messages_about_unknown_checkpoints_never_raise() -> None:
     world = World()
-    assert world.coordinator.receive_acknowledgement(ack(77, A, files=(file("x"),))) is AckResult.DISCARDED
-    assert world.coordinator.receive_acknowledgement(ack(77, STRANGER)) is AckResult.UNKNOWN
-    assert not world.decline(77)
-    assert not world.coordinator.receive_coordinator_state(CheckpointId(77), coordinator_state())
-    assert not world.coordinator.coordinator_state_failed(CheckpointId(77), ValueError())
+    world.coordinator.receive_acknowledgement(ack(77, A, files=(file("x"),)))
+    world.coordinator.receive_acknowledgement(ack(77, STRANGER))
+    world.decline(77)
+    world.coordinator.receive_coordinator_state(CheckpointId(77), coordinator_state())
+    world.coordinator.coordinator_state_failed(CheckpointId(77), ValueError())
     assert world.storage.discarded_files == []
 
 
@@ -448,7 +448,7 @@ def test_the_state_of_a_late_acknowledgement_is_discarded() -> None:
     world = World(CheckpointSettings(interval=100, tolerable_failures=1))
     world.trigger()
     world.decline(1)
-    assert world.coordinator.receive_acknowledgement(ack(1, B, files=(file("late"),))) is AckResult.DISCARDED
+    world.coordinator.receive_acknowledgement(ack(1, B, files=(file("late"),)))
     assert world.storage.discarded_files == ["late"]
 
 
@@ -456,7 +456,7 @@ def test_an_acknowledgement_after_completion_deletes_nothing() -> None:
     world = World()
     world.trigger()
     world.finish(1)
-    assert world.coordinator.receive_acknowledgement(ack(1, A, files=(file("a"),))) is AckResult.DISCARDED
+    world.coordinator.receive_acknowledgement(ack(1, A, files=(file("a"),)))
     assert world.storage.discarded_files == []
     assert world.listener.completed_ids == [1]
 
@@ -470,8 +470,8 @@ def test_a_checkpoint_expires_alone_and_its_state_is_discarded_once() -> None:
     world.coordinator.receive_acknowledgement(ack(1, A))
     world.trigger()
     world.clock.advance(50)
-    assert world.coordinator.expire_overdue() == (1,)
-    assert world.coordinator.expire_overdue() == ()
+    world.coordinator.expire_overdue()
+    world.coordinator.expire_overdue()
     assert world.storage.discarded == ["/checkpoints/chk-1-g1"]
     assert world.listener.aborted == [(1, FailureReason.EXPIRED)]
     assert world.coordinator.pending == (2,)
@@ -493,9 +493,9 @@ def test_of_several_overdue_checkpoints_each_is_aborted_once_also_if_the_first_e
     assert [world.trigger().barrier.checkpoint_id for _ in range(2)] == [1, 2]
     world.storage.fail["check_generation"] = StaleGenerationError("generation 2")
     world.clock.advance(1_000)
-    assert world.coordinator.expire_overdue() == (1, 2)
+    world.coordinator.expire_overdue()
     assert world.listener.aborted == [(1, FailureReason.EXPIRED), (2, FailureReason.SUPERSEDED_DRIVER)]
-    assert world.coordinator.receive_acknowledgement(ack(2, A)) is AckResult.UNKNOWN
+    world.coordinator.receive_acknowledgement(ack(2, A))
     assert len(world.listener.failures) == 1
 
 
@@ -527,7 +527,7 @@ def test_a_completed_checkpoint_aborts_older_ones_and_leaves_later_ones() -> Non
     assert world.listener.aborted == [(1, FailureReason.SUBSUMED)]
     assert world.storage.discarded == ["/checkpoints/chk-1-g1"]
     assert world.coordinator.pending == (3,)
-    assert world.coordinator.receive_acknowledgement(ack(1, A)) is AckResult.DISCARDED
+    world.coordinator.receive_acknowledgement(ack(1, A))
     world.finish(3)
     assert world.listener.completed_ids == [2, 3]
     assert world.listener.failures == []
@@ -562,8 +562,8 @@ def test_a_decline_aborts_just_that_checkpoint() -> None:
     world = World(CheckpointSettings(interval=100, max_concurrent=2, tolerable_failures=5))
     world.trigger()
     world.trigger()
-    assert world.decline(1)
-    assert not world.decline(1, B)
+    world.decline(1)
+    world.decline(1, B)
     assert world.listener.aborted == [(1, FailureReason.DECLINED)]
     assert world.storage.discarded == ["/checkpoints/chk-1-g1"]
     assert world.coordinator.pending == (2,)
@@ -640,7 +640,7 @@ def test_more_failures_than_tolerable_fail_the_job_once() -> None:
 def test_the_drivers_own_failure_aborts_the_checkpoint() -> None:
     world = World(CheckpointSettings(interval=100, tolerable_failures=1))
     world.trigger()
-    assert world.coordinator.coordinator_state_failed(CheckpointId(1), ValueError("enumerator is broken"))
+    world.coordinator.coordinator_state_failed(CheckpointId(1), ValueError("enumerator is broken"))
     assert world.listener.aborted == [(1, FailureReason.SNAPSHOT_FAILED)]
 
 
@@ -772,8 +772,8 @@ def test_what_sinks_prepared_for_a_checkpoint_that_their_own_task_declined_goes_
     decline = Decline(
         checkpoint_id=CheckpointId(1), vertex=B.vertex, subtask=B.subtask, reason="no space", committables={SINK: (b"one",)}
     )
-    assert world.coordinator.receive_decline(decline)
-    assert not world.coordinator.receive_decline(decline)
+    world.coordinator.receive_decline(decline)
+    world.coordinator.receive_decline(decline)
     world.trigger()
     world.finish(2, committables=(b"two",))
     assert [item.data for item in world.listener.completed[0].manifest.committables] == [b"one", b"two"]
