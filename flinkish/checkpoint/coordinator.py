@@ -19,12 +19,12 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterator
 from concurrent.futures import Future
 from dataclasses import InitVar, dataclass, replace
-from typing import TYPE_CHECKING, Any, NamedTuple, assert_never
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, assert_never
 
 from flinkish.checkpoint import request_decider
 from flinkish.checkpoint.checkpoint_settings import CheckpointSettings, JobEnd, deletes_checkpoints
 from flinkish.checkpoint.failure_manager import CheckpointFailureManager, FailJob, Failure, FailureReason, Ignore, Tolerate
-from flinkish.checkpoint.listeners import CoordinatorListener
 from flinkish.checkpoint.manifest import CheckpointKind, Committable, CoordinatorState
 from flinkish.checkpoint.pending import AckResult, PendingCheckpoint, Subtask, Uncommitted
 from flinkish.checkpoint.request_decider import Request, Start, Wait
@@ -70,6 +70,29 @@ class Notifications(NamedTuple):
 
     completed_checkpoints: tuple[CheckpointId, ...]
     aborted_checkpoints: tuple[CheckpointId, ...]
+
+
+class CoordinatorListener(Protocol):
+    """The job, as the coordinator sees it (jobmaster/checkpointing.py). No call is made while the coordinator's lock is held."""
+
+    def checkpoint_completed(self, checkpoint: StoredCheckpoint) -> None:
+        """Commit `checkpoint.manifest.committables` and notify the enumerators; the id is in `take_notifications()` by itself.
+
+        Called once for each recovery point (not for a savepoint of a job that continues), in the order of ids, in the thread that
+        delivered the last part. That thread's `receive_...` call raises the errors; the checkpoint stays completed.
+        """
+
+    def stop_failed(self, checkpoint: StoredCheckpoint) -> str:
+        """Learn, after `checkpoint_completed`, that the job does not stop with this checkpoint after all.
+
+        The reason is that its savepoint could not be written. Returns a clause for the requester that says how the job continues.
+        """
+
+    def fail_job(self, error: CheckpointError) -> None:
+        """Fail the attempt. A StaleGenerationError must end this driver process's work for good, without any restart."""
+
+    def wake_up(self) -> None:
+        """Check `next_trigger_time()` again, because a request has arrived from another thread."""
 
 
 class _Outbox(threading.local):
@@ -575,10 +598,8 @@ class CheckpointCoordinator:
         self._statistics.ended(record)
         log = _log.warning if reason.counts else _log.info
         log("Aborted %s checkpoint %d of job %s: %s.", pending.kind.value, checkpoint_id, self.job_id, failure.text)
-        self._outbox.calls.append(lambda: self.listener.checkpoint_aborted(checkpoint_id, reason, detail))
         if self.history is not None:
-            history = self.history
-            self._outbox.calls.append(lambda: history.checkpoint_ended(record))
+            self._outbox.calls.append(partial(self.history.checkpoint_ended, record))
         if pending.kind in (CheckpointKind.FINAL, CheckpointKind.STOP_SAVEPOINT):
             self._stopping = False
         self._settle(self._request_of.pop(checkpoint_id), failure)

@@ -272,9 +272,6 @@ class JobCheckpoints:
         if self._attempt is not None:
             self._attempt.checkpoint_completed(checkpoint)
 
-    def checkpoint_aborted(self, checkpoint_id: CheckpointId, reason: FailureReason, detail: str) -> None:
-        """Do nothing: tasks learn of it with the next command."""
-
     def stop_failed(self, checkpoint: StoredCheckpoint) -> str:
         """Let the job continue; if its input was ended for the savepoint, let it end anyway, and keep its last checkpoint."""
         if self._attempt is None or not self._attempt.stop_failed():

@@ -15,8 +15,10 @@ from flinkish.checkpoint.coordinator import CheckpointCoordinator, Trigger
 from flinkish.checkpoint.delta_log import DeltaLog
 from flinkish.checkpoint.delta_storage import DeltaCheckpointStorage
 from flinkish.checkpoint.failure_manager import FailureReason
+from flinkish.checkpoint.history import JobHistory
 from flinkish.checkpoint.manifest import CheckpointKind, CoordinatorState, OperatorShape
 from flinkish.checkpoint.pending import Subtask
+from flinkish.checkpoint.statistics import CheckpointRecord
 from flinkish.checkpoint.storage import StoredCheckpoint
 from flinkish.common.errors import CheckpointError, CorruptCheckpointError, FlinkishError, StaleGenerationError
 from flinkish.common.ids import CheckpointId, Generation, LineageId
@@ -26,7 +28,7 @@ from tests.simulation.invariants import position_of
 from tests.simulation.model import Content
 from tests.simulation.store import SimulatedLog
 from tests.simulation.tasks import MAX_PARALLELISM, Command, Report, Slot
-from tests.unit.checkpoint.support import COUNT, JOB, KEY, SINK, A, B
+from tests.unit.checkpoint.support import COUNT, JOB, KEY, SINK, A, B, reason_of
 
 if TYPE_CHECKING:
     from tests.simulation.world import World
@@ -75,7 +77,7 @@ class Attempt:
 
 
 class Driver:
-    """One driver process. Implements CoordinatorListener."""
+    """One driver process. Implements CoordinatorListener, and JobHistory for the coordinator."""
 
     def __init__(self, world: World, number: int) -> None:
         self.world = world
@@ -114,7 +116,12 @@ class Driver:
         self._reading(storage.claim)
         self.generation = storage.generation
         self.coordinator = CheckpointCoordinator(
-            job_id=JOB, settings=world.settings, storage=storage, clock=world.clock, listener=self
+            job_id=JOB,
+            settings=world.settings,
+            storage=storage,
+            clock=world.clock,
+            listener=self,
+            history=cast(JobHistory, self),
         )
         self.storage = storage
 
@@ -345,18 +352,6 @@ class Driver:
         records = [record for each in committables for record in _decode_records(each.data)]
         self.world.invariants.commit(checkpoint.manifest, records)
 
-    def checkpoint_aborted(self, checkpoint_id: CheckpointId, reason: FailureReason, detail: str) -> None:
-        self.world.count(f"aborted: {reason.name}")
-        unknown = None
-        if detail.startswith("CommitOutcomeUnknownError"):
-            self.world.count("unknown outcome")
-            unknown = paths.folder_name(checkpoint_id, self.generation)
-        self.world.invariants.abort(self.number, checkpoint_id, unknown=unknown)
-        if reason is FailureReason.FINALIZE_FAILED and "no retained checkpoint names" in detail:
-            self.world.invariants.violated(f"a checkpoint that shares files was refused: {detail}")
-        if self.attempt is not None:
-            self.attempt.stopping = False
-
     def stop_failed(self, checkpoint: StoredCheckpoint) -> str:
         self.world.count("stop failed")
         if self.attempt is not None:
@@ -368,3 +363,20 @@ class Driver:
 
     def wake_up(self) -> None:
         """Nothing waits here."""
+
+    # -- JobHistory ----------------------------------------------------------------------------------------------------------
+
+    def checkpoint_ended(self, record: CheckpointRecord) -> None:
+        if record.failure is None:
+            return
+        reason = reason_of(record)
+        self.world.count(f"aborted: {reason.name}")
+        unknown = None
+        if "(CommitOutcomeUnknownError" in record.failure:
+            self.world.count("unknown outcome")
+            unknown = paths.folder_name(record.checkpoint_id, self.generation)
+        self.world.invariants.abort(self.number, record.checkpoint_id, unknown=unknown)
+        if reason is FailureReason.FINALIZE_FAILED and "no retained checkpoint names" in record.failure:
+            self.world.invariants.violated(f"a checkpoint that shares files was refused: {record.failure}")
+        if self.attempt is not None:
+            self.attempt.stopping = False

@@ -6,11 +6,13 @@ Each seed is one run; a failing one is replayed by its number.
 from __future__ import annotations
 
 import random
+from typing import cast
 
 import pytest
 
 from flinkish.checkpoint.checkpoint_settings import CheckpointSettings
 from flinkish.checkpoint.coordinator import CheckpointCoordinator
+from flinkish.checkpoint.history import JobHistory
 from flinkish.checkpoint.pending import Subtask
 from flinkish.common.clock import ManualClock
 from flinkish.common.errors import CommitOutcomeUnknownError
@@ -37,7 +39,12 @@ class Simulation:
             savepoint_directory="/savepoints",
         )
         self.coordinator = CheckpointCoordinator(
-            job_id=JOB, settings=self.settings, storage=self.storage, clock=self.clock, listener=self.listener
+            job_id=JOB,
+            settings=self.settings,
+            storage=self.storage,
+            clock=self.clock,
+            listener=self.listener,
+            history=cast(JobHistory, self.listener),
         )
         self.in_flight: list[Acknowledgement | Decline | CheckpointId] = []
         self.triggered: list[int] = []

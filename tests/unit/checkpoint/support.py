@@ -18,6 +18,7 @@ from flinkish.checkpoint.failure_manager import FailureReason
 from flinkish.checkpoint.manifest import CheckpointKind, Committable, CoordinatorState, Manifest, OperatorShape, SourceState
 from flinkish.checkpoint.pending import Subtask
 from flinkish.checkpoint.signing import SigningKey
+from flinkish.checkpoint.statistics import CheckpointRecord, CheckpointStatus
 from flinkish.checkpoint.storage import CheckpointDraft, CheckpointLocation, StoredCheckpoint
 from flinkish.common.clock import ManualClock
 from flinkish.common.errors import CheckpointError
@@ -260,8 +261,12 @@ class FakeStorage:
         self.deleted_all += 1
 
 
+def reason_of(record: CheckpointRecord) -> FailureReason:
+    return next(reason for reason in FailureReason if (record.failure or "").startswith(reason.sentence))
+
+
 class Listener:
-    """Notes what the coordinator says."""
+    """Notes what the coordinator says to the job and to its history."""
 
     def __init__(self) -> None:
         self.completed: list[StoredCheckpoint] = []
@@ -285,8 +290,9 @@ class Listener:
         self.failed_stops.append(checkpoint.checkpoint_id)
         return "the listener's words"
 
-    def checkpoint_aborted(self, checkpoint_id: CheckpointId, reason: FailureReason, detail: str) -> None:
-        self.aborted.append((checkpoint_id, reason))
+    def checkpoint_ended(self, record: CheckpointRecord) -> None:
+        if record.status is CheckpointStatus.FAILED:
+            self.aborted.append((record.checkpoint_id, reason_of(record)))
 
     def fail_job(self, error: CheckpointError) -> None:
         self.failures.append(error)

@@ -5,12 +5,14 @@ from __future__ import annotations
 import threading
 from concurrent.futures import Future
 from pathlib import Path
+from typing import cast
 
 import pytest
 
 from flinkish.checkpoint.checkpoint_settings import CheckpointSettings, JobEnd, Retention
 from flinkish.checkpoint.coordinator import CheckpointCoordinator, Trigger
 from flinkish.checkpoint.failure_manager import FailureReason
+from flinkish.checkpoint.history import JobHistory
 from flinkish.checkpoint.manifest import CheckpointKind
 from flinkish.checkpoint.pending import Subtask
 from flinkish.checkpoint.statistics import CheckpointStatus
@@ -46,6 +48,7 @@ class World:
             storage=self.storage,
             clock=self.clock,
             listener=self.listener,
+            history=cast(JobHistory, self.listener),
         )
         if begin:
             self.coordinator.begin_attempt([A, B])
