@@ -29,7 +29,7 @@ from pathlib import Path, PurePath
 from flinkish.checkpoint import fencing, paths
 from flinkish.checkpoint.checkpoint_files import LIST_WAITS, Latest, copy_verified, write_latest
 from flinkish.checkpoint.delta_log import DeltaLog
-from flinkish.checkpoint.fencing import Committed, Gone, Refused, TakenOver, Transaction
+from flinkish.checkpoint.fencing import Committed, Refused, TakenOver, Transaction
 from flinkish.checkpoint.job_table import JobTable, brief, delete
 from flinkish.checkpoint.manifest import CheckpointKind, CheckpointReference, Manifest
 from flinkish.checkpoint.savepoints import own_versions, write_manifest, write_savepoint
@@ -313,13 +313,13 @@ class DeltaCheckpointStorage:
             with contextlib.suppress(OSError):  # then it cannot be seen either whether the table is gone
                 self._table.refuse_gone(self.generation)
             raise self._not_known(own, failure, "table", error) from (failure or error)
-        match fencing.outcome(exists=log is not None, found=found, named=named, own=own):
+        match Refused() if log is None else fencing.outcome(found=found, named=named, own=own):
             case Committed():
                 assert log is not None
                 return self._committed(log, own, failure)
             case TakenOver(by):
                 raise self._table.taken_over(by, self.generation)
-            case Refused() | Gone():
+            case Refused():
                 self._table.refuse_gone(self.generation)
                 raise CheckpointError(
                     f"checkpoint {own.checkpoint_id} of job {self._job_id}: its commit to {self.root} was refused: "

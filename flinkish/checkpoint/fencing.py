@@ -91,24 +91,17 @@ class TakenOver:
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """The commit did not happen, but the job is still ours, so the next checkpoint may succeed."""
+    """The commit did not happen; if the table is still there, the next checkpoint may succeed."""
 
 
-@dataclass(frozen=True, slots=True)
-class Gone:
-    """The table no longer exists."""
+Outcome = Committed | TakenOver | Refused
 
 
-Outcome = Committed | TakenOver | Refused | Gone
-
-
-def outcome(*, exists: bool, found: int | None, named: bool, own: Transaction) -> Outcome:
+def outcome(*, found: int | None, named: bool, own: Transaction) -> Outcome:
     """Judge a commit by the state of the table after it: an error proves no failure, as only the answer may have been lost.
 
-    `exists`: there is a table; `found`: its transaction of the job; `named`: it lists our manifest.
+    `found`: the table's transaction of the job; `named`: it lists our manifest.
     """
-    if not exists:
-        return Gone()
     if found == own.number and named:
         return Committed()
     other = newer_generation(found, own.generation)

@@ -155,7 +155,6 @@ class Registry:
         try:
             log.refresh()
             outcome = fencing.outcome(
-                exists=True,
                 found=log.transaction(_APPLICATION),
                 named=set(log.files()) == {path for path, _ in files.values()},
                 own=own,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from flinkish.checkpoint import fencing
-from flinkish.checkpoint.fencing import Committed, Gone, Outcome, Refused, TakenOver, Transaction
+from flinkish.checkpoint.fencing import Committed, Outcome, Refused, TakenOver, Transaction
 from flinkish.checkpoint.paths import Folder
 from flinkish.common.ids import CheckpointId, Generation
 
@@ -64,7 +64,7 @@ def test_the_storage_is_to_blame_when_nobody_was_quicker_three_times(versions: l
 
 
 def test_a_commit_that_the_table_names_has_happened() -> None:
-    assert fencing.outcome(exists=True, found=OWN.number, named=True, own=OWN) == Committed()
+    assert fencing.outcome(found=OWN.number, named=True, own=OWN) == Committed()
 
 
 @pytest.mark.parametrize(
@@ -80,11 +80,7 @@ def test_a_commit_that_the_table_names_has_happened() -> None:
     ],
 )
 def test_a_commit_that_the_table_does_not_name_has_not_happened(found: int | None, named: bool, expected: Outcome) -> None:
-    assert fencing.outcome(exists=True, found=found, named=named, own=OWN) == expected
-
-
-def test_a_commit_to_a_table_that_is_not_there_has_not_happened() -> None:
-    assert fencing.outcome(exists=False, found=None, named=False, own=OWN) == Gone()
+    assert fencing.outcome(found=found, named=named, own=OWN) == expected
 
 
 def folder(checkpoint_id: int, generation: int = 3) -> Folder:
