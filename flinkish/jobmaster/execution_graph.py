@@ -1,6 +1,7 @@
 """The states of a job and of its subtasks: Flink's state machines as two frozen tables, and the graph that holds them.
 
-The states only inform people; decisions are made elsewhere. A transition that is not in the tables is a bug and raises.
+The states only inform people; decisions are made elsewhere. A transition of a job that is not in its table is a bug and raises;
+one of a subtask has no effect, because its attempt may have ended.
 """
 
 from __future__ import annotations
@@ -73,7 +74,7 @@ JOB_TRANSITIONS: Mapping[JobStatus, frozenset[JobStatus]] = MappingProxyType(
 
 
 class IllegalTransitionError(AssertionError):
-    """A state change that the state machine does not allow; a bug in flinkish."""
+    """A change of a job's status that the state machine does not allow; a bug in flinkish."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -179,15 +180,10 @@ class ExecutionGraph:
 
     def move(self, vertex: VertexId, subtask: int, to: ExecutionState, failure: str | None = None) -> None:
         """Change the state of an execution if it may enter `to`, and do nothing otherwise."""
-        execution = self.execution(vertex, subtask)
-        if execution is not None and to in EXECUTION_TRANSITIONS[execution.state]:
-            self.transition(vertex, subtask, to, failure)
-
-    def transition(self, vertex: VertexId, subtask: int, to: ExecutionState, failure: str | None = None) -> None:
         with self._lock:
-            execution = self._executions[vertex, subtask]
-            if to not in EXECUTION_TRANSITIONS[execution.state]:
-                raise IllegalTransitionError(f"{execution.label}: {execution.state.name} -> {to.name} is not a transition")
+            execution = self._executions.get((vertex, subtask))
+            if execution is None or to not in EXECUTION_TRANSITIONS[execution.state]:
+                return
             self._executions[vertex, subtask] = replace(
                 execution,
                 state=to,
