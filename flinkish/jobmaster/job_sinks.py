@@ -251,34 +251,14 @@ class KeptRefusedRecords(RefusedRecords):
         digest = hashlib.sha256()
         rows = []
         for record in records:
-            raw, raw_format, json = forms_of(record.value) if record.topic is None else (record.raw, RAW_FOR_TARGET, None)
+            forms = forms_of(record.value) if record.topic is None else (record.raw, RAW_FOR_TARGET, None)
             headers = None if record.headers is None else [Row(key=key, value=value) for key, value in record.headers]
-            what = (record.topic, record.timestamp, record.key, record.headers, raw, json)
+            what = (record.topic, record.timestamp, record.key, record.headers, forms[0], forms[2])
             digest.update(repr(what).encode())
+            operator = self._job_name, request.job_id, str(self._node.uid), self._node.name, record.subtask
+            where, times = (record.topic, None, None), (record.timestamp, None, now)
             # In the order of COLUMNS.
-            rows.append(
-                (
-                    REFUSED,
-                    storable(record.reason),
-                    self._job_name,
-                    request.job_id,
-                    str(self._node.uid),
-                    self._node.name,
-                    record.subtask,
-                    record.topic,
-                    None,
-                    None,
-                    record.timestamp,
-                    None,
-                    now,
-                    record.key,
-                    headers,
-                    raw,
-                    raw_format,
-                    json,
-                    checkpoint_id,
-                )
-            )
+            rows.append((REFUSED, storable(record.reason), *operator, *where, *times, record.key, headers, *forms, checkpoint_id))
         try:
             self._table.put_aside(
                 rows,
