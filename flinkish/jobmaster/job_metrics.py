@@ -89,9 +89,8 @@ class JobFigures:
     #: Records that the sources read, and that the sinks took, over all attempts.
     records_read: int
     records_written: int
-    #: Duration of the last epoch from command to reports, and the busy time of its busiest slot.
+    #: Duration of the last epoch from command to reports.
     last_epoch_ms: float
-    last_busy_ms: float
     #: Maximum number of records that each source subtask may read in an epoch.
     credit: int
     #: When the running epoch began, in monotonic milliseconds; None between two epochs.
@@ -141,7 +140,6 @@ class JobMetrics:
         self._epoch_began: int | None = None
         self._processes: dict[int, SlotProcess] = {}
         self._elapsed = 0.0
-        self._busy = 0.0
         self.credit = 0
 
     def restarted(self) -> None:
@@ -230,8 +228,7 @@ class JobMetrics:
             if self._window.due(now):
                 self._window.mark(now, {key: subtask.totals() for key, subtask in self._subtasks()})
             self._elapsed = elapsed_ms
-            self._busy = max(busy.values(), default=0.0)
-            return self._busy
+            return max(busy.values(), default=0.0)
 
     def _held(self, reports: Sequence[EpochReport]) -> set[VertexId]:
         """Return the vertices of sources that have more to read. Of one that the engine reads, more has probably come."""
@@ -278,7 +275,6 @@ class JobMetrics:
                 records_read=self._read,
                 records_written=sum(figures.records_written for figures in vertices),
                 last_epoch_ms=self._elapsed,
-                last_busy_ms=self._busy,
                 credit=self.credit,
                 epoch_began=self._epoch_began,
                 vertices=vertices,

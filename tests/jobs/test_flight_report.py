@@ -246,7 +246,6 @@ class Client:
             records_read=self.read,
             records_written=0,
             last_epoch_ms=100.0,
-            last_busy_ms=0.0,
             credit=0,
             epoch_began=None,
             vertices=(vertex,),

@@ -41,7 +41,6 @@ def figures(**changes: Any) -> JobFigures:
         records_read=0,
         records_written=0,
         last_epoch_ms=0,
-        last_busy_ms=0,
         credit=0,
         epoch_began=None,
         vertices=(),
