@@ -330,8 +330,8 @@ _RESTART_NAMES = dict.fromkeys(("none", "off", "disable", "false"), "none") | {
 
 
 def _parse_restart_strategy(value: Any) -> str:
-    # YAML reads a bare `off` as false.
-    name = "false" if value is False else str(value).strip().lower()
+    # YAML reads a bare `off` as False.
+    name = str(value).strip().lower()
     if name not in _RESTART_NAMES:
         raise ValueError(value)
     return _RESTART_NAMES[name]
