@@ -26,6 +26,20 @@ from flinkish.program.refused_records import RefusedRecords
 from flinkish.udf.functions import Function
 from flinkish.udf.state import ListState, ListStateDescriptor
 
+__all__ = [
+    "END_OF_INPUT_CHECKPOINT",
+    "CommitRequest",
+    "Committer",
+    "DeliveryGuarantee",
+    "RestoredCheckpoint",
+    "Sink",
+    "SinkWriter",
+    "SinkWriterContext",
+    "StreamTransformer",
+    "SupportsPreprocessing",
+    "WriteContext",
+]
+
 T = TypeVar("T")
 WriterCommitT = TypeVar("WriterCommitT")
 
@@ -249,3 +263,19 @@ class Sink(ABC, Generic[T, WriterCommitT]):
 
     def validate(self, input_type: TypeInformation) -> None:
         """Raise an error if the sink, as configured, cannot write records of this type; called when the job is built."""
+
+
+class StreamTransformer(ABC):
+    """Changes the stream before a sink that SupportsPreprocessing; PyFlink's name."""
+
+    @abstractmethod
+    def apply(self, ds: Any) -> Any:
+        """Return the DataStream that the sink writes, made from the given one."""
+
+
+class SupportsPreprocessing(ABC):
+    """A sink that changes the stream before it writes it; PyFlink's name. Any sink with this method is treated as one."""
+
+    @abstractmethod
+    def get_transformer(self) -> StreamTransformer | None:
+        """Return the transformer of the stream; None = the stream is not changed."""

@@ -26,6 +26,23 @@ from flinkish.udf.output_tag import OutputTag
 if TYPE_CHECKING:
     import pyarrow as pa
 
+__all__ = [
+    "BaseSource",
+    "Boundedness",
+    "DriverReader",
+    "DriverSource",
+    "InputStatus",
+    "NativeSource",
+    "ReaderOutput",
+    "SideOutputRecord",
+    "Source",
+    "SourceReader",
+    "SourceReaderContext",
+    "SourceSplit",
+    "SplitEnumerator",
+    "SplitEnumeratorContext",
+]
+
 _MAKES_RECORDS = "the source makes records"
 
 T = TypeVar("T")
