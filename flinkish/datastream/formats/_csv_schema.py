@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from flinkish.common.arguments import bool_of, instance_of, text_of
+from flinkish.common.builder import SettingsBuilder
 from flinkish.common.errors import InvalidArgumentError
 from flinkish.common.typeinfo import BasicType, BasicTypeInfo, RowTypeInfo, TypeInformation, Types
 from flinkish.datastream.connectors.file_system.csv_values import ARRAY_SEPARATOR, CsvDialect
@@ -74,15 +75,15 @@ class CsvSchema:
         return tuple(column.separator or self.array_element_separator or ARRAY_SEPARATOR for column in self.columns)
 
 
-class CsvSchemaBuilder:
+class CsvSchemaBuilder(SettingsBuilder[CsvSchema]):
     """Builder of a CsvSchema; as in PyFlink, its settings have Jackson's names."""
 
     def __init__(self) -> None:
-        self._schema = CsvSchema()
+        super().__init__(CsvSchema())
 
     def build(self) -> CsvSchema:
         """Return the schema."""
-        return self._schema
+        return self._settings
 
     def add_array_column(
         self, name: str, separator: str = ";", element_type: DataType | TypeInformation | None = None
@@ -111,7 +112,7 @@ class CsvSchemaBuilder:
     def add_columns_from(self, schema: CsvSchema) -> CsvSchemaBuilder:
         """Add all columns of another schema."""
         instance_of("add_columns_from()", schema, CsvSchema, hint="call build() on a builder.")
-        return self._set(columns=self._schema.columns + schema.columns)
+        return self._set(columns=self._settings.columns + schema.columns)
 
     def clear_columns(self) -> CsvSchemaBuilder:
         """Remove all columns."""
@@ -131,7 +132,7 @@ class CsvSchemaBuilder:
 
     def remove_array_element_separator(self, index: int) -> CsvSchemaBuilder:
         """Make the array column at a position use the separator of the schema."""
-        columns = list(self._schema.columns)
+        columns = list(self._settings.columns)
         if not isinstance(index, int) or not 0 <= index < len(columns):
             raise InvalidArgumentError(f"there is no column {index!r}; there are {len(columns)}")
         columns[index] = replace(columns[index], separator="")
@@ -188,21 +189,17 @@ class CsvSchemaBuilder:
 
     def size(self) -> int:
         """Return how many columns there are."""
-        return len(self._schema)
+        return len(self._settings)
 
     def __len__(self) -> int:
-        return len(self._schema)
+        return len(self._settings)
 
     def _add(self, name: str, kind: str, type_info: TypeInformation, separator: str = "") -> CsvSchemaBuilder:
         column = _Column(text_of("name", name, empty=True), kind, type_info, separator)
-        return self._set(columns=(*self._schema.columns, column))
-
-    def _set(self, **changes: Any) -> CsvSchemaBuilder:
-        self._schema = replace(self._schema, **changes)
-        return self
+        return self._set(columns=(*self._settings.columns, column))
 
     def _set_dialect(self, **changes: Any) -> CsvSchemaBuilder:
-        return self._set(dialect=replace(self._schema.dialect, **changes))
+        return self._set(dialect=replace(self._settings.dialect, **changes))
 
 
 _NOT_NUMBERS = (BasicType.STRING, BasicType.CHAR, BasicType.BOOLEAN, BasicType.INSTANT)

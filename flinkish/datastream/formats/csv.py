@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import csv
 import io
-from dataclasses import replace
 from typing import Any, Self
 
 from flinkish.common.arguments import bool_of, instance_of, text_of
 from flinkish.common.arrow_types import values_of
+from flinkish.common.builder import SettingsBuilder
 from flinkish.common.errors import DeserializationError, InvalidArgumentError, InvalidProgramError, TypeMismatchError
 from flinkish.common.kinds import plain_type
 from flinkish.common.serialization import BulkWriterFactory, DeserializationSchema, SerializationSchema
@@ -93,12 +93,12 @@ def _row_type(type_info: Any, what: str) -> RowTypeInfo:
     return unwrapped
 
 
-class _Builder:
-    """The settings of both builders. `schema`: the name of the schema, for messages."""
+class _Builder(SettingsBuilder[CsvDialect]):
+    """The settings of both builders: the dialect and others. `schema`: the name of the schema, for messages."""
 
     def __init__(self, type_info: TypeInformation, schema: str) -> None:
+        super().__init__(CsvDialect())
         self._row_type = _row_type(type_info, schema)
-        self._dialect = CsvDialect()
         self._separator = ARRAY_SEPARATOR
 
     def set_array_element_delimiter(self, delimiter: str) -> Self:
@@ -115,10 +115,6 @@ class _Builder:
     def set_escape_character(self, c: str) -> Self:
         """Set the escape character: the next character loses its special meaning."""
         return self._set(escape_char=character(c, "Escape char"))
-
-    def _set(self, **changes: Any) -> Self:
-        self._dialect = replace(self._dialect, **changes)
-        return self
 
 
 class CsvRowDeserializationSchema(DeserializationSchema):
@@ -198,7 +194,7 @@ class CsvRowDeserializationSchema(DeserializationSchema):
 
         def build(self) -> CsvRowDeserializationSchema:
             """Return the schema."""
-            return CsvRowDeserializationSchema(self._row_type, self._dialect, self._separator, self._ignore_parse_errors)
+            return CsvRowDeserializationSchema(self._row_type, self._settings, self._separator, self._ignore_parse_errors)
 
 
 class CsvRowSerializationSchema(SerializationSchema):
@@ -254,4 +250,4 @@ class CsvRowSerializationSchema(SerializationSchema):
 
         def build(self) -> CsvRowSerializationSchema:
             """Return the schema."""
-            return CsvRowSerializationSchema(self._row_type, self._dialect, self._line_delimiter, self._separator)
+            return CsvRowSerializationSchema(self._row_type, self._settings, self._line_delimiter, self._separator)

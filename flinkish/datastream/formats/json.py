@@ -8,13 +8,13 @@ import math
 import operator
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
 from flinkish.common.arrow_types import bytes_of, values_of
+from flinkish.common.builder import SettingsBuilder
 from flinkish.common.errors import DeserializationError, InvalidArgumentError, InvalidProgramError, TypeMismatchError
 from flinkish.common.kinds import BOUNDS, INTEGER_BITS, Kind, kind_of, part_names, plain_type, range_check, shape_of
 from flinkish.common.limits import one_character
@@ -93,12 +93,12 @@ class JsonRowDeserializationSchema(DeserializationSchema):
     def get_produced_type(self) -> TypeInformation:
         return self._row_type
 
-    class Builder:
+    class Builder(SettingsBuilder[JsonConverters]):
         """Builder of a JsonRowDeserializationSchema."""
 
         def __init__(self) -> None:
+            super().__init__(JsonConverters(lenient=True))
             self._type_info: RowTypeInfo | None = None
-            self._converters = JsonConverters(lenient=True)
 
         def type_info(self, type_info: TypeInformation) -> JsonRowDeserializationSchema.Builder:
             """Set the type of the rows, whose field names are the names in the JSON objects."""
@@ -114,21 +114,19 @@ class JsonRowDeserializationSchema(DeserializationSchema):
 
         def fail_on_missing_field(self) -> JsonRowDeserializationSchema.Builder:
             """Fail if a field is missing, instead of reading None."""
-            self._converters = replace(self._converters, fail_on_missing_field=True)
-            return self
+            return self._set(fail_on_missing_field=True)
 
         def ignore_parse_errors(self) -> JsonRowDeserializationSchema.Builder:
             """Read None for values that cannot be read, instead of failing."""
-            self._converters = replace(self._converters, ignore_parse_errors=True)
-            return self
+            return self._set(ignore_parse_errors=True)
 
         def build(self) -> JsonRowDeserializationSchema:
             """Return the schema."""
             if self._type_info is None:
                 raise InvalidArgumentError("type_info() or json_schema() must be called first.")
-            if self._converters.fail_on_missing_field and self._converters.ignore_parse_errors:
+            if self._settings.fail_on_missing_field and self._settings.ignore_parse_errors:
                 raise InvalidProgramError("JSON format doesn't support failOnMissingField and ignoreParseErrors are both true.")
-            return JsonRowDeserializationSchema(self._type_info, self._converters)
+            return JsonRowDeserializationSchema(self._type_info, self._settings)
 
 
 class JsonRowSerializationSchema(SerializationSchema):

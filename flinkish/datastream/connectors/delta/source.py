@@ -6,10 +6,11 @@ import datetime
 import decimal
 import operator
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Final
 
 from flinkish.common.arguments import bool_of, check, int_of
+from flinkish.common.builder import SettingsBuilder
 from flinkish.common.errors import (
     ForeignCheckpointError,
     InvalidArgumentError,
@@ -116,24 +117,21 @@ class DeltaSource(Source[Any, DeltaSplit, DeltaEnumeratorState]):
         return self._settings.row_type
 
 
-class DeltaSourceBuilder:
+class DeltaSourceBuilder(SettingsBuilder[ReadOptions]):
     """Builder of a DeltaSource."""
-
-    def __init__(self, options: ReadOptions) -> None:
-        self._options = options
 
     def column_names(self, *columns: str) -> DeltaSourceBuilder:
         """Read these columns only, in this order; other columns may be added or dropped while the job runs."""
         names = tuple(columns[0]) if len(columns) == 1 and isinstance(columns[0], list | tuple) else columns
         if not names or not all(isinstance(name, str) for name in names) or len(set(names)) != len(names):
             raise InvalidArgumentError(f"column_names takes names of columns, each of them once; got {columns!r}")
-        return self._with(columns=names)
+        return self._set(columns=names)
 
     def row_type(self, row_type: TypeInformation) -> DeltaSourceBuilder:
         """Read the columns of a ROW_NAMED as its types, such as wider ones, or SQL_TIMESTAMP for a timestamp (in UTC)."""
         if not isinstance(plain_type(row_type), RowTypeInfo):
             raise InvalidArgumentError(f"row_type takes a Types.ROW_NAMED; got {row_type!r}")
-        return self._with(row_type=row_type)
+        return self._set(row_type=row_type)
 
     def filter_partitions(self, *conditions: tuple[str, str, Any]) -> DeltaSourceBuilder:
         """Read only partitions that meet all conditions (column, operator, value).
@@ -148,15 +146,15 @@ class DeltaSourceBuilder:
                     f"filter_partitions takes conditions (column, operator, value); got {condition!r}",
                     hint=f'("day", ">=", datetime.date(2024, 1, 1)); operators are {", ".join(_OPERATORS)}.',
                 )
-        return self._with(partitions=(*self._options.partitions, *(tuple(condition) for condition in conditions)))
+        return self._set(partitions=(*self._settings.partitions, *(tuple(condition) for condition in conditions)))
 
     def version_as_of(self, snapshot_version: int) -> DeltaSourceBuilder:
         """Read the table as of a version; a continuous source continues with the version after it."""
-        return self._with(version_as_of=int_of("version_as_of", snapshot_version, minimum=0))
+        return self._set(version_as_of=int_of("version_as_of", snapshot_version, minimum=0))
 
     def timestamp_as_of(self, snapshot_timestamp: str | int | datetime.datetime) -> DeltaSourceBuilder:
         """Read the table as of a time: ISO text or datetime (UTC if it has no zone), or milliseconds since 1970-01-01 UTC."""
-        return self._with(timestamp_as_of=_milliseconds(snapshot_timestamp, "timestamp_as_of"))
+        return self._set(timestamp_as_of=_milliseconds(snapshot_timestamp, "timestamp_as_of"))
 
     def starting_version(self, starting_version: int | str) -> DeltaSourceBuilder:
         """Read the changes from a version on (inclusive), and not the rows that the table contained before.
@@ -164,16 +162,16 @@ class DeltaSourceBuilder:
         With "latest", a continuous source begins with the next version.
         """
         if starting_version == "latest":
-            return self._with(starting_version="latest")
-        return self._with(starting_version=int_of('starting_version (if it is not "latest")', starting_version, minimum=0))
+            return self._set(starting_version="latest")
+        return self._set(starting_version=int_of('starting_version (if it is not "latest")', starting_version, minimum=0))
 
     def starting_timestamp(self, starting_timestamp: str | int | datetime.datetime) -> DeltaSourceBuilder:
         """Read the changes from the first version at or after a time; see `timestamp_as_of` and `starting_version`."""
-        return self._with(starting_timestamp=_milliseconds(starting_timestamp, "starting_timestamp"))
+        return self._set(starting_timestamp=_milliseconds(starting_timestamp, "starting_timestamp"))
 
     def ending_version(self, ending_version: int) -> DeltaSourceBuilder:
         """Set the last version that a bounded source with `starting_version` reads; the newest one by default."""
-        return self._with(ending_version=int_of("ending_version", ending_version, minimum=0))
+        return self._set(ending_version=int_of("ending_version", ending_version, minimum=0))
 
     def update_check_interval_millis(self, update_check_interval: int | AmountOfTime) -> DeltaSourceBuilder:
         """Set the time between two searches for new versions (int: ms); 5,000 by default."""
@@ -181,7 +179,7 @@ class DeltaSourceBuilder:
             update_check_interval, "update_check_interval_millis", rule="takes milliseconds as int", or_number=True
         )
         check(millis > 0, f"update_check_interval_millis must be more than 0 ms; got {millis}")
-        return self._with(interval=millis)
+        return self._set(interval=millis)
 
     def read_change_feed(self) -> DeltaSourceBuilder:
         """Read changes as Rows of their kinds: INSERT, UPDATE_BEFORE, UPDATE_AFTER, DELETE.
@@ -189,37 +187,33 @@ class DeltaSourceBuilder:
         This is for tables with delta.enableChangeDataFeed. One reader reads the changes in the order of the versions, and in each
         version first the rows removed, then the rows added, so that the changes of a key are in order.
         """
-        return self._with(change_feed=True)
+        return self._set(change_feed=True)
 
     def keep_order(self) -> DeltaSourceBuilder:
         """Read the versions after the first snapshot with one reader, so that their rows are emitted in order."""
-        return self._with(in_order=True)
+        return self._set(in_order=True)
 
     def ignore_deletes(self, ignore_deletes: bool = True) -> DeltaSourceBuilder:
         """Ignore versions that only deleted rows; emitted rows are not retracted. Without this, such a version fails the job."""
-        return self._with(ignore_deletes=bool_of("ignore_deletes", ignore_deletes))
+        return self._set(ignore_deletes=bool_of("ignore_deletes", ignore_deletes))
 
     def ignore_changes(self, ignore_changes: bool = True) -> DeltaSourceBuilder:
         """Continue when a version changed or deleted rows, and read the files rewritten by it.
 
         Unchanged rows of these files are emitted again, so the operators after the source must tolerate repeated rows.
         """
-        return self._with(ignore_changes=bool_of("ignore_changes", ignore_changes))
+        return self._set(ignore_changes=bool_of("ignore_changes", ignore_changes))
 
     def skip_change_commits(self, skip_change_commits: bool = True) -> DeltaSourceBuilder:
         """Skip versions that changed or deleted rows, including the rows that they added."""
-        return self._with(skip_change_commits=bool_of("skip_change_commits", skip_change_commits))
-
-    def _with(self, **changes: Any) -> DeltaSourceBuilder:
-        self._options = replace(self._options, **changes)
-        return self
+        return self._set(skip_change_commits=bool_of("skip_change_commits", skip_change_commits))
 
     def build(self) -> DeltaSource:
         """Read the table's log and return the source.
 
         Raises InvalidProgramError or SourceError if the table cannot be read with these settings.
         """
-        options = self._options
+        options = self._settings
         self._check(options)
         log = DeltaLog(options.path)
         newest = log.newest()

@@ -18,7 +18,7 @@ import tempfile
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -27,6 +27,7 @@ from flinkish.common import safe_files
 from flinkish.common.absent import AbsentMember
 from flinkish.common.absent_names import JAVA_OBJECT
 from flinkish.common.arguments import bytes_of, check, int_of
+from flinkish.common.builder import SettingsBuilder
 from flinkish.common.disk import sync
 from flinkish.common.errors import ForeignCheckpointError, InvalidProgramError, SinkError
 from flinkish.common.ids import IdSource
@@ -75,32 +76,30 @@ class FileCompactStrategy:
         """Return a builder of a strategy."""
         return FileCompactStrategy.Builder()
 
-    class Builder:
+    class Builder(SettingsBuilder["FileCompactStrategy"]):
         """Builder of a FileCompactStrategy."""
 
         def __init__(self) -> None:
-            self._strategy = FileCompactStrategy()
+            super().__init__(FileCompactStrategy())
 
         def enable_compaction_on_checkpoint(self, num_checkpoints_before_compaction: int) -> FileCompactStrategy.Builder:
             """Merge files that have waited for this number of checkpoints, at least 1."""
-            return self._set("num_checkpoints_before_compaction", num_checkpoints_before_compaction, 1)
+            return self._number("num_checkpoints_before_compaction", num_checkpoints_before_compaction, 1)
 
         def set_size_threshold(self, size_threshold: int) -> FileCompactStrategy.Builder:
             """Merge files whose total size reaches this number of bytes; -1, the default, ignores the size."""
-            return self._set("size_threshold", size_threshold, -1)
+            return self._number("size_threshold", size_threshold, -1)
 
         def set_num_compact_threads(self, num_compact_threads: int) -> FileCompactStrategy.Builder:
             """Set the number of concurrent merges of each subtask; 1 by default."""
-            return self._set("num_compact_threads", num_compact_threads, 1)
+            return self._number("num_compact_threads", num_compact_threads, 1)
 
-        def _set(self, name: str, value: int, least: int) -> FileCompactStrategy.Builder:
-            number = int_of(f"{name} of FileCompactStrategy", value, minimum=least)
-            self._strategy = replace(self._strategy, **{name: number})
-            return self
+        def _number(self, name: str, value: int, least: int) -> FileCompactStrategy.Builder:
+            return self._set(**{name: int_of(f"{name} of FileCompactStrategy", value, minimum=least)})
 
         def build(self) -> FileCompactStrategy:
             """Return the strategy; raise InvalidProgramError if neither a size nor a number of checkpoints was set."""
-            strategy = self._strategy
+            strategy = self._settings
             check(
                 strategy.size_threshold >= 0 or strategy.num_checkpoints_before_compaction >= 0,
                 "a FileCompactStrategy needs a size threshold, a number of checkpoints, or both",

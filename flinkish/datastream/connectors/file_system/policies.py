@@ -6,13 +6,14 @@ import datetime
 import re
 import zoneinfo
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Final
 
 from flinkish.common.absent import AbsentMember
 from flinkish.common.absent_names import JAVA_OBJECT
 from flinkish.common.arguments import int_of, text_of
+from flinkish.common.builder import SettingsBuilder
 from flinkish.common.errors import InvalidArgumentError, InvalidProgramError, SinkError
 from flinkish.common.limits import LONG_MIN
 from flinkish.common.time import AmountOfTime, milliseconds_of
@@ -315,22 +316,20 @@ class OutputFileConfig:
         """Return the suffix of names."""
         return self.part_suffix
 
-    class OutputFileConfigBuilder:
+    class OutputFileConfigBuilder(SettingsBuilder["OutputFileConfig"]):
         """Builder of an OutputFileConfig."""
 
         def __init__(self) -> None:
-            self._config = OutputFileConfig()
+            super().__init__(OutputFileConfig())
 
         def with_part_prefix(self, prefix: str) -> OutputFileConfig.OutputFileConfigBuilder:
             """Set the prefix of names."""
-            self._config = replace(self._config, part_prefix=prefix)
-            return self
+            return self._set(part_prefix=prefix)
 
         def with_part_suffix(self, suffix: str) -> OutputFileConfig.OutputFileConfigBuilder:
             """Set the suffix of names, such as '.txt'."""
-            self._config = replace(self._config, part_suffix=suffix)
-            return self
+            return self._set(part_suffix=suffix)
 
         def build(self) -> OutputFileConfig:
             """Return the configuration."""
-            return self._config
+            return self._settings

@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Self
 
 from flinkish.common.absent import Absence, AbsentMember
 from flinkish.common.arguments import instance_of
+from flinkish.common.builder import SettingsBuilder
 from flinkish.common.configuration import Configuration
 from flinkish.common.errors import SinkError
 from flinkish.common.ids import random_uuid
@@ -109,34 +110,31 @@ class FileSink(Sink[Any, FileCommittable]):
         if settings.writer_factory is not None:
             settings.writer_factory.create(input_type)
 
-    class BaseBuilder:
+    class BaseBuilder(SettingsBuilder[FileSinkSettings]):
         """Base of the builders."""
 
         _policies: ClassVar[type[RollingPolicy]] = RollingPolicy
         _policy_example: ClassVar[str] = "RollingPolicy.default_rolling_policy()."
 
-        def __init__(self, settings: FileSinkSettings) -> None:
-            self._settings = settings
-
         def with_bucket_check_interval(self, interval: int | AmountOfTime) -> Self:
             """Set how often the age of files is checked (int: ms); files of bulk formats are not closed by age."""
             millis = milliseconds_of(interval, "the bucket check interval", or_number=True, minimum=1)
-            return self._with(bucket_check_interval=millis)
+            return self._set(bucket_check_interval=millis)
 
         def with_bucket_assigner(self, bucket_assigner: BucketAssigner) -> Self:
             """Set the bucket assigner, which chooses a record's folder; by default there is one per hour of processing time."""
             example = "BucketAssigner.base_path_bucket_assigner()."
-            return self._with(assigner=instance_of("with_bucket_assigner()", bucket_assigner, BucketAssigner, hint=example))
+            return self._set(assigner=instance_of("with_bucket_assigner()", bucket_assigner, BucketAssigner, hint=example))
 
         def with_output_file_config(self, output_file_config: OutputFileConfig) -> Self:
             """Set the prefix and suffix of file names."""
             instance_of("with_output_file_config()", output_file_config, OutputFileConfig)
-            return self._with(output_file_config=output_file_config)
+            return self._set(output_file_config=output_file_config)
 
         def with_rolling_policy(self, rolling_policy: RollingPolicy) -> Self:
             """Set when a file is closed; a bulk format needs an OnCheckpointRollingPolicy."""
             instance_of("with_rolling_policy()", rolling_policy, self._policies, hint=self._policy_example)
-            return self._with(rolling_policy=rolling_policy)
+            return self._set(rolling_policy=rolling_policy)
 
         def enable_compact(self, strategy: FileCompactStrategy, compactor: FileCompactor) -> Self:
             """Merge the closed files of each bucket, from all subtasks, before they become visible.
@@ -150,7 +148,7 @@ class FileSink(Sink[Any, FileCommittable]):
             factory = self._settings.writer_factory
             chosen = compactor.for_row_format() if factory is None else compactor.for_bulk_format(factory)
             check_serializable(chosen, "the file compactor of FileSink")
-            return self._with(compaction=(strategy, chosen))
+            return self._set(compaction=(strategy, chosen))
 
         def disable_compact(self) -> Self:
             """Do not merge closed files; this is the default.
@@ -158,15 +156,11 @@ class FileSink(Sink[Any, FileCommittable]):
             Call this to restore a job from a checkpoint that was made with `enable_compact`: the second operator remains, and
             passes on the files that wait in its state.
             """
-            return self._with(compaction=(PASS_ON, FileCompactor.concat_file_compactor()))
+            return self._set(compaction=(PASS_ON, FileCompactor.concat_file_compactor()))
 
         def build(self) -> FileSink:
             """Return the sink."""
             return FileSink(self._settings)
-
-        def _with(self, **changes: Any) -> Self:
-            self._settings = replace(self._settings, **changes)
-            return self
 
     class RowFormatBuilder(BaseBuilder):
         """Builder of a FileSink for a row format."""

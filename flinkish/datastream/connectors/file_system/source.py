@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Final
 
 from flinkish.common.arguments import check, instance_of
+from flinkish.common.builder import SettingsBuilder
 from flinkish.common.errors import ForeignCheckpointError
 from flinkish.common.time import Duration, milliseconds_of
 from flinkish.common.typeinfo import TypeInformation
@@ -148,11 +149,8 @@ def _settings(format_: Any, kind: Any, method: str, paths: tuple[str, ...]) -> F
     )
 
 
-class FileSourceBuilder:
+class FileSourceBuilder(SettingsBuilder[FileSourceSettings]):
     """Builder of a FileSource."""
-
-    def __init__(self, settings: FileSourceSettings) -> None:
-        self._settings = settings
 
     def monitor_continuously(self, discovery_interval: Duration | timedelta) -> FileSourceBuilder:
         """Run forever, and search for new files after each interval.
@@ -188,10 +186,6 @@ class FileSourceBuilder:
     def build(self) -> FileSource:
         """Return the source."""
         return FileSource(self._settings)
-
-    def _set(self, **changes: Any) -> FileSourceBuilder:
-        self._settings = replace(self._settings, **changes)
-        return self
 
 
 class _FileSourceReader(SequentialReader[Any, FileSourceSplit]):

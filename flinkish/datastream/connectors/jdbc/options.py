@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from flinkish.common.arguments import check, int_of
+from flinkish.common.builder import SettingsBuilder
 from flinkish.common.errors import InvalidArgumentError
 
 
@@ -104,28 +105,24 @@ class JdbcExecutionOptions:
         """Return a builder that starts from the defaults."""
         return JdbcExecutionOptions.Builder()
 
-    class Builder:
+    class Builder(SettingsBuilder["JdbcExecutionOptions"]):
         """Sets up JdbcExecutionOptions."""
 
         def __init__(self) -> None:
-            self._options = JdbcExecutionOptions()
+            super().__init__(JdbcExecutionOptions())
 
         def with_batch_size(self, size: int) -> JdbcExecutionOptions.Builder:
             """Set the number of rows in a batch, at least 1."""
-            return self._with(_batch_size=int_of("with_batch_size()", size, minimum=1))
+            return self._set(_batch_size=int_of("with_batch_size()", size, minimum=1))
 
         def with_batch_interval_ms(self, interval_ms: int) -> JdbcExecutionOptions.Builder:
             """Set the milliseconds after which an incomplete batch is sent; 0 = only at checkpoints and at the end."""
-            return self._with(_batch_interval_ms=int_of("with_batch_interval_ms()", interval_ms, minimum=0))
+            return self._set(_batch_interval_ms=int_of("with_batch_interval_ms()", interval_ms, minimum=0))
 
         def with_max_retries(self, max_retries: int) -> JdbcExecutionOptions.Builder:
             """Set the number of retries of a failed batch; retry n, counted from 1, comes after a pause of n - 1 seconds."""
-            return self._with(_max_retries=int_of("with_max_retries()", max_retries, minimum=0))
+            return self._set(_max_retries=int_of("with_max_retries()", max_retries, minimum=0))
 
         def build(self) -> JdbcExecutionOptions:
             """Return the options."""
-            return self._options
-
-        def _with(self, **changes: int) -> JdbcExecutionOptions.Builder:
-            self._options = replace(self._options, **changes)
-            return self
+            return self._settings
