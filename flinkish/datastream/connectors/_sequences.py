@@ -6,7 +6,7 @@ from abc import abstractmethod
 from collections import deque
 from collections.abc import Iterable, Sequence
 from types import GenericAlias
-from typing import Any
+from typing import Any, Final
 
 from flinkish.program.sources import (
     InputStatus,
@@ -17,7 +17,11 @@ from flinkish.program.sources import (
     SplitEnumeratorContext,
     SplitT,
     T,
+    emit_read,
 )
+
+#: Records to read from a file at a time.
+BATCH_RECORDS: Final = 4096
 
 
 def cut_range(start: int, end: int, parts: int) -> list[tuple[int, int]]:
@@ -126,3 +130,33 @@ class SequentialReader(SourceReader[T, SplitT]):
 
     def snapshot_state(self) -> Sequence[SplitT]:
         return tuple(self._splits.values())
+
+
+class BatchedReader(SequentialReader[T, SplitT]):
+    """A reader of files, which it opens one after the other; a subclass implements `_open`."""
+
+    _current: Any = None
+
+    @abstractmethod
+    def _open(self, split: SplitT, *, by_columns: bool) -> Any:
+        """Return an object that reads a split, with the methods of a SplitReader of files."""
+
+    def _read(self, split: SplitT, output: ReaderOutput[T]) -> None:
+        output.select_split(split.split_id)
+        reader = self._current
+        if reader is None:
+            reader = self._current = self._open(split, by_columns=output.wants_columns)
+        left = max(1, output.credit)
+        while left > 0 and (records := reader.read(left if output.wants_columns else min(left, BATCH_RECORDS))):
+            left -= len(records)
+            emit_read(output, records)
+        if left > 0 or reader.finished:
+            self.close()
+            self._finish(split, output)
+        else:
+            self._update(reader.split())
+
+    def close(self) -> None:
+        if self._current is not None:
+            self._current.close()
+            self._current = None

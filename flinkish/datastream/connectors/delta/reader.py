@@ -17,7 +17,7 @@ from flinkish.common.column_layout import Layout
 from flinkish.common.errors import SourceChangedError, SourceError
 from flinkish.common.typeinfo import TypeInformation, Types
 from flinkish.common.types import RowKind, make_row
-from flinkish.datastream.connectors._sequences import SequentialReader
+from flinkish.datastream.connectors._sequences import BATCH_RECORDS, BatchedReader
 from flinkish.datastream.connectors.delta.columns import (
     DeltaColumn,
     arrow_of,
@@ -33,10 +33,8 @@ from flinkish.datastream.connectors.delta.files import files_of
 from flinkish.datastream.connectors.delta.vectors import DeletionVector, Rows
 from flinkish.datastream.connectors.file_system.file_format import COLUMNS_BATCH
 from flinkish.datastream.connectors.record_errors import RecordErrorPolicy, RecordErrors
-from flinkish.program.sources import ReaderOutput, SourceReaderContext, SourceSplit, emit_read
+from flinkish.program.sources import SourceReaderContext, SourceSplit
 
-#: Rows to read from a file at once.
-_BATCH: Final = 4096
 _CHANGE_TYPE: Final = "_change_type"
 _KINDS: Final = {
     "insert": RowKind.INSERT,
@@ -126,39 +124,21 @@ class ScanSettings:
         return Types.ROW_NAMED([column.name for column in self.columns], [column.type_info for column in self.columns])
 
 
-class DeltaReader(SequentialReader[Any, DeltaSplit]):
+class DeltaReader(BatchedReader[Any, DeltaSplit]):
     """Reads files one after the other."""
 
     def __init__(self, settings: ScanSettings, context: SourceReaderContext) -> None:
         super().__init__()
         self._settings = settings
         self._errors = RecordErrors(RecordErrorPolicy.fail(), context)
-        self._current: _FileReader | None = None
         context.metric_group.gauge("pendingRecords", self._pending)
 
     def _pending(self) -> int:
         """Return the number of unread rows in the splits of this reader, without files whose number of rows is unknown."""
         return sum(max(0, split.rows - split.position) for split in self._splits.values() if split.rows is not None)
 
-    def _read(self, split: DeltaSplit, output: ReaderOutput[Any]) -> None:
-        output.select_split(split.split_id)
-        reader = self._current
-        if reader is None:
-            reader = self._current = _FileReader(self._settings, split, self._errors, by_columns=output.wants_columns)
-        left = max(1, output.credit)
-        while left > 0 and (records := reader.read(left if output.wants_columns else min(left, _BATCH))):
-            left -= len(records)
-            emit_read(output, records)
-        if left > 0 or reader.finished:
-            self.close()
-            self._finish(split, output)
-        else:
-            self._update(replace(split, position=reader.position))
-
-    def close(self) -> None:
-        if self._current is not None:
-            self._current.close()
-            self._current = None
+    def _open(self, split: DeltaSplit, *, by_columns: bool) -> _FileReader:
+        return _FileReader(self._settings, split, self._errors, by_columns=by_columns)
 
 
 class _FileReader:
@@ -275,17 +255,15 @@ class _FileReader:
                 yield index, first, group.num_rows
             first += group.num_rows
 
-    @property
-    def position(self) -> int:
-        """The number of rows of the split that were read or skipped."""
+    def split(self) -> DeltaSplit:
+        """Return the split with the number of its rows that were read or skipped."""
         left = len(self._records) - self._index
-        if left == 0:
-            return self._read
-        return self._read - left if self._positions is None else int(self._positions[self._index])
+        position = self._read - left if self._positions is None or not left else int(self._positions[self._index])
+        return replace(self._split, position=position)
 
     @property
     def finished(self) -> bool:
-        return self.position >= self._total
+        return self.split().position >= self._total
 
     def read(self, limit: int) -> Any:
         """Return at most `limit` rows as records, or as a RecordBatch; an empty list only at the end."""
@@ -327,12 +305,12 @@ class _FileReader:
 
     def _batches_of(self, group: int, rows: int) -> Iterator[pa.RecordBatch]:
         if self._wanted:
-            size = _BATCH if self._layout is None else COLUMNS_BATCH
+            size = BATCH_RECORDS if self._layout is None else COLUMNS_BATCH
             yield from self._file.iter_batches(size, row_groups=[group], columns=self._wanted)
             return
         # Arrow cannot read batches without columns, but the number of rows is needed.
-        for start in range(0, rows, _BATCH):
-            yield pa.record_batch({"": pa.nulls(min(_BATCH, rows - start))})
+        for start in range(0, rows, BATCH_RECORDS):
+            yield pa.record_batch({"": pa.nulls(min(BATCH_RECORDS, rows - start))})
 
     def _run_of(self, batch: pa.RecordBatch, skip: int, first: int, before: int) -> Any:
         """Return the rows of a batch, whose first row has the number `first` in the file and `before` in the split."""

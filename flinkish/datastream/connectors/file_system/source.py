@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any, Final
+from typing import Any
 
 from flinkish.common.arguments import check, instance_of
 from flinkish.common.builder import SettingsBuilder
 from flinkish.common.errors import ForeignCheckpointError
 from flinkish.common.time import Duration, milliseconds_of
 from flinkish.common.typeinfo import TypeInformation
-from flinkish.datastream.connectors._sequences import SequentialReader
+from flinkish.datastream.connectors._sequences import BatchedReader
 from flinkish.datastream.connectors.file_system.enumerator import (
     DEFAULT_BLOCK_SIZE,
     FileEnumerator,
@@ -36,11 +36,7 @@ from flinkish.program.sources import (
     SourceReaderContext,
     SplitEnumerator,
     SplitEnumeratorContext,
-    emit_read,
 )
-
-#: Number of records to read from a file at a time.
-_BATCH: Final = 4096
 
 
 class FileSource(Source[Any, FileSourceSplit, FileEnumeratorState]):
@@ -188,32 +184,16 @@ class FileSourceBuilder(SettingsBuilder[FileSourceSettings]):
         return FileSource(self._settings)
 
 
-class _FileSourceReader(SequentialReader[Any, FileSourceSplit]):
+class _FileSourceReader(BatchedReader[Any, FileSourceSplit]):
     def __init__(self, format_: FileFormat, errors: RecordErrors) -> None:
         super().__init__()
         self._format = format_
         self._errors = errors
-        self._current: SplitReader | None = None
 
-    def _read(self, split: FileSourceSplit, output: ReaderOutput[Any]) -> None:
-        output.select_split(split.split_id)
-        reader = self._current
-        if reader is None:
-            check_unchanged(split)
-            reader = self._current = self._format.open(split, self._errors, by_columns=output.wants_columns)
-        left = max(1, output.credit)
-        while left > 0 and (records := reader.read(left if output.wants_columns else min(left, _BATCH))):
-            left -= len(records)
-            emit_read(output, records)
-        if left > 0 or reader.finished:
-            reader.close()
-            self._current = None
-            check_unchanged(split)
-            self._finish(split, output)
-        else:
-            self._update(reader.split())
+    def _open(self, split: FileSourceSplit, *, by_columns: bool) -> SplitReader:
+        check_unchanged(split)
+        return self._format.open(split, self._errors, by_columns=by_columns)
 
-    def close(self) -> None:
-        if self._current is not None:
-            self._current.close()
-            self._current = None
+    def _finish(self, split: FileSourceSplit, output: ReaderOutput[Any]) -> None:
+        check_unchanged(split)
+        super()._finish(split, output)
