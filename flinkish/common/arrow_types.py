@@ -21,7 +21,7 @@ from flinkish.common.conversion import nullable, same
 from flinkish.common.errors import InvalidArgumentError, InvalidProgramError, SinkError, TypeMismatchError
 from flinkish.common.kinds import INTEGER_BITS, Kind, kind_of, part_names, plain_type, shape_of
 from flinkish.common.limits import one_character, to_float32
-from flinkish.common.time import Instant, instant_of, utc_time
+from flinkish.common.time import Instant, instant_of, utc_time, without_zone
 from flinkish.common.typeinfo import (
     BasicType,
     DecimalTypeInfo,
@@ -173,13 +173,6 @@ def _write_converter(type_info: TypeInformation, local: bool) -> Convert | None:
     return nullable(convert)
 
 
-def _without_offset(value: datetime.time) -> datetime.time:
-    """Return a time of day; raise ValueError if it has a zone other than UTC, which Arrow would drop."""
-    if value.utcoffset():
-        raise ValueError("without a date, a time cannot be converted to UTC")
-    return value
-
-
 def _instant_to_micros(value: Any) -> int:
     if isinstance(value, Instant):
         return value.seconds * 1_000_000 + value.nanos // 1000
@@ -194,7 +187,8 @@ _WRITE: dict[BasicType | Kind, Convert] = {
     # Arrow would store a float that is too large as infinite; it checks other numbers.
     BasicType.FLOAT: lambda value: to_float32(value) if isinstance(value, float) else value,
     BasicType.INSTANT: _instant_to_micros,
-    Kind.TIME: _without_offset,
+    # Arrow would drop the zone.
+    Kind.TIME: without_zone,
     Kind.BYTES: bytes_of,
 }
 _STORED_KEYS: dict[BasicType | Kind, Convert] = {

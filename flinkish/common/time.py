@@ -221,6 +221,13 @@ def utc_time(moment: datetime.datetime) -> datetime.datetime:
     return moment if moment.tzinfo is None else moment.astimezone(datetime.UTC).replace(tzinfo=None)
 
 
+def without_zone(time: datetime.time) -> datetime.time:
+    """Return a time of day without a time zone; raise ValueError if it has one other than UTC."""
+    if time.utcoffset():
+        raise ValueError(f"a time of day has no zone: without a date, it cannot be converted to UTC; got {time!r}")
+    return time if time.tzinfo is None else time.replace(tzinfo=None)
+
+
 def instant_of(moment: datetime.datetime) -> Instant:
     """Return the Instant for a datetime; one without a time zone is in UTC."""
     micros = (moment.replace(tzinfo=datetime.UTC) if moment.tzinfo is None else moment) - _EPOCH_IN_UTC

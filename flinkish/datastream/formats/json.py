@@ -20,7 +20,7 @@ from flinkish.common.kinds import BOUNDS, INTEGER_BITS, Kind, kind_of, part_name
 from flinkish.common.limits import one_character
 from flinkish.common.serialization import DeserializationSchema, SerializationSchema
 from flinkish.common.text import double_text, float_text, text_function
-from flinkish.common.time import Instant, utc_time
+from flinkish.common.time import Instant, utc_time, without_zone
 from flinkish.common.typeinfo import BasicType, DecimalTypeInfo, RowTypeInfo, TypeInformation, Types
 from flinkish.common.types import Row
 from flinkish.datastream.connectors.file_system.json_reader import JsonReader, fits_struct, struct_of
@@ -262,12 +262,6 @@ def _of_texts(written: dict[str, Any], value: dict[Any, Any]) -> dict[str, Any]:
     return written
 
 
-def _without_zone(value: datetime.time) -> datetime.time:
-    if value.utcoffset():
-        raise ValueError(f"a time of day has no zone; got {value!r}")
-    return value
-
-
 def _timestamp(value: datetime.datetime) -> str:
     value = utc_time(value)
     return f"{value.date().isoformat()}T{_without_zeros(value.time())}Z"
@@ -329,7 +323,7 @@ _WRITERS: Final[dict[BasicType | Kind, _Plain]] = {
     BasicType.BIG_DEC: _decimal,
     BasicType.INSTANT: Instant.isoformat,
     Kind.DATE: lambda value: datetime.date(value.year, value.month, value.day).isoformat(),
-    Kind.TIME: lambda value: f"{_without_zeros(_without_zone(value))}Z",
+    Kind.TIME: lambda value: f"{_without_zeros(without_zone(value))}Z",
     Kind.TIMESTAMP: _timestamp,
     Kind.BYTES: bytes_of,
 }

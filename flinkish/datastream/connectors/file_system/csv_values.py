@@ -15,7 +15,7 @@ from typing import Any, Final
 from flinkish.common.errors import InvalidArgumentError, InvalidProgramError
 from flinkish.common.kinds import INTEGER_BITS, Kind, kind_of, part_names, plain_type, range_check, shape_of
 from flinkish.common.limits import one_character, to_float32
-from flinkish.common.time import Instant, instant_of, utc_time
+from flinkish.common.time import Instant, instant_of, utc_time, without_zone
 from flinkish.common.typeinfo import BasicType, DecimalTypeInfo, PrimitiveArrayTypeInfo, TypeInformation
 from flinkish.common.types import make_row
 
@@ -214,10 +214,7 @@ def parse_decimal(text: str) -> decimal.Decimal:
 
 def parse_time(text: str) -> datetime.time:
     """Return a time of day; raise ValueError for other texts, and for a zone other than UTC."""
-    value = datetime.time.fromisoformat(text)
-    if value.utcoffset():
-        raise ValueError(text)
-    return value.replace(tzinfo=None)
+    return without_zone(datetime.time.fromisoformat(text))
 
 
 def _parse_boolean(text: str) -> bool:

@@ -21,7 +21,7 @@ from flinkish.common.errors import InvalidProgramError, TypeMismatchError
 from flinkish.common.kinds import INTEGER_BITS, Kind, kind_of, part_names, plain_type, range_check, shape_of
 from flinkish.common.limits import one_character
 from flinkish.common.text import text_function
-from flinkish.common.time import utc_time
+from flinkish.common.time import utc_time, without_zone
 from flinkish.common.typeinfo import BasicType, DecimalTypeInfo, RowTypeInfo, TimestampTypeInfo, TypeInformation
 from flinkish.datastream.connectors.file_system.csv_values import CsvDialect
 from flinkish.datastream.connectors.file_system.writer_factories import BulkPartWriter, BulkPartWriterFactory
@@ -228,20 +228,13 @@ def _decimal(value: Any) -> str:
     return f"{value:f}" if isinstance(value, decimal.Decimal) else str(int(value))
 
 
-def time_text(value: datetime.time) -> str:
-    """Format a time of day by ISO 8601; raise ValueError for a zone other than UTC."""
-    if value.utcoffset():
-        raise ValueError("a time of day has no zone")
-    return value.replace(tzinfo=None).isoformat()
-
-
 _TEXTS: Final[dict[BasicType | Kind, Text]] = {
     **{kind: _integer_text(kind) for kind in (BasicType.BIG_INT, *INTEGER_BITS)},
     BasicType.BIG_DEC: _decimal,
     BasicType.INSTANT: lambda value: _moment(value.seconds, value.nanos),
     BasicType.STRING: _text_of(str, str),
     BasicType.CHAR: _text_of(str, one_character),
-    Kind.TIME: time_text,
+    Kind.TIME: lambda value: without_zone(value).isoformat(),
 }
 
 
