@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import codecs
 from collections.abc import Callable, Collection
 from typing import Any, TypeVar
 
@@ -78,6 +79,18 @@ def names_of(what: str, value: object) -> tuple[str, ...]:
     if not isinstance(value, Collection) or isinstance(value, str) or not all(isinstance(name, str) for name in value):
         raise InvalidArgumentError(_message(what, "a list of names (str)", value))
     return tuple(value)
+
+
+def charset_of(what: str, value: str) -> str:
+    """Return Python's name of a character set; raise InvalidArgumentError for other values."""
+    try:
+        name = codecs.lookup(value).name
+        # Codecs such as "hex" have a name, too, but do not encode text.
+        "\n".encode(name)
+    except (LookupError, TypeError):
+        hint = "use a name that Python's codecs know, such as 'UTF-8' or 'ISO-8859-1'."
+        raise InvalidArgumentError(f"{what} {value!r} is not a character set that is known here", hint=hint) from None
+    return name
 
 
 def bool_of(what: str, value: object) -> bool:

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import codecs
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from flinkish.common.absent import AbsentMember, add_getattr
 from flinkish.common.absent_names import JAVA_OBJECT
-from flinkish.common.arguments import bytes_of, instance_of, int_of
-from flinkish.common.errors import InvalidArgumentError, TypeMismatchError
+from flinkish.common.arguments import bytes_of, charset_of, instance_of, int_of
+from flinkish.common.errors import TypeMismatchError
 from flinkish.common.text import text_function
 from flinkish.common.typeinfo import TypeInformation, Types
 
@@ -18,6 +17,9 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from flinkish.common.columns import Columns
+
+#: Character sets without a byte order mark, by those with one; UTF-16 and UTF-32 are big-endian then, as in Java.
+WITHOUT_MARK: Final = {"utf-16": "utf-16-be", "utf-32": "utf-32-be", "utf-8-sig": "utf-8"}
 
 
 class SerializationSchema:
@@ -78,7 +80,7 @@ class SimpleStringSchema(SerializationSchema, DeserializationSchema):
     """
 
     def __init__(self, charset: str = "UTF-8") -> None:
-        self._charset = _checked_charset(charset)
+        self._charset = charset_of("charset", charset)
 
     def serialize(self, element: Any) -> bytes:
         if not isinstance(element, str):
@@ -206,9 +208,9 @@ class _SimpleStringEncoder(Encoder):
     why_records = None
 
     def __init__(self, charset_name: str) -> None:
-        charset = _checked_charset(charset_name)
-        # A byte order mark would precede each record; without one, UTF-16 and UTF-32 are big-endian, as in Java.
-        self._charset = {"utf-16": "utf-16-be", "utf-32": "utf-32-be", "utf-8-sig": "utf-8"}.get(charset, charset)
+        charset = charset_of("charset_name", charset_name)
+        # A byte order mark would precede each record.
+        self._charset = WITHOUT_MARK.get(charset, charset)
 
     def encode_function(self, type_info: TypeInformation) -> Callable[[Any], bytes]:
         text, charset = text_function(type_info), self._charset
@@ -249,18 +251,6 @@ class BulkWriterFactory:
     """
 
     get_java_object = AbsentMember(JAVA_OBJECT)
-
-
-def _checked_charset(charset: Any) -> str:
-    try:
-        name = codecs.lookup(charset).name
-        # Codecs such as "hex" have a name, too, but do not encode text.
-        "\n".encode(name)
-    except (LookupError, TypeError):
-        raise InvalidArgumentError(
-            f"unknown character set {charset!r}", hint="use a name that Python's codecs know, such as 'UTF-8'."
-        ) from None
-    return name
 
 
 add_getattr(__name__)

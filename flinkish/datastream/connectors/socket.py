@@ -11,9 +11,9 @@ import socket
 from dataclasses import dataclass
 from typing import Final
 
-from flinkish.common.arguments import int_of, text_of
+from flinkish.common.arguments import charset_of, int_of, text_of
 from flinkish.common.configuration import Configuration
-from flinkish.common.errors import InvalidArgumentError, SourceError
+from flinkish.common.errors import SourceError
 from flinkish.common.typeinfo import TypeInformation, Types
 from flinkish.program.sources import Boundedness, DriverReader, DriverSource
 from flinkish.program.threaded_reader import ThreadedReader
@@ -51,11 +51,7 @@ class SocketSource(DriverSource[str]):
         text_of("delimiter of SocketSource", self.delimiter)
         int_of("port of SocketSource", self.port, minimum=1, maximum=65535)
         int_of("max_retry of SocketSource (-1 = no limit)", self.max_retry, minimum=-1)
-        try:
-            # Codecs such as "hex" have a name, too, but do not decode to text.
-            "\n".encode(self.charset_name)
-        except (LookupError, TypeError) as error:
-            raise InvalidArgumentError(f"charset_name {self.charset_name!r} is not a character set that is known here") from error
+        charset_of("charset_name", self.charset_name)
 
     def create_driver_reader(self, configuration: Configuration) -> DriverReader:
         return SocketReader(self)

@@ -36,7 +36,7 @@ def test_undecodable_bytes_are_an_error() -> None:
 
 @pytest.mark.parametrize("charset", ["klingon", "hex", 5])
 def test_an_unknown_character_set_is_refused(charset: Any) -> None:
-    with pytest.raises(InvalidArgumentError, match=f"unknown character set {charset!r}"):
+    with pytest.raises(InvalidArgumentError, match=f"{charset!r} is not a character set"):
         SimpleStringSchema(charset)
 
 

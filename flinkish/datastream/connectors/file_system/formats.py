@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from flinkish.common.arguments import instance_of
-from flinkish.common.errors import InvalidArgumentError, UnsupportedError
+from flinkish.common.arguments import charset_of, instance_of
+from flinkish.common.errors import UnsupportedError
 from flinkish.common.serialization import DeserializationSchema
 from flinkish.common.typeinfo import TypeInformation, Types
 from flinkish.datastream.connectors.file_system.file_format import FileFormat, SplitReader
@@ -114,14 +114,7 @@ class LineFormat(StreamFormat):
     charset_name: str = "UTF-8"
 
     def __post_init__(self) -> None:
-        try:
-            # Codecs such as "hex" have a name, too, but do not decode to text.
-            "\n".encode(self.charset_name)
-        except (LookupError, TypeError) as error:
-            raise InvalidArgumentError(
-                f"charset_name {self.charset_name!r} is not a character set that is known here",
-                hint="for example 'UTF-8', 'ISO-8859-1'.",
-            ) from error
+        charset_of("charset_name", self.charset_name)
 
     @property
     def splittable(self) -> bool:

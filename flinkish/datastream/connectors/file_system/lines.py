@@ -9,6 +9,7 @@ from dataclasses import replace
 from functools import partial
 from typing import IO, TYPE_CHECKING, Any, Final
 
+from flinkish.common.serialization import WITHOUT_MARK
 from flinkish.datastream.connectors.file_system.file_format import COLUMNS_BATCH, SplitReader, open_checked, reading
 from flinkish.datastream.connectors.file_system.paths import DamagedFileError, open_bytes
 from flinkish.datastream.connectors.file_system.splits import FileSourceSplit
@@ -26,7 +27,6 @@ _BOMS: Final[dict[str, list[tuple[bytes, str]]]] = {
 }
 #: Result for a line without a record.
 NO_RECORD: Final = object()
-_WITHOUT_BOM: Final = {"utf-16": "utf-16-be", "utf-32": "utf-32-be", "utf-8-sig": "utf-8"}
 
 
 def _detect_encoding(head: bytes, charset: str) -> tuple[str, int]:
@@ -38,7 +38,7 @@ def _detect_encoding(head: bytes, charset: str) -> tuple[str, int]:
     for bom, encoding in _BOMS.get(name, ()):
         if head.startswith(bom):
             return encoding, len(bom)
-    return _WITHOUT_BOM.get(name, name), 0
+    return WITHOUT_MARK.get(name, name), 0
 
 
 def is_byte_oriented(charset: str) -> bool:
