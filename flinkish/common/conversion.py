@@ -27,7 +27,7 @@ from flinkish.common.errors import TypeMismatchError
 from flinkish.common.kinds import BOUNDS, Kind, integer_bounds, kind_of, part_names, plain_type, shape_of
 from flinkish.common.limits import to_float32
 from flinkish.common.records import HINT_OF_SPARK_ROWS, check_record, is_row_of_spark
-from flinkish.common.text import double_text, float_text
+from flinkish.common.text import double_text, float_text, shortened
 from flinkish.common.time import Instant
 from flinkish.common.typeinfo import (
     BasicType,
@@ -273,12 +273,9 @@ class _Builder:
     def _fail(
         self, path: str, expected: str, value: Any, error: BaseException | None = None, hint: str | None = None
     ) -> NoReturn:
-        shown = repr(value)
-        if len(shown) > 200:
-            shown = shown[:200] + "..."
         what = f"{path} must be {expected}" if path else f"it must be {expected}"
         raise TypeMismatchError(
-            f"a value does not have its declared type {self._root!r}: {what}; got {shown} of type "
+            f"a value does not have its declared type {self._root!r}: {what}; got {shortened(repr(value))} of type "
             f"{'pyspark.sql.Row' if is_row_of_spark(value) else type(value).__name__}",
             hint=hint,
         ) from error

@@ -6,6 +6,7 @@ from types import GeneratorType
 from typing import Any
 
 from flinkish.common.errors import TypeMismatchError
+from flinkish.common.text import shortened
 from flinkish.common.types import Row
 
 HINT_OF_SPARK_ROWS = (
@@ -49,9 +50,6 @@ def check_results(results: Any, what: str, *, tuple_is_record: bool = True) -> N
     """
     is_tuple = tuple_is_record and type(results) is tuple and results != ()
     if is_tuple or is_one_record(results) or not _can_be_iterated(results):
-        shown = repr(results)
-        if len(shown) > 200:
-            shown = shown[:200] + "..."
         hint = "use `yield value`, or return a list: [value] for one record, [] for none."
         if is_tuple:
             hint = "a tuple is one record here: use `yield a, b`, or return records in a list: [(a, b)]."
@@ -60,7 +58,7 @@ def check_results(results: Any, what: str, *, tuple_is_record: bool = True) -> N
         if hasattr(results, "close") and hasattr(results, "cr_code"):
             results.close()  # otherwise Python would warn that it was never awaited
             hint = "an `async def` is called by AsyncDataStream only, as async_invoke of an AsyncFunction."
-        raise TypeMismatchError(f"{what}; got {shown} of type {type(results).__name__}", hint=hint)
+        raise TypeMismatchError(f"{what}; got {shortened(repr(results))} of type {type(results).__name__}", hint=hint)
 
 
 def check_record(result: Any, what: str) -> None:

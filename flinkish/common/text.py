@@ -32,6 +32,11 @@ def to_text(value: Any, type_info: TypeInformation) -> str:
     return print_function(type_info)(value)
 
 
+def shortened(text: str, most: int = 200) -> str:
+    """Return a text for an error: the beginning of it, if it has more than `most` characters."""
+    return text if len(text) <= most else f"{text[:most]}... ({len(text)} characters)"
+
+
 def print_function(type_info: TypeInformation) -> TextFunction:
     """Return the function that formats values as `print()` shows them.
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from flinkish.common import options
 from flinkish.common.errors import TargetRefusedError
+from flinkish.common.text import shortened
 
 if TYPE_CHECKING:
     from flinkish.program.sinks import CommitRequest
@@ -17,8 +18,6 @@ REFUSED_HINT: Final = (
     f"set {options.DEAD_LETTERS_DIR.key}, and start again: records that the target refuses then go to that table, and all "
     "others are written."
 )
-#: Maximum number of characters of a record in an error.
-_SHOWN: Final = 300
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,7 +52,5 @@ def refusal(records: Sequence[RefusedRecord]) -> TargetRefusedError:
     """Return the error that ends a job without dead letters whose target refuses records."""
     first = records[0]
     shown = repr(first.value if first.topic is None else (first.key, first.raw))
-    if len(shown) > _SHOWN:
-        shown = f"{shown[:_SHOWN]}... ({len(shown)} characters)"
     count = "1 record" if len(records) == 1 else f"{len(records)} records, one of which"
-    return TargetRefusedError(f"the target refuses {count}: {first.reason}; record: {shown}", hint=REFUSED_HINT)
+    return TargetRefusedError(f"the target refuses {count}: {first.reason}; record: {shortened(shown, 300)}", hint=REFUSED_HINT)

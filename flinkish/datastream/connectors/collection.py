@@ -14,6 +14,7 @@ from flinkish.common.errors import InvalidArgumentError
 from flinkish.common.kinds import plain_type
 from flinkish.common.pickling import dumps, loads
 from flinkish.common.records import is_one_record, is_table
+from flinkish.common.text import shortened
 from flinkish.common.typeinfo import RowTypeInfo, TupleTypeInfo, TypeInformation
 from flinkish.common.types import rows_of
 from flinkish.datastream.connectors._sequences import FixedSplitsSource, SequentialReader
@@ -144,8 +145,7 @@ def _python_value(value: Any) -> Any:
 
 
 def _shown(value: Any) -> str:
-    shown = repr(value)
-    return f"got {shown if len(shown) <= 200 else shown[:200] + '...'} of type {type(value).__name__}"
+    return f"got {shortened(repr(value))} of type {type(value).__name__}"
 
 
 def _checked(collection: Any) -> Iterable[Any]:

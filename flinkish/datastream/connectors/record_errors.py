@@ -10,6 +10,7 @@ from typing import Any, Final, Literal
 from flinkish.common import options
 from flinkish.common.arguments import instance_of
 from flinkish.common.errors import InvalidArgumentError, SourceError
+from flinkish.common.text import shortened
 from flinkish.common.typeinfo import BasicType, BasicTypeInfo, PickledBytesTypeInfo, TypeInformation, Types
 from flinkish.common.types import Row
 from flinkish.metrics import Counter
@@ -27,9 +28,6 @@ RECORD_ERRORS_METRIC: Final = "numRecordsInErrors"
 RECORD_ERROR_TYPE: Final[TypeInformation] = Types.ROW_NAMED(
     ["path", "line", "reason", "record"], [Types.STRING(), Types.LONG(), Types.STRING(), Types.STRING()]
 )
-
-#: Maximum number of characters of a bad record in an error.
-_SHOWN = 200
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,9 +123,8 @@ class RecordErrors:
         data = record if isinstance(record, bytes) else record.encode("utf-8", "surrogateescape")
         text = data.decode("utf-8", "backslashreplace")
         if self._counter is None:
-            shown = text if len(text) <= _SHOWN else f"{text[:_SHOWN]}... ({len(text)} characters)"
             raise SourceError(
-                f"{path}, {unit} {line}: {reason}; got {shown!r}",
+                f"{path}, {unit} {line}: {reason}; got {shortened(text)!r}",
                 hint="RecordErrorPolicy.skip() or .side_output(tag) lets the job go on without such records, and "
                 f"{options.DEAD_LETTERS_DIR.key} keeps them in a table.",
             )

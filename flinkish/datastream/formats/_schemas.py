@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Generic, TypeVar
 
+from flinkish.common.text import shortened
+
 T = TypeVar("T")
 
 
@@ -21,5 +23,4 @@ class Made(Generic[T]):
 
 def shown(message: bytes) -> str:
     """Return a message as text for an error: at most 200 characters, in quotes."""
-    text = bytes(message).decode("utf-8", "backslashreplace")
-    return repr(text if len(text) <= 200 else f"{text[:200]}... ({len(text)} characters)")
+    return repr(shortened(bytes(message).decode("utf-8", "backslashreplace")))

@@ -24,6 +24,7 @@ from flinkish.common.delta_calls import one_line, panics_as_errors
 from flinkish.common.errors import InvalidProgramError, RecordRefusedError, SinkError, TypeMismatchError
 from flinkish.common.files.schemes import is_reference
 from flinkish.common.files.store_settings import storage_options
+from flinkish.common.text import shortened
 from flinkish.common.time import Instant
 from flinkish.common.typeinfo import TypeInformation
 from flinkish.datastream.connectors.delta.columns import columns_shown, shown
@@ -34,8 +35,6 @@ from flinkish.program.refused_records import REFUSED_HINT
 _NULL_PARTITION: Final = "__HIVE_DEFAULT_PARTITION__"
 #: Maximum number of bytes in the name of a folder. deltalake puts the whole value there, unlike `partition_folder`.
 _LONGEST_NAME: Final = 255
-#: Maximum number of characters of a value in an error.
-_SHOWN: Final = 100
 #: Features of newer protocols that allow appending plain files.
 _HARMLESS_FEATURES: Final = frozenset(
     {"appendOnly", "invariants", "changeDataFeed", "deletionVectors", "v2Checkpoint", "vacuumProtocolCheck"}
@@ -134,9 +133,8 @@ class TableLayout:
             too_long = len(f"{name}={quote(value, safe='', errors='replace')}") > _LONGEST_NAME
             if too_long or value == _NULL_PARTITION:
                 why = "is too long for the name of a folder" if too_long else "deltalake reads as null"
-                shown = repr(value if len(value) <= _SHOWN else f"{value[:_SHOWN]}...")
                 raise RecordRefusedError(
-                    f"{self._what}: partition column {name!r} is {shown}, which {why}",
+                    f"{self._what}: partition column {name!r} is {shortened(value)!r}, which {why}",
                     hint=f"change such rows before the sink, or {REFUSED_HINT}",
                 )
 

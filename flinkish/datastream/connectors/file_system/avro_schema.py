@@ -20,12 +20,10 @@ from flinkish.common.arguments import instance_of
 from flinkish.common.arrow_types import bytes_of, values_of
 from flinkish.common.conversion import same
 from flinkish.common.errors import InvalidArgumentError, InvalidProgramError, TypeMismatchError
+from flinkish.common.text import shortened
 from flinkish.common.time import Instant, datetime_of, utc_time
 from flinkish.common.typeinfo import PickledBytesTypeInfo, TypeInformation, Types
 from flinkish.common.types import Row, make_row
-
-#: Maximum number of characters of a record in an error.
-_SHOWN = 200
 
 
 class AvroSchema:
@@ -46,10 +44,7 @@ class AvroSchema:
             self.parsed: Any = fastavro.parse_schema(json.loads(self._text), named_schemas=self.named)
         except (ValueError, TypeError, fastavro.schema.SchemaParseException) as error:
             reason = f"unknown type {error}" if isinstance(error, fastavro.schema.UnknownType) else str(error)
-            shown = str(schema)
-            raise InvalidArgumentError(
-                f"not an Avro schema: {reason}; got {shown if len(shown) <= _SHOWN else shown[:_SHOWN] + '...'}"
-            ) from error
+            raise InvalidArgumentError(f"not an Avro schema: {reason}; got {shortened(str(schema))}") from error
 
     @staticmethod
     def parse_string(json_schema: str) -> AvroSchema:
@@ -132,10 +127,7 @@ def mismatch(value: Any, schema: AvroSchema) -> str | None:
 
 def record_error(value: Any, reason: str) -> TypeMismatchError:
     """Return the error for a record that does not fit its schema."""
-    shown = repr(value)
-    return TypeMismatchError(
-        f"the record is not of its Avro schema: {reason}; got {shown if len(shown) <= _SHOWN else shown[:_SHOWN] + '...'}"
-    )
+    return TypeMismatchError(f"the record is not of its Avro schema: {reason}; got {shortened(repr(value))}")
 
 
 Convert = Callable[[Any], Any]

@@ -15,7 +15,7 @@ import msgspec
 from flinkish.common.errors import InvalidProgramError
 from flinkish.common.kinds import INTEGER_BITS, Kind, kind_of, part_names, plain_type, range_check, shape_of
 from flinkish.common.limits import one_character, to_float32
-from flinkish.common.text import double_text
+from flinkish.common.text import double_text, shortened
 from flinkish.common.time import Instant
 from flinkish.common.typeinfo import BasicType, DecimalTypeInfo, PrimitiveArrayTypeInfo, TypeInformation
 from flinkish.common.types import make_row
@@ -45,10 +45,8 @@ def json_decoder(type_info: TypeInformation | None) -> msgspec.json.Decoder[Any]
 
 def _mismatch(type_info: TypeInformation, value: Any, path: str) -> ValueError:
     where = f"field {path!r}" if path else "the value"
-    shown = repr(value)
-    shown = shown if len(shown) <= 100 else f"{shown[:100]}..."
     names: dict[type, str] = {dict: "an object", list: "an array", str: "a string", bool: "a boolean", type(None): "null"}
-    return ValueError(f"{where} must be {type_info!r}; got {names.get(type(value), 'a number')}: {shown}")
+    return ValueError(f"{where} must be {type_info!r}; got {names.get(type(value), 'a number')}: {shortened(repr(value), 100)}")
 
 
 def _checked(type_info: TypeInformation, classes: tuple[type, ...], convert: Callable[[Any], Any]) -> JsonConverter:
