@@ -1,8 +1,4 @@
-"""Interfaces of user functions, and of the contexts with which they are called.
-
-A function object is pickled once when the job is built and lives as long as its subtask: `open` is called before the first
-record, `close` after the last. All keys of a subtask share the object; data of one key belongs in state.
-"""
+"""Interfaces of user functions, and of the contexts with which they are called; programs import `datastream.functions`."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""Windows, window assigners and triggers.
-
-A WindowAssigner assigns each record to windows, and a Trigger decides when a window fires, that is, when its contents are passed
-to the window function. Times are milliseconds; sizes are given as `Time` or timedelta.
-"""
+"""Windows, window assigners and triggers; programs import `datastream.window`."""
 
 from flinkish.udf.window import assigners, triggers, windows
 from flinkish.udf.window.assigners import *  # noqa: F403
