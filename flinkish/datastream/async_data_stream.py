@@ -109,8 +109,7 @@ def _wait(
     _check_function(function, method)
     milli = milliseconds_of(timeout, f"timeout of {method}()", hint="for example Time.seconds(5).")
     _check_strategy(strategy, milli)
-    if int_of("capacity", capacity) < 1:
-        raise InvalidArgumentError(f"capacity must be at least 1; got {capacity}.")
+    int_of("capacity", capacity, minimum=1)
     config = AsyncWaitConfig(
         function=cast(AsyncFunction, function), timeout=max(milli, 0), capacity=capacity, retry_strategy=strategy, ordered=ordered
     )

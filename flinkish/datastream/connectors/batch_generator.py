@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, cast
 
-from flinkish.common.arguments import int_of
+from flinkish.common.arguments import callable_of, int_of
 from flinkish.common.errors import InvalidArgumentError, TypeMismatchError
 from flinkish.common.kinds import plain_type
 from flinkish.common.pickling import check_serializable
@@ -45,8 +45,7 @@ class BatchGeneratorSource(DataGeneratorSource):
     def __init__(
         self, function: BatchFunction, count: int, type_info: RowTypeInfo, records_per_second: float | None = None
     ) -> None:
-        if not callable(function):
-            raise InvalidArgumentError(f"function must be a callable of a number and a count; got {function!r}")
+        callable_of("function", function, "a callable of a number and a count")
         if not isinstance(plain_type(type_info), RowTypeInfo):
             raise InvalidArgumentError(f"type_info of BatchGeneratorSource must be a Types.ROW_NAMED; got {type_info!r}")
         int_of("count", count, minimum=0)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from flinkish.common import options, safe_files
+from flinkish.common.arguments import callable_of
 from flinkish.common.columns import Columns
 from flinkish.common.configuration import Configuration
 from flinkish.common.disk import make_folders, sync
@@ -89,8 +90,7 @@ class DataFrameSink(NeedsDataFrames, Sink[Any, RowFile]):
     instead = "use a sink of that engine, such as DeltaSink or FileSink"
 
     def __init__(self, write: Write, schema: Any = None) -> None:
-        if not callable(write):
-            raise InvalidArgumentError(f"DataFrameSink needs a function write(df, checkpoint_id); got {write!r}.")
+        callable_of("DataFrameSink()", write, "a function write(df, checkpoint_id)")
         if hasattr(schema, "jsonValue") and hasattr(schema, "fields"):
             schema = row_type_of(schema.jsonValue())
         elif not isinstance(schema, TypeInformation | None):

@@ -7,8 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from flinkish.common.arguments import check, int_of
-from flinkish.common.errors import InvalidArgumentError
+from flinkish.common.arguments import callable_of, check, int_of, number_of
 from flinkish.common.limits import LONG_MAX
 from flinkish.common.pickling import check_serializable
 from flinkish.common.typeinfo import TypeInformation
@@ -82,16 +81,12 @@ class DataGeneratorSource(FixedSplitsSource[Any, DataGeneratorSplit]):
         records_per_second: float | None = None,
         type_info: TypeInformation | None = None,
     ) -> None:
-        if not isinstance(generator_function, GeneratorFunction) and not callable(generator_function):
-            raise InvalidArgumentError(
-                f"generator_function must be a GeneratorFunction or a callable of an index; got {generator_function!r}"
-            )
+        if not isinstance(generator_function, GeneratorFunction):
+            callable_of("generator_function", generator_function, "a GeneratorFunction or a callable of an index")
         if count is not None:
             int_of("count", count, minimum=0, maximum=LONG_MAX)
         if records_per_second is not None:
-            if isinstance(records_per_second, bool) or not isinstance(records_per_second, int | float):
-                raise InvalidArgumentError(f"records_per_second must be a number or None; got {records_per_second!r}")
-            finite = 0 < records_per_second < float("inf")
+            finite = 0 < number_of("records_per_second", records_per_second) < float("inf")
             check(finite, f"records_per_second must be more than 0 and finite; got {records_per_second}")
         self._generator_function = generator_function
         self._count = count

@@ -159,9 +159,7 @@ class CsvSchemaBuilder(SettingsBuilder[CsvSchema]):
 
     def set_line_separator(self, separator: str) -> CsvSchemaBuilder:
         r"""Set the end of written lines; '\n' by default. When lines are read, they end with '\n' or '\r\n'."""
-        if not text_of("separator", separator, empty=True):
-            raise InvalidArgumentError("the line separator must not be empty")
-        return self._set(line_separator=separator)
+        return self._set(line_separator=text_of("the line separator", separator))
 
     def set_null_value(self, null_value: str) -> CsvSchemaBuilder:
         """Set the text that stands for None. Empty fields are always None, too, except in columns of STRING and arrays."""

@@ -103,9 +103,7 @@ class _Builder(SettingsBuilder[CsvDialect]):
 
     def set_array_element_delimiter(self, delimiter: str) -> Self:
         """Set the separator of the elements of arrays and nested rows."""
-        if not text_of("delimiter", delimiter, empty=True):
-            raise InvalidArgumentError("the delimiter of array elements must not be empty")
-        self._separator = delimiter
+        self._separator = text_of("the delimiter of array elements", delimiter)
         return self
 
     def set_quote_character(self, c: str) -> Self:

@@ -16,7 +16,7 @@ import fastavro
 import fastavro.schema
 from fastavro.validation import ValidationError, validate
 
-from flinkish.common.arguments import instance_of
+from flinkish.common.arguments import instance_of, text_of
 from flinkish.common.arrow_types import bytes_of, values_of
 from flinkish.common.conversion import same
 from flinkish.common.errors import InvalidArgumentError, InvalidProgramError, TypeMismatchError
@@ -49,9 +49,7 @@ class AvroSchema:
     @staticmethod
     def parse_string(json_schema: str) -> AvroSchema:
         """Return the schema that a JSON text describes."""
-        if not isinstance(json_schema, str):
-            raise InvalidArgumentError(f"parse_string takes JSON text; got {json_schema!r}")
-        return AvroSchema(json_schema)
+        return AvroSchema(text_of("parse_string()", json_schema, empty=True))
 
     @staticmethod
     def parse_file(file_path: str) -> AvroSchema:

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from flinkish.common.arguments import check, instance_of, text_of
+from flinkish.common.arguments import callable_of, check, instance_of, text_of
 from flinkish.common.errors import InvalidArgumentError, UnsupportedError
 from flinkish.common.serialization import DeserializationSchema, SerializationSchema
 from flinkish.common.typeinfo import TypeInformation
@@ -138,7 +138,7 @@ class KafkaRecordSerializationSchemaBuilder:
         """Choose the topic of each record by a function or a KafkaTopicSelector."""
         if isinstance(topic_selector, KafkaTopicSelector):
             topic_selector = topic_selector.apply
-        return self._set(topic=_function("set_topic_selector()", topic_selector))
+        return self._set(topic=callable_of("set_topic_selector()", topic_selector))
 
     def set_key_serialization_schema(
         self, key_serialization_schema: SerializationSchema
@@ -158,11 +158,11 @@ class KafkaRecordSerializationSchemaBuilder:
         Without it, the hash of a message's key determines the partition, as in Java's clients; a message without a key may go to
         any partition. In Flink's Java API, not in PyFlink.
         """
-        return self._set(partitioner=_function("set_partitioner()", partitioner))
+        return self._set(partitioner=callable_of("set_partitioner()", partitioner))
 
     def set_header_provider(self, header_provider: HeaderProvider) -> KafkaRecordSerializationSchemaBuilder:
         """Set the function that returns headers: record -> [(name, bytes), ...]. In Flink's Java API, not in PyFlink."""
-        return self._set(header_provider=_function("set_header_provider()", header_provider))
+        return self._set(header_provider=callable_of("set_header_provider()", header_provider))
 
     def build(self) -> KafkaRecordSerializationSchema:
         """Return the schema; raises InvalidProgramError if the topic or the value schema is missing."""
@@ -180,9 +180,3 @@ class KafkaRecordSerializationSchemaBuilder:
 
 def _schema(method: str, schema: Any) -> SerializationSchema:
     return instance_of(method, schema, SerializationSchema, hint="such as SimpleStringSchema().")
-
-
-def _function(method: str, function: Any) -> Any:
-    if not callable(function):
-        raise InvalidArgumentError(f"{method} needs a function; got {function!r}")
-    return function

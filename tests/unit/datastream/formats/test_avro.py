@@ -519,7 +519,7 @@ def test_a_schema_prints_as_json_and_pickles(tmp_path: Path) -> None:
     [
         ("x", "Expecting value"), ('{"type": "record"}', '"name" is a required field'), ('"foo"', "unknown type foo"),
         ('{"type": "record", "name": "a", "fields": [{"name": "x", "type": "foo"}]}', "unknown type foo"), ("5", "not"),
-        ('{"type": "enum", "name": "e", "symbols": ["1 x"]}', "symbol"), (None, "takes JSON text"),
+        ('{"type": "enum", "name": "e", "symbols": ["1 x"]}', "symbol"), (None, "needs a str"),
     ],
 )  # fmt: skip
 def test_what_is_no_schema_is_refused(schema: Any, reason: str) -> None:

@@ -376,7 +376,7 @@ def test_wrong_settings_of_a_schema_are_refused() -> None:
         (lambda: builder().remove_array_element_separator(3), "there is no column 3"),
         (lambda: builder().add_columns_from(builder()), "needs a CsvSchema"),
         (lambda: CsvReaderFormat.for_schema(columns()), "needs a CsvSchema"),
-        (lambda: builder().set_line_separator(""), "must not be empty"),
+        (lambda: builder().set_line_separator(""), "must be a non-empty str"),
     ):
         with pytest.raises(InvalidArgumentError, match=text):
             call()  # type: ignore[no-untyped-call]
@@ -584,7 +584,7 @@ def test_wrong_settings_of_messages_are_refused() -> None:
             kind(PAIR).set_quote_character("ab")
         with pytest.raises(InvalidArgumentError, match="must be one character"):
             kind(PAIR).set_field_delimiter("ab")
-        with pytest.raises(InvalidArgumentError, match="must not be empty"):
+        with pytest.raises(InvalidArgumentError, match="must be a non-empty str"):
             kind(PAIR).set_array_element_delimiter("")
         with pytest.raises(InvalidProgramError, match="cannot be"):
             kind(Types.ROW([Types.MAP(Types.STRING(), Types.STRING())])).build()

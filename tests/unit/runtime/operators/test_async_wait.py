@@ -494,7 +494,7 @@ RETRY = AsyncRetryStrategy.fixed_delay(1, 1, None, None)
         (LONG, NoPredicate(), 1, "Retry predicate of the async retry strategy '.*NoPredicate'>' is None."),
         (Time.seconds(0), RETRY, 1, "Timeout should be configured when do async with retry."),
         (5, RETRY, 1, "a Time or a Duration"),
-        (LONG, RETRY, 0, "capacity must be at least 1"),
+        (LONG, RETRY, 0, "capacity must be an int of at least 1"),
     ],
 )
 def test_wrong_arguments_are_refused(timeout: Any, strategy: Any, capacity: int, text: str) -> None:
