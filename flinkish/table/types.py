@@ -90,7 +90,7 @@ class DataTypes:
     >>> str(row)
     'ROW<id BIGINT, price DECIMAL(10, 2)>'
     >>> row.type_info
-    RowTypeInfo(id: Long, price: BigDecimal)
+    RowTypeInfo(id: Long, price: BigDecimal(10, 2))
     """
 
     @staticmethod

@@ -79,7 +79,9 @@ class _BatchReader(SplitReader):
     def _read(self, skip: int) -> Iterator[Any]:
         split = self._split
         groups = range(self._file.num_row_groups)[split.offset : None if split.length is None else split.offset + split.length]
-        for part in self._file.iter_batches(_READ_COLUMNS if self._by_columns else _READ_BATCHES, row_groups=groups):
+        size = _READ_COLUMNS if self._by_columns else _READ_BATCHES
+        # By groups, because batches of large values would not fit into one.
+        for part in (part for group in groups for part in self._file.iter_batches(size, row_groups=[group])):
             batches: Any = (pa.ipc.read_record_batch(value.as_buffer(), self._schema) for value in part.column(0))
             for batch in [pa.concat_batches(batches)] if self._by_columns else batches:
                 if skip < batch.num_rows:
