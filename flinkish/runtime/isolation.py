@@ -7,34 +7,16 @@ the record. Immutable values are not copied, so a scalar costs one look-up in a 
 from __future__ import annotations
 
 import copy
-import datetime
-import decimal
 import enum
 import uuid
 from typing import Any
 
 from flinkish.common.time import Instant
 from flinkish.common.types import Row, row_like
+from flinkish.runtime.state.codec import KEPT_AS_THEY_ARE
 
 #: Classes whose instances never change.
-SCALARS = frozenset(
-    {
-        int,
-        float,
-        str,
-        bool,
-        bytes,
-        type(None),
-        complex,
-        decimal.Decimal,
-        datetime.date,
-        datetime.datetime,
-        datetime.time,
-        datetime.timedelta,
-        uuid.UUID,
-        Instant,
-    }
-)
+SCALARS = KEPT_AS_THEY_ARE | {bytes, complex, uuid.UUID, Instant}
 
 
 def isolate(value: Any) -> Any:

@@ -44,8 +44,8 @@ KEPT_AS_THEY_ARE: frozenset[type] = frozenset(
         datetime.timedelta,
     }
 )
-#: Classes of untyped values that MessagePack writes directly.
-_NATIVE: frozenset[type] = frozenset({int, float, bool, str, bytes, type(None)})
+#: Classes of untyped values that MessagePack writes directly and restores exactly.
+NATIVE: frozenset[type] = frozenset({int, float, bool, str, bytes, type(None)})
 
 PICKLE, TUPLE, SET, FROZENSET, PAIRS, BIG_INT, DECIMAL, DATETIME, DATE, TIME, DURATION, ROW, INSTANT, UUID, BYTES, COMPLEX = (
     range(1, 17)
@@ -69,7 +69,7 @@ def encode_untyped(value: Any) -> bytes:
     """Encode any value; falls back to pickle for values that are not plain data."""
     try:
         try:
-            return _encode(value if value.__class__ in _NATIVE else _plain_of(value))
+            return _encode(value if value.__class__ in NATIVE else _plain_of(value))
         except OverflowError:  # it contains an integer of more than 64 bits
             return _encode(_carefully_plain_of(value))
     except (NotPlainError, UnicodeEncodeError, RecursionError):
@@ -207,8 +207,8 @@ class _PlainForms:
         return _ext(TIME, [value.hour, value.minute, value.second, value.microsecond, value.fold])
 
 
-_plain_of = _PlainForms(_NATIVE).of
-_carefully_plain_of = _PlainForms(_NATIVE - {int}).of
+_plain_of = _PlainForms(NATIVE).of
+_carefully_plain_of = _PlainForms(NATIVE - {int}).of
 
 
 def _write_big(number: int) -> bytes:
