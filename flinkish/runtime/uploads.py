@@ -25,18 +25,15 @@ class UploadThread:
     """The thread of a slot that uploads snapshots, one after the other in the order in which they were taken."""
 
     def __init__(self) -> None:
-        self._pool: ThreadPoolExecutor | None = None
+        self._pool = ThreadPoolExecutor(1, thread_name_prefix="flinkish-upload")
 
     def run(self, write: Write) -> Future[tuple[StateFile, ...]]:
         """Run an upload after those before it."""
-        if self._pool is None:
-            self._pool = ThreadPoolExecutor(1, thread_name_prefix="flinkish-upload")
         return self._pool.submit(write)
 
     def close(self) -> None:
         """Wait for the upload that runs; others are not started."""
-        if self._pool is not None:
-            self._pool.shutdown(cancel_futures=True)
+        self._pool.shutdown(cancel_futures=True)
 
 
 @dataclass(slots=True)
