@@ -225,10 +225,6 @@ class FilterOperator(FunctionOperator[FilterConfig]):
 class DeduplicateOperator(GatheringOperator, FilterOperator):
     """Passes the first record of each key."""
 
-    def process_records(self, input_index: int, records: Records) -> None:
-        self.flush()
-        super().process_records(input_index, records)
-
     def process_gathered(self, columns: Columns) -> bool:
         import numpy as np
 
@@ -252,10 +248,6 @@ class TopNOperator(GatheringOperator, FlatMapOperator):
         self._emit_last = self.emit
         if self.context.batch:
             self.emit = discard
-
-    def process_records(self, input_index: int, records: Records) -> None:
-        self.flush()
-        super().process_records(input_index, records)
 
     def process_gathered(self, columns: Columns) -> bool:
         """Drop the records that were not among the first even before this run; take the others one by one."""

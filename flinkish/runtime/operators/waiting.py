@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from flinkish.common.columns import Columns, concat
+from flinkish.runtime.elements import Records
 from flinkish.runtime.operators.base import Operator, OperatorContext
 
 
@@ -31,7 +32,7 @@ class WaitingOperator(Operator):
 
 
 class GatheringOperator(WaitingOperator):
-    """Gathers runs of columns with keys, so that each key is looked up once; `process_records` must flush first."""
+    """Gathers runs of columns with keys, so that each is looked up once; an override of `process_records` must flush first."""
 
     #: Number of records from which on they are processed and wait no longer.
     enough = 1 << 19
@@ -50,6 +51,10 @@ class GatheringOperator(WaitingOperator):
         self._waiting += len(columns)
         if self._waiting >= self.enough:
             self.flush()
+
+    def process_records(self, input_index: int, records: Records) -> None:
+        self.flush()
+        super().process_records(input_index, records)
 
     def flush(self) -> None:
         if self._runs:

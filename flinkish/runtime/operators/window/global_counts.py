@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from flinkish.common.columns import Columns
-from flinkish.runtime.elements import Records
 from flinkish.runtime.operators.waiting import GatheringOperator
 from flinkish.runtime.operators.window.contents import FoldedContents
 from flinkish.runtime.operators.window.operator import WindowOperator
@@ -31,10 +30,6 @@ class GlobalCountsOperator(GatheringOperator, WindowOperator):
         self._counts: ValueTable = self.contents.scope.table_of(trigger._count_state_descriptor)[0]
         #: What folds columns, and their results; made with the first ones, so that only jobs that have some import Arrow.
         self._columns: tuple[ColumnFold, Layout] | None = None
-
-    def process_records(self, input_index: int, records: Records) -> None:
-        self.flush()
-        super().process_records(input_index, records)
 
     def process_gathered(self, columns: Columns) -> bool:
         import numpy as np
