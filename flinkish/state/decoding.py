@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import chain, islice
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -12,7 +12,7 @@ from flinkish.common.type_data import type_of_data
 from flinkish.common.typeinfo import TypeInformation, Types
 from flinkish.runtime.state import rows, tables
 from flinkish.runtime.state.codec import Codec
-from flinkish.runtime.state.columns import binary_column, decode_all, split_list
+from flinkish.runtime.state.columns import decode_all, split_lists
 from flinkish.runtime.state.restore import RestoredRows
 from flinkish.state.table import StateTable
 
@@ -104,10 +104,8 @@ class StateDecoder:
 
     def _lists(self, table: pa.Table) -> Columns:
         (type_info,) = self._types
-        lists = list(map(split_list, table["value"].to_pylist()))
-        flat = pa.chunked_array([binary_column(list(chain.from_iterable(lists)))])
-        decoded = iter(decode_all(self._codec(type_info, ttl=self._declaration.ttl), flat))
-        found = [list(islice(decoded, len(elements))) for elements in lists]
+        codec = self._codec(type_info, ttl=self._declaration.ttl)
+        found = split_lists(table["value"], partial(decode_all, codec))
         if not self._declaration.ttl:
             return {"value": (Types.LIST(type_info), found)}
         return {

@@ -10,6 +10,7 @@ import contextlib
 import struct
 from array import array
 from collections.abc import Callable, Sequence
+from itertools import chain, islice
 from typing import Any
 
 import msgspec
@@ -47,6 +48,13 @@ def split_list(data: bytes) -> list[bytes]:
         return list(map(bytes, _decode_raw(data)))
     except msgspec.MsgspecError as error:
         raise CorruptCheckpointError(f"a list of a state file cannot be read: {error}") from error
+
+
+def split_lists(column: pa.ChunkedArray, decode: Callable[[pa.ChunkedArray], list[Any]]) -> list[list[Any]]:
+    """Return the lists of a column of encodings; `decode` returns the elements of such a column."""
+    lists = list(map(split_list, column.to_pylist()))
+    elements = iter(decode(pa.chunked_array([binary_column(list(chain.from_iterable(lists)))])))
+    return [list(islice(elements, len(encodings))) for encodings in lists]
 
 
 def binary_column(encodings: Sequence[bytes | None]) -> pa.Array:

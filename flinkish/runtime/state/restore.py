@@ -11,7 +11,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from itertools import chain, islice
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -32,7 +32,7 @@ from flinkish.runtime.protocol import Restore, StateFile
 from flinkish.runtime.state import rows, tables
 from flinkish.runtime.state.backend import Table
 from flinkish.runtime.state.codec import Codec, decode_plain, decode_untyped, encode_untyped, structure_of
-from flinkish.runtime.state.columns import binary_column, decode_all, freeze_all, in_range, key_groups_of, split_list
+from flinkish.runtime.state.columns import binary_column, decode_all, freeze_all, in_range, key_groups_of, split_lists
 from flinkish.runtime.state.rows import RestoreRequest
 from flinkish.runtime.state.tables import Address, Namespaced, StateAddress, TableMeta
 
@@ -523,7 +523,7 @@ class _Reader:
                 plain = None if plain is None else stored.convert(plain)
                 return codec.encode((stamp, plain) if codec.ttl else plain)
 
-            column = _binary(list(map(recoded, decode_all(before, column))))
+            column = pa.chunked_array([binary_column(list(map(recoded, decode_all(before, column))))])
         elif codec.pickles and not self._trusted:
             decode_all(Codec(codec.type_info, ttl=codec.ttl, trusted=False), column)
         return freeze_all(codec, column)
@@ -545,7 +545,7 @@ class _Reader:
             case tables.VALUE | tables.REDUCING | tables.AGGREGATING:
                 return self._distinct(self._rows), self._values()
             case tables.LIST:
-                return self._distinct(self._rows), self._lists()
+                return self._distinct(self._rows), split_lists(self._rows["value"], self._frozen)
             case tables.OPERATOR_LIST | tables.OPERATOR_UNION:
                 elements = self._values()
                 return ([tables.OPERATOR_ADDRESS], [elements]) if elements else ([], [])
@@ -566,11 +566,6 @@ class _Reader:
     def _user_keys(self) -> list[Any]:
         return decode_all(Codec(self._meta.types[0], trusted=self._trusted), self._rows["user_key"])
 
-    def _lists(self) -> list[list[Any]]:
-        lists = list(map(split_list, self._rows["value"].to_pylist()))
-        frozen = iter(self._frozen(_binary(list(chain.from_iterable(lists)))))
-        return [list(islice(frozen, len(elements))) for elements in lists]
-
     def _timers(self, kind: str) -> dict[int, list[Address]]:
         timers: dict[int, list[Address]] = {}
         chosen = self._by_kind.get(kind)
@@ -579,7 +574,3 @@ class _Reader:
             for timestamp, address in zip(timestamps, self._addresses(chosen), strict=True):
                 timers.setdefault(timestamp, []).append(address)
         return timers
-
-
-def _binary(encodings: list[bytes]) -> pa.ChunkedArray:
-    return pa.chunked_array([binary_column(encodings)])
