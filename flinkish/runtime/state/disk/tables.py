@@ -6,7 +6,7 @@ import struct
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from itertools import chain
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 
@@ -15,10 +15,10 @@ from flinkish.runtime.state.disk.form import Facts, Form, Groups, Members, NoGro
 from flinkish.runtime.state.disk.store import Store
 from flinkish.runtime.state.disk.stored import StoredAddresses, StoredGroups
 from flinkish.runtime.state.heap.changes import PUT, Changes
-from flinkish.runtime.state.heap.grouped import HeapGroupedLists, HeapMapTable, HeapPaneTable
-from flinkish.runtime.state.heap.tables import HeapListTable, HeapTable, HeapValueTable
+from flinkish.runtime.state.heap.grouped import HeapGroupedLists, HeapGroups, HeapMapTable, HeapNamespacedGroups, HeapPaneTable
+from flinkish.runtime.state.heap.tables import AddressedTable, HeapListTable, HeapTable, HeapValueTable, StateTable
 from flinkish.runtime.state.rows import TableRows
-from flinkish.runtime.state.tables import Address, Frozen, Namespaced, StateAddress, TableMeta
+from flinkish.runtime.state.tables import LIST, Address, Frozen, StateAddress, TableMeta
 
 #: Rows by key, None for one that is not there.
 Rows = dict[bytes, bytes | None]
@@ -96,10 +96,6 @@ class DiskTable(HeapTable):
 
     data: Any
     part: TableStore
-    #: As in the tables of the heap that these are based on.
-    dirty: Any
-    freeze: Any
-    _check: Any
 
     def take_rows(self, rows: Rows, before: Rows) -> None:
         """Add the rows that have changed in this epoch, which ends; called after `take_changes`."""
@@ -133,13 +129,18 @@ class DiskTable(HeapTable):
     def dump(self) -> Any:
         return None
 
-    def _written_values(self) -> list[Any]:
-        """Return what `_check` checks of the values that were set in this epoch."""
-        values: list[Any] = self.data.written_values()
-        return values
+
+class _StateTable(DiskTable, StateTable):
+    """What all but timers have in common."""
+
+    def check(self) -> None:
+        """Check the values that were set in this epoch."""
+        if self._check is not None:
+            values = self.data.written_values()
+            self._check(values if self.meta.kind != LIST else list(chain.from_iterable(values)))
 
 
-class _AddressedTable(DiskTable):
+class _AddressedTable(_StateTable, AddressedTable):
     """A table with a row for each address."""
 
     def _store_in(self, part: TableStore, codec: tuple[Callable[[Any], bytes], Callable[[bytes], Any]]) -> None:
@@ -149,8 +150,7 @@ class _AddressedTable(DiskTable):
     def take_changes(self) -> None:
         self.freeze()
         self.note_keys({None: self.dirty})
-        if self._check is not None:
-            self._check(self._written_values())
+        self.check()
         if self.since is not None and self.dirty:
             self.since.setdefault(None, {}).update(dict.fromkeys(self.dirty, PUT))
         self.dirty.clear()
@@ -189,15 +189,9 @@ class DiskListTable(_AddressedTable, HeapListTable):
     def freeze(self) -> None:
         self.data.touch(self.dirty)
 
-    def _written_values(self) -> list[Any]:
-        return list(chain.from_iterable(super()._written_values()))
 
-
-class _GroupedTable(DiskTable):
+class _GroupedTable(_StateTable, HeapGroups):
     """A table with a row for each member of each group."""
-
-    cleared: Any
-    _note: Any
 
     def _store_in(self, part: TableStore, form: Form) -> None:
         self.part = part
@@ -206,12 +200,29 @@ class _GroupedTable(DiskTable):
     def take_changes(self) -> None:
         self.freeze()
         self.note_keys(self.dirty)
-        if self._check is not None:
-            self._check(self._written_values())
+        self.check()
         for group, dirty in self.dirty.items():
             self._note(group, dirty)
         self.dirty.clear()
         self.cleared.clear()
+
+    def places(self) -> Iterable[tuple[Any, Any]]:
+        return cast("Iterable[tuple[Any, Any]]", self.data.places())
+
+    def entries_now(self) -> Iterable[tuple[Any, Any, Any]]:
+        self.freeze()
+        return cast("Iterable[tuple[Any, Any, Any]]", self.data.scan())
+
+    def ingest(self, entries: Iterable[tuple[Any, Any, Any]]) -> None:
+        self.data.ingest(entries)
+
+
+class _NamespacedTable(_GroupedTable, HeapNamespacedGroups):
+    """Such a table with a namespace for each group, or for each member."""
+
+    def load(self, addresses: Iterable[Address], values: Iterable[Any]) -> None:
+        self.note_keys({None: addresses})
+        super().load(addresses, values)
 
 
 class DiskMapTable(_GroupedTable, HeapMapTable):
@@ -221,40 +232,24 @@ class DiskMapTable(_GroupedTable, HeapMapTable):
         super().__init__(meta)
         self._store_in(part, part.form(Groups(meta.key_type), Members(meta.types[0]), _single(self.codec), ordered=True))
 
-    def frozen(self) -> TableRows:
-        self.freeze()
-        return TableRows(self.meta, {self.meta.kind: self.data.scan()})
-
     def load(self, addresses: Iterable[Address], keys: Iterable[Any], values: Iterable[Frozen]) -> None:
         self.note_keys({None: addresses, "": keys})
-        self.data.ingest(zip(addresses, keys, values, strict=True))
+        super().load(addresses, keys, values)
 
     def addresses(self) -> Iterator[Any]:
         self.freeze()
         return iter(self.data)
 
 
-class DiskPaneTable(_GroupedTable, HeapPaneTable):
+class DiskPaneTable(_NamespacedTable, HeapPaneTable):
     """See PaneTable; the keys of a namespace are in no particular order."""
 
     def __init__(self, meta: TableMeta, part: TableStore) -> None:
         super().__init__(meta)
         self._store_in(part, part.form(Groups(None), Members(meta.key_type), _single(self.codec), ordered=False))
 
-    def frozen(self) -> TableRows:
-        self.freeze()
-        rows = ((Namespaced(key, namespace), frozen) for namespace, key, frozen in self.data.scan())
-        return TableRows(self.meta, {self.meta.kind: rows})
 
-    def load(self, addresses: Iterable[Address], values: Iterable[Frozen]) -> None:
-        self.note_keys({None: addresses})
-        self.data.ingest((namespace, key, value) for (key, namespace, _), value in zip(addresses, values, strict=True))
-
-    def addresses(self) -> Iterator[Address]:
-        return (Namespaced(key, namespace) for namespace, key in self.data.places())
-
-
-class DiskGroupedLists(_GroupedTable, HeapGroupedLists):
+class DiskGroupedLists(_NamespacedTable, HeapGroupedLists):
     """See GroupedLists. A list is one row."""
 
     def __init__(self, meta: TableMeta, part: TableStore) -> None:
@@ -266,22 +261,3 @@ class DiskGroupedLists(_GroupedTable, HeapGroupedLists):
     def freeze(self) -> None:
         for group, members in self.dirty.items():
             self.data[group].touch(members)
-
-    def _written_values(self) -> list[Any]:
-        return list(chain.from_iterable(super()._written_values()))
-
-    def frozen(self) -> TableRows:
-        self.freeze()
-        rows = ((self._address(group, member), elements) for group, member, elements in self.data.scan())
-        return TableRows(self.meta, {self.meta.kind: rows})
-
-    def load(self, addresses: Iterable[Address], lists: Iterable[list[Frozen]]) -> None:
-        self.note_keys({None: addresses})
-        pairs = zip(addresses, lists, strict=True)
-        if self._by_namespace:
-            self.data.ingest((namespace, key, elements) for (key, namespace, _), elements in pairs)
-        else:
-            self.data.ingest((key, namespace, elements) for (key, namespace, _), elements in pairs)
-
-    def addresses(self) -> Iterator[Address]:
-        return (self._address(group, member) for group, member in self.data.places())

@@ -57,12 +57,16 @@ def size_of(changes: Changes) -> int:
 
 
 def split(changes: Changes, data: Mapping[Any, Mapping[Any, Any]]) -> tuple[list[tuple[Any, Any, Any]], list[tuple[Any, Any]]]:
-    """Return the members that are there, with their group and value, and those to be removed before these are put."""
+    """Return the members that are there, with their group and value, and those to be removed before these are put.
+
+    Lists of frozen values are copied.
+    """
     put: list[tuple[Any, Any, Any]] = []
     removed: list[tuple[Any, Any]] = []
     for group, members in changes.items():
         values = data.get(group, {})
-        put += [(group, member, values[member]) for member in members if member in values]
+        there = (member for member in members if member in values)
+        put += [(group, member, list(v) if (v := values[member]).__class__ is list else v) for member in there]
         removed += [(group, member) for member, flag in members.items() if flag >= AGAIN or member not in values]
     return put, removed
 

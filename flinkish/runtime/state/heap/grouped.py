@@ -15,7 +15,7 @@ from flinkish.runtime.state.backend import Folding, GroupedLists, GroupedTable, 
 from flinkish.runtime.state.codec import KEPT_AS_THEY_ARE, Codec
 from flinkish.runtime.state.heap.changes import AGAIN, GONE, NEW, PUT, Changes, note, split
 from flinkish.runtime.state.heap.packing import Group, apply_lists, flat, heads, list_changes, pack_groups, unpack_groups
-from flinkish.runtime.state.heap.tables import MISSING, HeapTable
+from flinkish.runtime.state.heap.tables import MISSING, StateTable
 from flinkish.runtime.state.rows import TableRows
 from flinkish.runtime.state.tables import Address, Frozen, Namespaced, TableMeta
 
@@ -23,33 +23,28 @@ from flinkish.runtime.state.tables import Address, Frozen, Namespaced, TableMeta
 PENDING: Any = object()
 
 
-class _HeapGroups(HeapTable):
-    """The parts that all of these tables have in common."""
+class HeapGroups(StateTable):
+    """The parts that all of these tables have in common.
+
+    What is dirty of a group are the members that were put or removed in this epoch; new ones are in the order of the heap.
+    """
 
     #: Entry in `dirty` for a member that was removed.
     _REMOVED: Any
 
+    data: dict[Any, dict[Any, Any]]
+    dirty: dict[Any, dict[Any, Any]]
+
     def __init__(self, meta: TableMeta, value_type: TypeInformation) -> None:
-        super().__init__(meta)
-        self.codec: Codec = Codec(value_type, ttl=meta.ttl)
-        self.data: dict[Any, dict[Any, Any]] = {}
-        #: Members that were put or removed in this epoch; new ones are in the order of the heap.
-        self.dirty: dict[Any, dict[Any, Any]] = {}
+        super().__init__(meta, value_type)
         #: Groups that were cleared in this epoch; what is dirty of them came later.
         self.cleared: set[Any] = set()
-        self._check = self.codec.check_all
 
     def groups(self) -> Iterator[Any]:
         return iter(list(self.data))
 
     def members(self, group: Any) -> Iterator[Any]:
         return iter(list(self.data.get(group, ())))
-
-    def is_empty(self) -> bool:
-        return not self.data
-
-    def changed(self) -> int:
-        return len(self.dirty)
 
     def remove(self, group: Any, member: Any) -> None:
         members = self.data.get(group)
@@ -92,8 +87,51 @@ class _HeapGroups(HeapTable):
     def members_by_group(self) -> Mapping[Any, Iterable[Any]]:
         return self.data
 
+    def places(self) -> Iterable[tuple[Any, Any]]:
+        """Return the groups with each member."""
+        return [(group, member) for group, members in self.data.items() for member in members]
 
-class HeapGroupedTable(_HeapGroups, GroupedTable):
+    def entries_now(self) -> Iterable[tuple[Any, Any, Any]]:
+        """Return group, member and frozen value of all members as they are now."""
+        self.freeze()
+        return flat(self.data)
+
+    def ingest(self, entries: Iterable[tuple[Any, Any, Any]]) -> None:
+        """Add groups, members and frozen values of a checkpoint to an empty table."""
+        data = self.data
+        for group, member, value in entries:
+            data.setdefault(group, {})[member] = value
+
+
+class HeapNamespacedGroups(HeapGroups):
+    """What tables have in common whose groups are namespaces and whose members are keys, or the other way round."""
+
+    _by_namespace = True
+
+    def addresses(self) -> Iterator[Address]:
+        return (self._address(*place) for place in self.places())
+
+    def _address(self, group: Any, member: Any) -> Address:
+        return Namespaced(member, group) if self._by_namespace else Namespaced(group, member)
+
+    def frozen(self) -> TableRows:
+        rows = ((self._address(group, member), frozen) for group, member, frozen in self.entries_now())
+        return TableRows(self.meta, {self.meta.kind: rows})
+
+    def rows_of(self, changes: Changes, data: Any) -> TableRows:
+        put, removed = split(changes, data)
+        rows = [(self._address(group, member), value) for group, member, value in put]
+        return TableRows(self.meta, {self.meta.kind: rows}, {self.meta.kind: [self._address(*each) for each in removed]})
+
+    def load(self, addresses: Iterable[Address], values: Iterable[Any]) -> None:
+        pairs = zip(addresses, values, strict=True)
+        if self._by_namespace:
+            self.ingest((namespace, key, value) for (key, namespace, _), value in pairs)
+        else:
+            self.ingest((key, namespace, value) for (key, namespace, _), value in pairs)
+
+
+class HeapGroupedTable(HeapGroups, GroupedTable):
     """See GroupedTable. Logged member by member."""
 
     #: It was removed, and perhaps put again, at the end. Other members are False, new ones None.
@@ -249,9 +287,6 @@ class HeapGroupedTable(_HeapGroups, GroupedTable):
         self.freeze()
         return [], pack_groups([(group, list(members), list(members.values())) for group, members in self.data.items()])
 
-    def addresses(self) -> Iterator[Any]:
-        return iter(list(self.data))
-
 
 class HeapMapTable(HeapGroupedTable, MapTable):
     """See MapTable."""
@@ -268,20 +303,20 @@ class HeapMapTable(HeapGroupedTable, MapTable):
                     self.remove(address, key)
 
     def frozen(self) -> TableRows:
-        self.freeze()
-        return TableRows(self.meta, {self.meta.kind: flat(self.data)})
+        return TableRows(self.meta, {self.meta.kind: self.entries_now()})
 
     def rows_of(self, changes: Changes, data: Any) -> TableRows:
         put, removed = split(changes, data)
         return TableRows(self.meta, {self.meta.kind: put}, {self.meta.kind: removed})
 
     def load(self, addresses: Iterable[Address], keys: Iterable[Any], values: Iterable[Frozen]) -> None:
-        data = self.data
-        for address, key, value in zip(addresses, keys, values, strict=True):
-            data.setdefault(address, {})[key] = value
+        self.ingest(zip(addresses, keys, values, strict=True))
+
+    def addresses(self) -> Iterator[Any]:
+        return self.groups()
 
 
-class HeapPaneTable(HeapGroupedTable, PaneTable):
+class HeapPaneTable(HeapGroupedTable, HeapNamespacedGroups, PaneTable):
     """See PaneTable."""
 
     def __init__(self, meta: TableMeta) -> None:
@@ -335,19 +370,6 @@ class HeapPaneTable(HeapGroupedTable, PaneTable):
         self.data.setdefault(namespace, {}).update(zip(keys, values, strict=True))
         self.dirty.setdefault(namespace, {}).update(dict.fromkeys(keys, False))
 
-    def addresses(self) -> Iterator[Address]:
-        return iter([Namespaced(key, namespace) for namespace, values in self.data.items() for key in values])
-
-    def frozen(self) -> TableRows:
-        self.freeze()
-        rows = ((Namespaced(key, namespace), frozen) for namespace, key, frozen in flat(self.data))
-        return TableRows(self.meta, {self.meta.kind: rows})
-
-    def rows_of(self, changes: Changes, data: Any) -> TableRows:
-        put, removed = split(changes, data)
-        rows = [(Namespaced(key, namespace), frozen) for namespace, key, frozen in put]
-        return TableRows(self.meta, {self.meta.kind: rows}, {self.meta.kind: [Namespaced(key, at) for at, key in removed]})
-
     def copies(self, namespace: Any) -> Iterable[tuple[Any, Any]]:
         if self.codec.immutable:
             return self.data[namespace].items()
@@ -362,13 +384,8 @@ class HeapPaneTable(HeapGroupedTable, PaneTable):
         frozen = self.data.get(namespace, {}).get(key, MISSING)
         return None if frozen is MISSING else self.codec.thaw(frozen)
 
-    def load(self, addresses: Iterable[Address], values: Iterable[Frozen]) -> None:
-        data = self.data
-        for (key, namespace, _), value in zip(addresses, values, strict=True):
-            data.setdefault(namespace, {})[key] = value
 
-
-class HeapGroupedLists(_HeapGroups, GroupedLists):
+class HeapGroupedLists(HeapNamespacedGroups, GroupedLists):
     """See GroupedLists. Dirty is how many elements at the front of a list are as they were at the start of the epoch."""
 
     _REMOVED = 0
@@ -414,23 +431,5 @@ class HeapGroupedLists(_HeapGroups, GroupedLists):
     def dump(self) -> Any:
         return list_changes(self.data, {group: dict.fromkeys(members, 0) for group, members in self.data.items()}, set(), None)
 
-    def addresses(self) -> Iterator[Address]:
-        return iter([self._address(group, member) for group, members in self.data.items() for member in members])
-
-    def _address(self, group: Any, member: Any) -> Address:
-        return Namespaced(member, group) if self._by_namespace else Namespaced(group, member)
-
-    def frozen(self) -> TableRows:
-        lists = heads(chain.from_iterable(map(dict.values, self.data.values())))
-        rows = ((self._address(group, member), elements) for group, member, elements in flat(self.data, lists))
-        return TableRows(self.meta, {self.meta.kind: rows})
-
-    def rows_of(self, changes: Changes, data: Any) -> TableRows:
-        put, removed = split(changes, data)
-        rows = [(self._address(group, member), list(elements)) for group, member, elements in put]
-        return TableRows(self.meta, {self.meta.kind: rows}, {self.meta.kind: [self._address(*each) for each in removed]})
-
-    def load(self, addresses: Iterable[Address], lists: Iterable[list[Frozen]]) -> None:
-        for (key, namespace, _), elements in zip(addresses, lists, strict=True):
-            group, member = (namespace, key) if self._by_namespace else (key, namespace)
-            self.data.setdefault(group, {})[member] = elements
+    def entries_now(self) -> Iterable[tuple[Any, Any, Any]]:
+        return flat(self.data, heads(chain.from_iterable(map(dict.values, self.data.values()))))

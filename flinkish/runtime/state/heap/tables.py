@@ -14,6 +14,7 @@ from itertools import chain
 from typing import Any
 
 from flinkish.common.conversion import same
+from flinkish.common.typeinfo import TypeInformation
 from flinkish.runtime.state.backend import Convert, ListTable, Scope, ValueTable
 from flinkish.runtime.state.codec import KEPT_AS_THEY_ARE, Codec
 from flinkish.runtime.state.heap.changes import PUT, Changes, always_have_one_encoding, have_one_encoding, split
@@ -92,18 +93,56 @@ class HeapTable(ABC):
         return iter(())
 
 
-class HeapValueTable(HeapTable, ValueTable):
+class StateTable(HeapTable):
+    """What the tables of keyed and operator state have in common, except timers."""
+
+    def __init__(self, meta: TableMeta, value_type: TypeInformation) -> None:
+        super().__init__(meta)
+        self.codec: Codec = Codec(value_type, ttl=meta.ttl)
+        self.data: dict[Any, Any] = {}
+        #: What was written or removed in this epoch.
+        self.dirty: dict[Any, Any] = {}
+        self._check = self.codec.check_all
+
+    def freeze(self) -> None:
+        """Freeze all objects."""
+
+    def changed(self) -> int:
+        return len(self.dirty)
+
+    def is_empty(self) -> bool:
+        return not self.data
+
+
+class AddressedTable(StateTable):
+    """A table with something for each address."""
+
+    def __init__(self, meta: TableMeta) -> None:
+        super().__init__(meta, meta.types[0])
+
+    def rows_of(self, changes: Changes, data: Any) -> TableRows:
+        put, removed = split(changes, {None: data})
+        kind = self.meta.kind
+        return TableRows(self.meta, {kind: [(at, value) for _, at, value in put]}, {kind: [at for _, at in removed]})
+
+    def members_by_group(self) -> Mapping[Any, Iterable[Any]]:
+        return {None: self.data}
+
+    def load(self, addresses: Iterable[Address], values: Iterable[Any]) -> None:
+        self.data.update(zip(addresses, values, strict=True))
+
+    def addresses(self) -> Iterator[Address]:
+        self.freeze()
+        return iter(list(self.data))
+
+
+class HeapValueTable(AddressedTable, ValueTable):
     """See ValueTable."""
 
     def __init__(self, meta: TableMeta) -> None:
         super().__init__(meta)
-        self.codec: Codec = Codec(meta.types[0], ttl=meta.ttl)
-        self.data: dict[Address, Frozen] = {}
         #: Objects that were touched in this epoch; used only if values can change.
         self.hot: dict[Address, Any] = {}
-        #: Addresses that were written or cleared in this epoch.
-        self.dirty: dict[Address, None] = {}
-        self._check = self.codec.check_all
 
     def get(self, address: Address) -> Any:
         if self.codec.immutable:
@@ -143,9 +182,6 @@ class HeapValueTable(HeapTable, ValueTable):
 
     def value_state(self, scope: Scope, convert: Convert | None) -> ValueState[Any]:
         return (FastValueState if self.codec.immutable else ObjectValueState)(scope, self, convert)
-
-    def changed(self) -> int:
-        return len(self.dirty)
 
     def drop_expired(self, addresses: Iterable[Address], expired: Callable[[Frozen], bool]) -> None:
         for address in addresses:
@@ -212,21 +248,6 @@ class HeapValueTable(HeapTable, ValueTable):
     def frozen(self) -> TableRows:
         self.freeze()
         return TableRows(self.meta, {self.meta.kind: self.data.copy().items()})
-
-    def rows_of(self, changes: Changes, data: Any) -> TableRows:
-        put, removed = split(changes, {None: data})
-        kind = self.meta.kind
-        return TableRows(self.meta, {kind: [(at, value) for _, at, value in put]}, {kind: [at for _, at in removed]})
-
-    def members_by_group(self) -> Mapping[Any, Iterable[Any]]:
-        return {None: self.data}
-
-    def load(self, addresses: Iterable[Address], values: Iterable[Frozen]) -> None:
-        self.data.update(zip(addresses, values, strict=True))
-
-    def addresses(self) -> Iterator[Address]:
-        self.freeze()
-        return iter(list(self.data))
 
     def is_empty(self) -> bool:
         return not self.data and not self.hot
@@ -298,16 +319,11 @@ class ObjectValueState(_HeapValueState):
             self._hot[address] = value
 
 
-class HeapListTable(HeapTable, ListTable):
-    """See ListTable. As elements are frozen when they are added, only new elements are logged."""
+class HeapListTable(AddressedTable, ListTable):
+    """See ListTable. As elements are frozen when they are added, only new elements are logged.
 
-    def __init__(self, meta: TableMeta) -> None:
-        super().__init__(meta)
-        self.codec: Codec = Codec(meta.types[0], ttl=meta.ttl)
-        self.data: dict[Address, list[Frozen]] = {}
-        #: Number of elements at the front that have not changed since the start of the epoch.
-        self.dirty: dict[Address, int] = {}
-        self._check = self.codec.check_all
+    Dirty is how many elements at the front of a list are as they were at the start of the epoch.
+    """
 
     def append(self, address: Address, value: Any) -> None:
         frozen = value if self.codec.immutable else self.codec.freeze(value)
@@ -343,9 +359,6 @@ class HeapListTable(HeapTable, ListTable):
         else:
             self.remove(address)
 
-    def changed(self) -> int:
-        return len(self.dirty)
-
     def remove(self, address: Address) -> None:
         if self.data.pop(address, None) is not None:
             self.dirty[address] = 0
@@ -368,23 +381,6 @@ class HeapListTable(HeapTable, ListTable):
 
     def frozen(self) -> TableRows:
         return TableRows(self.meta, {self.meta.kind: zip(list(self.data), heads(self.data.values()), strict=True)})
-
-    def rows_of(self, changes: Changes, data: Any) -> TableRows:
-        put, removed = split(changes, {None: data})
-        kind = self.meta.kind
-        return TableRows(self.meta, {kind: [(at, list(elements)) for _, at, elements in put]}, {kind: [at for _, at in removed]})
-
-    def members_by_group(self) -> Mapping[Any, Iterable[Any]]:
-        return {None: self.data}
-
-    def load(self, addresses: Iterable[Address], lists: Iterable[list[Frozen]]) -> None:
-        self.data.update(zip(addresses, lists, strict=True))
-
-    def addresses(self) -> Iterator[Address]:
-        return iter(list(self.data))
-
-    def is_empty(self) -> bool:
-        return not self.data
 
 
 class HeapInternalTable(HeapTable, MutableMapping[Any, Any]):
