@@ -36,7 +36,6 @@ from flinkish.runtime.operators.window.restored import (
 from flinkish.runtime.protocol import MAX_WATERMARK, MIN_WATERMARK, Barrier
 from flinkish.runtime.state.backend import GroupedLists, PaneTable
 from flinkish.runtime.state.handles import Fold
-from flinkish.udf.aggregates import FieldAggregates
 from flinkish.udf.functions import ReduceFunction
 from flinkish.udf.state import ListStateDescriptor
 from flinkish.udf.window.windows import TimeWindow
@@ -274,13 +273,9 @@ class FoldedWindowsOperator(AlignedWindowOperator):
         if records_only(self.node) is not None:
             return None
         # Only jobs that may have columns import Arrow.
-        from flinkish.common.column_layout import needed_layout
         from flinkish.runtime.operators.window.columns import WindowColumns
 
-        fold = self.config.fold
-        assert isinstance(fold, FieldAggregates)
-        layout = needed_layout(self.node.output_type, self.node.name)
-        return WindowColumns(fold, layout, self._table, self._fold_records)
+        return WindowColumns(self.node, self._table, self._fold_records)
 
     def _fold_records(self, span: Span, columns: Columns) -> None:
         values, _, keys = unpacked(columns)

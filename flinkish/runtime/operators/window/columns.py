@@ -8,8 +8,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from flinkish.common.column_layout import Layout
+from flinkish.common.column_layout import needed_layout
 from flinkish.common.columns import Columns, concat
+from flinkish.graph.stream_graph import StreamNode
+from flinkish.program.operators import WindowConfig
 from flinkish.runtime.operators.column_fold import ColumnFold
 from flinkish.runtime.state.backend import PaneTable
 from flinkish.udf.aggregates import FieldAggregates
@@ -24,11 +26,14 @@ _WAITING_RECORDS = 1 << 19
 class FoldedWindows:
     """Folds columns into windows, and shows the results of windows as columns."""
 
-    def __init__(self, aggregates: FieldAggregates, layout: Layout) -> None:
-        """Make one for results of a layout."""
-        self._aggregates = aggregates
-        self._layout = layout
-        self._fold = ColumnFold(aggregates)
+    def __init__(self, node: StreamNode) -> None:
+        """Make one for a window operator with such aggregates."""
+        config = node.operator
+        assert isinstance(config, WindowConfig)
+        assert isinstance(config.fold, FieldAggregates)
+        self._aggregates = config.fold
+        self._layout = needed_layout(node.output_type, node.name)
+        self._fold = ColumnFold(config.fold)
 
     def _shown(
         self, keys: Sequence[Any], accumulators: Sequence[tuple[Any, ...]], span: tuple[Any, Any], times: pa.Array | None
@@ -57,11 +62,9 @@ class WindowColumns(FoldedWindows):
     Records of a run wait until a window is due, the epoch ends, or there are many: so each key is looked up less often.
     """
 
-    def __init__(
-        self, aggregates: FieldAggregates, layout: Layout, table: PaneTable, by_records: Callable[[Span, Columns], None]
-    ) -> None:
+    def __init__(self, node: StreamNode, table: PaneTable, by_records: Callable[[Span, Columns], None]) -> None:
         """Make one for a table of windows; `by_records` folds what columns cannot, record by record."""
-        super().__init__(aggregates, layout)
+        super().__init__(node)
         self._table = table
         self._by_records = by_records
         self._waiting: dict[Span, list[Columns]] = {}

@@ -8,12 +8,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from flinkish.common.column_layout import Layout
 from flinkish.common.columns import Columns
+from flinkish.graph.stream_graph import StreamNode
 from flinkish.runtime.operators.window.columns import FoldedWindows
 from flinkish.runtime.state.backend import ValueTable
 from flinkish.runtime.state.tables import Namespaced
-from flinkish.udf.aggregates import FieldAggregates
 
 #: Key, number of the window, accumulator, timestamp of the result.
 FullWindow = tuple[Any, int, tuple[Any, ...], int | None]
@@ -22,14 +21,12 @@ FullWindow = tuple[Any, int, tuple[Any, ...], int | None]
 class CountColumns(FoldedWindows):
     """Cuts the records of each key into windows, and folds each part of a run into its window."""
 
-    def __init__(
-        self, aggregates: FieldAggregates, layout: Layout, counts: ValueTable, table: ValueTable, size: int, slide: int
-    ) -> None:
+    def __init__(self, node: StreamNode, counts: ValueTable, table: ValueTable, size: int, slide: int) -> None:
         """Make one for tables of the number of records of each key, and of the accumulators of open windows.
 
         Windows have `size` records each, and one begins every `slide` records.
         """
-        super().__init__(aggregates, layout)
+        super().__init__(node)
         self._counts = counts
         self._table = table
         self._size = size

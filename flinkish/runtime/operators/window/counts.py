@@ -21,7 +21,6 @@ from flinkish.runtime.operators.window.restored import (
 from flinkish.runtime.state.backend import ValueTable
 from flinkish.runtime.state.handles import Fold
 from flinkish.runtime.state.tables import Namespaced, namespace_of
-from flinkish.udf.aggregates import FieldAggregates
 from flinkish.udf.window.windows import CountWindow
 
 if TYPE_CHECKING:
@@ -113,12 +112,9 @@ class CountWindowsOperator(GatheringOperator, BaseWindowOperator):
 
     def process_gathered(self, columns: Columns) -> bool:
         if self._columns is None:
-            from flinkish.common.column_layout import needed_layout
             from flinkish.runtime.operators.window.count_columns import CountColumns
 
-            assert isinstance(self.config.fold, FieldAggregates)
-            layout = needed_layout(self.node.output_type, self.node.name)
-            self._columns = CountColumns(self.config.fold, layout, self._counts, self._table, self._size, self._slide)
+            self._columns = CountColumns(self.node, self._counts, self._table, self._size, self._slide)
         codes, keys = columns.groups()
         self.expect(keys)
         full = self._columns.add(codes, keys, columns)

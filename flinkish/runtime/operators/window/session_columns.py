@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from flinkish.common.column_layout import Layout
 from flinkish.common.columns import Columns
 from flinkish.common.limits import LONG_MAX
+from flinkish.graph.stream_graph import StreamNode
 from flinkish.runtime.operators.window.columns import FoldedWindows
 from flinkish.runtime.state.backend import MapTable
-from flinkish.udf.aggregates import CHOOSING, FieldAggregates
+from flinkish.udf.aggregates import CHOOSING
 
 #: Key, start, end (ms), accumulator, timestamp of the result.
 EndedSession = tuple[Any, int, int, tuple[Any, ...], int]
@@ -25,20 +25,13 @@ _FAR = 1 << 61
 class SessionColumns(FoldedWindows):
     """Cuts runs of columns into stretches of time in which a key does not pause, and folds each stretch into its session."""
 
-    def __init__(
-        self,
-        aggregates: FieldAggregates,
-        layout: Layout,
-        table: MapTable,
-        gap: int,
-        expect: Callable[[Sequence[Any]], None],
-    ) -> None:
+    def __init__(self, node: StreamNode, table: MapTable, gap: int, expect: Callable[[Sequence[Any]], None]) -> None:
         """Make one for a table of sessions with a gap in milliseconds; `expect` is told of keys before they are looked up."""
-        super().__init__(aggregates, layout)
+        super().__init__(node)
         self._table = table
         self._gap = gap
         self._expect = expect
-        slots = zip(aggregates.slots, aggregates.starts, strict=True)
+        slots = zip(self._aggregates.slots, self._aggregates.starts, strict=True)
         # The sum of floats depends on the order in which they are added, and so does what is first, last or first among equals.
         self._in_order = any(slot.kind in CHOOSING or (slot.kind == "sum" and isinstance(start, float)) for slot, start in slots)
 

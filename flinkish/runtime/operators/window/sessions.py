@@ -25,7 +25,6 @@ from flinkish.runtime.operators.window.restored import (
 from flinkish.runtime.state.backend import MapTable
 from flinkish.runtime.state.codec import Codec
 from flinkish.runtime.state.handles import Fold, conversion
-from flinkish.udf.aggregates import FieldAggregates
 from flinkish.udf.time_domain import TimeDomain
 from flinkish.udf.window.windows import TimeWindow
 
@@ -84,12 +83,9 @@ class SessionWindowsOperator(GatheringOperator, BaseWindowOperator):
             if int(times.min()) + self._gap - 1 <= self.current_watermark:
                 return False
         if self._columns is None:
-            from flinkish.common.column_layout import needed_layout
             from flinkish.runtime.operators.window.session_columns import SessionColumns
 
-            assert isinstance(self.config.fold, FieldAggregates)
-            layout = needed_layout(self.node.output_type, self.node.name)
-            self._columns = SessionColumns(self.config.fold, layout, self._table, self._gap, self.expect)
+            self._columns = SessionColumns(self.node, self._table, self._gap, self.expect)
         found = self._columns.add(columns, times)
         if found is None:
             return False
