@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -10,11 +9,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from flinkish.common import Configuration, Types, WatermarkStrategy
+from flinkish.common import Types, WatermarkStrategy
 from flinkish.datastream import StreamExecutionEnvironment
 from flinkish.datastream.connectors.delta import DeltaSink
 from flinkish.datastream.connectors.file_system import BulkFormat, FileEnumeratorProvider, FileSource
 from flinkish.datastream.connectors.record_errors import RecordErrorPolicy
+from tests.recovery.mains import job_environment, job_parser
 
 ROWS = 20_000
 #: Each row with one of these numbers has a value that fits no INT, and is skipped.
@@ -49,22 +49,9 @@ def build(env: StreamExecutionEnvironment, folder: Path) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--engine", required=True)
-    parser.add_argument("--output", required=True, type=Path)
-    parser.add_argument("--parallelism", type=int, default=2)
-    parsed = parser.parse_args(arguments)
-    settings = {
-        "execution.engine": parsed.engine,
-        "execution.checkpointing.interval": "20 ms",
-        "execution.checkpointing.dir": str(parsed.output / "checkpoints"),
-        "execution.epoch.max-records": "500",
-        "high-availability.cluster-id": "columns",
-        "restart-strategy.type": "none",
-    }
-    env = StreamExecutionEnvironment.get_execution_environment(Configuration.from_dict(settings))
-    env.set_parallelism(parsed.parallelism)
-    build(env, parsed.output)
+    given = job_parser().parse_args(arguments)
+    env = job_environment(given, 500, {"execution.checkpointing.interval": "20 ms", "high-availability.cluster-id": "columns"})
+    build(env, given.output)
     env.execute("columns")
 
 

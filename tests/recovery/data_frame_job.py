@@ -32,8 +32,7 @@ class Count(KeyedProcessFunction):
 
 def build(spark: SparkSession, folder: Path, parallelism: int) -> StreamExecutionEnvironment:
     """Return the environment with the job."""
-    configuration = Configuration()
-    for key, value in {
+    settings = {
         "execution.engine": "spark",
         "execution.checkpointing.interval": "300 ms",
         "execution.checkpointing.dir": str(folder / "checkpoints"),
@@ -42,9 +41,8 @@ def build(spark: SparkSession, folder: Path, parallelism: int) -> StreamExecutio
         "restart-strategy.type": "fixed-delay",
         "restart-strategy.fixed-delay.attempts": "20",
         "restart-strategy.fixed-delay.delay": "100 ms",
-    }.items():
-        configuration.set_string(key, value)
-    env = StreamExecutionEnvironment.get_execution_environment(configuration)
+    }
+    env = StreamExecutionEnvironment.get_execution_environment(Configuration.from_dict(settings))
     env.set_parallelism(parallelism)
     files = spark.readStream.schema("id long, key string").option("maxFilesPerTrigger", 2).json(str(folder / "input"))
     (

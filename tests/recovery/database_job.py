@@ -6,17 +6,17 @@ state that is, show in the table.
 
 from __future__ import annotations
 
-import argparse
 import os
 import signal
-import sys
 import time
+from collections.abc import Sequence
 
-from flinkish.common import Configuration, Row, Types, WatermarkStrategy
-from flinkish.datastream import KeyedProcessFunction, RuntimeContext, StreamExecutionEnvironment
+from flinkish.common import Row, Types, WatermarkStrategy
+from flinkish.datastream import KeyedProcessFunction, RuntimeContext
 from flinkish.datastream.connectors.file_system import FileSource, StreamFormat
 from flinkish.datastream.connectors.jdbc import JdbcConnectionOptions, JdbcExecutionOptions, JdbcSink
 from flinkish.datastream.state import ValueStateDescriptor
+from tests.recovery.mains import job_environment, job_parser
 
 ROW = Types.ROW_NAMED(["number", "count"], [Types.LONG(), Types.LONG()])
 
@@ -60,33 +60,21 @@ def kill_at_commit(number: int, committed: bool) -> None:
     sqlalchemy.event.listen(sqlalchemy.Engine, "commit", reach)
 
 
-def main(arguments: list[str]) -> None:
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--engine", required=True)
-    parser.add_argument("--input", required=True)
-    parser.add_argument("--checkpoints", required=True)
+def main(arguments: Sequence[str] | None = None) -> None:
+    parser = job_parser()
     parser.add_argument("--url", required=True)
-    parser.add_argument("--parallelism", type=int, default=2)
     parser.add_argument("--pause", type=float, default=0.0)
-    parser.add_argument("--dead-letters")
+    parser.add_argument("--dead-letters", action="store_true")
     parser.add_argument("--kill-at-commit", type=int)
     parser.add_argument("--committed", action="store_true")
     given = parser.parse_args(arguments)
     if given.kill_at_commit:
         kill_at_commit(given.kill_at_commit, given.committed)
-    settings = {
-        "execution.engine": given.engine,
-        "execution.checkpointing.interval": "10 ms",
-        "execution.checkpointing.dir": given.checkpoints,
-        "execution.epoch.max-records": 40,
-        "high-availability.cluster-id": "database",
-        "restart-strategy.type": "none",
-    }
+    settings = {"high-availability.cluster-id": "database"}
     if given.dead_letters:
-        settings["pipeline.dead-letters.dir"] = given.dead_letters
-    env = StreamExecutionEnvironment.get_execution_environment(Configuration.from_dict(settings))
-    env.set_parallelism(given.parallelism)
-    source = FileSource.for_record_stream_format(StreamFormat.text_line_format(), given.input).build()
+        settings["pipeline.dead-letters.dir"] = given.output / "dead"
+    env = job_environment(given, 40, settings)
+    source = FileSource.for_record_stream_format(StreamFormat.text_line_format(), str(given.output / "input")).build()
     lines = env.from_source(source, WatermarkStrategy.no_watermarks(), "lines").uid("lines")
     counts = lines.map(int, Types.LONG()).uid("numbers").key_by(lambda number: number % 7, Types.LONG())
     rows = counts.process(Counts(given.pause), ROW).uid("counts")
@@ -97,4 +85,4 @@ def main(arguments: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main()

@@ -5,20 +5,18 @@ Every line `<n>` is an event at n ms; `bad <n>` cannot be decoded, and `late <n>
 
 from __future__ import annotations
 
-import argparse
-import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from flinkish.common import Configuration, Time, Types, WatermarkStrategy
+from flinkish.common import Time, Types, WatermarkStrategy
 from flinkish.common.serialization import DeserializationSchema
 from flinkish.common.typeinfo import TypeInformation
-from flinkish.datastream import StreamExecutionEnvironment
 from flinkish.datastream.connectors.file_system import FileSource, StreamFormat
 from flinkish.datastream.window import TumblingEventTimeWindows
 from tests.kit.functions import Punctuated, Second
+from tests.recovery.mains import job_environment, job_parser
 
 EVENT = Types.TUPLE([Types.STRING(), Types.LONG()])
 #: Every so many lines one is bad, and one is late.
@@ -59,27 +57,14 @@ def write_input(folder: Path, numbers: int) -> None:
     (folder / "lines.txt").write_text("".join(f"{line}\n" for line in lines(0, numbers, 1)))
 
 
-def main(arguments: list[str]) -> None:
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--engine", required=True)
-    parser.add_argument("--folder", type=Path, required=True)
-    parser.add_argument("--parallelism", type=int, default=2)
+def main(arguments: Sequence[str] | None = None) -> None:
+    parser = job_parser()
     parser.add_argument("--pause", type=float, default=0.0)
     given = parser.parse_args(arguments)
-    settings = {
-        "execution.engine": given.engine,
-        "execution.checkpointing.interval": "10 ms",
-        "execution.checkpointing.dir": given.folder / "checkpoints",
-        "execution.epoch.max-records": 40,
-        "high-availability.cluster-id": "dead letters",
-        "pipeline.dead-letters.dir": given.folder / "dead",
-        "restart-strategy.type": "none",
-    }
-    env = StreamExecutionEnvironment.get_execution_environment(
-        Configuration.from_dict({key: str(value) for key, value in settings.items()})
-    )
+    settings = {"high-availability.cluster-id": "dead letters", "pipeline.dead-letters.dir": given.output / "dead"}
+    env = job_environment(given, 40, settings)
     env.set_parallelism(1)
-    source = FileSource.for_record_stream_format(StreamFormat.line_format(Events()), str(given.folder / "input")).build()
+    source = FileSource.for_record_stream_format(StreamFormat.line_format(Events()), str(given.output / "input")).build()
     strategy = WatermarkStrategy.for_generator(Punctuated).with_timestamp_assigner(Second())
     events = env.from_source(source, strategy, "lines").uid("lines")
 
@@ -94,4 +79,4 @@ def main(arguments: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main()

@@ -5,13 +5,13 @@ Run as a process of its own; it never ends by itself.
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
-from flinkish.common import Configuration, Row, Types, WatermarkStrategy
+from flinkish.common import Row, Types, WatermarkStrategy
 from flinkish.datastream import StreamExecutionEnvironment
 from flinkish.datastream.connectors.delta import DeltaSink, DeltaSource
+from tests.recovery.mains import job_environment, job_parser
 
 CHANGE = Types.ROW_NAMED(["kind", "id", "n"], [Types.STRING(), Types.LONG(), Types.LONG()])
 
@@ -28,23 +28,12 @@ def build(env: StreamExecutionEnvironment, folder: Path) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--engine", required=True)
-    parser.add_argument("--output", required=True, type=Path)
-    parser.add_argument("--parallelism", type=int, default=2)
-    parser.add_argument("--records", default="50", help="the most records in an epoch")
-    parsed = parser.parse_args(arguments)
-    settings = {
-        "execution.engine": parsed.engine,
-        "execution.checkpointing.interval": "20 ms",
-        "execution.checkpointing.dir": str(parsed.output / "checkpoints"),
-        "execution.epoch.max-records": parsed.records,
-        "high-availability.cluster-id": "feed",
-        "restart-strategy.type": "none",
-    }
-    env = StreamExecutionEnvironment.get_execution_environment(Configuration.from_dict(settings))
-    env.set_parallelism(parsed.parallelism)
-    build(env, parsed.output)
+    parser = job_parser()
+    parser.add_argument("--records", type=int, default=50, help="the most records in an epoch")
+    given = parser.parse_args(arguments)
+    settings = {"execution.checkpointing.interval": "20 ms", "high-availability.cluster-id": "feed"}
+    env = job_environment(given, given.records, settings)
+    build(env, given.output)
     env.execute("feed")
 
 

@@ -7,14 +7,13 @@ function can be told to last for ever, so that the job can be killed while it is
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from flinkish.common import Configuration, Duration, Time, Types, WatermarkStrategy
+from flinkish.common import Duration, Time, Types, WatermarkStrategy
 from flinkish.datastream import AsyncDataStream, AsyncFunction, DataStream, StreamExecutionEnvironment, TimeWindow
 from flinkish.datastream.connectors.number_seq import NumberSequenceSource
 from flinkish.datastream.functions import (
@@ -31,6 +30,7 @@ from flinkish.datastream.window_join import CoGroupFunction
 from tests.recovery.folder_sink import FolderSink
 from tests.recovery.keyed_timers_job import KEYS, Tenth
 from tests.recovery.ledgers import Census, Ledger
+from tests.recovery.mains import job_environment, job_parser
 
 RECORDS = 600
 LONG = Types.LONG()
@@ -252,33 +252,14 @@ def _framed(name: str, contents: _Contents, fold: Callable[[list[int]], list[Any
         yield name, key, start, end, fired[key], *fold(contents[key, start, end])
 
 
-def settings(engine: str, output: Path) -> dict[str, str]:
-    """Return settings with which there are some epochs, each with a checkpoint."""
-    return {
-        "execution.engine": engine,
-        "execution.checkpointing.interval": "10 ms",
-        "execution.checkpointing.dir": str(output / "checkpoints"),
-        "execution.epoch.max-records": "15" if engine == "local" else "60",
-        "restart-strategy.type": "none",
-    }
-
-
 def main(arguments: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--engine", required=True)
-    parser.add_argument("--output", required=True, type=Path)
-    parser.add_argument("--parallelism", type=int, default=2)
+    parser = job_parser()
     parser.add_argument("--records", type=int, default=RECORDS)
     parser.add_argument("--held", type=Path)
-    parser.add_argument("-D", dest="settings", action="append", default=[])
-    parsed = parser.parse_args(arguments)
-    configuration = Configuration()
-    given = dict(setting.split("=", 1) for setting in parsed.settings)
-    for key, value in {**settings(parsed.engine, parsed.output), **given}.items():
-        configuration.set_string(key, value)
-    env = StreamExecutionEnvironment.get_execution_environment(configuration)
-    env.set_parallelism(parsed.parallelism)
-    build(env, parsed.output, parsed.records, parsed.held)
+    given = parser.parse_args(arguments)
+    # So that there are some epochs, each with a checkpoint.
+    env = job_environment(given, 15 if given.engine == "local" else 60)
+    build(env, given.output, given.records, given.held)
     env.execute("every operator")
 
 

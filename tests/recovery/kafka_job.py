@@ -7,7 +7,6 @@ when its committer is at a place for the n-th time: `produced`, `marked` (the tr
 
 from __future__ import annotations
 
-import argparse
 import os
 import signal
 import threading
@@ -16,9 +15,8 @@ from typing import Any
 
 import pyarrow.compute as pc
 
-from flinkish.common import Configuration, Types, WatermarkStrategy
+from flinkish.common import Types, WatermarkStrategy
 from flinkish.common.serialization import SimpleStringSchema
-from flinkish.datastream import StreamExecutionEnvironment
 from flinkish.datastream.connectors.base import DeliveryGuarantee
 from flinkish.datastream.connectors.kafka import (
     KafkaOffsetsInitializer,
@@ -29,6 +27,7 @@ from flinkish.datastream.connectors.kafka import (
 from flinkish.datastream.connectors.kafka.committer import KafkaCommitter
 from flinkish.datastream.functions import KeyedProcessFunction, RuntimeContext
 from flinkish.datastream.state import ValueStateDescriptor
+from tests.recovery.mains import job_environment, job_parser
 
 KEYS = 7
 
@@ -98,30 +97,19 @@ def arm() -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--engine", default="local")
+    parser = job_parser()
     parser.add_argument("--brokers", required=True)
     parser.add_argument("--source", required=True)
     parser.add_argument("--target", required=True)
-    parser.add_argument("--output", required=True)
-    parser.add_argument("--parallelism", type=int, default=2)
     parser.add_argument("--pause", type=float, default=0.0)
     parser.add_argument("--columns", action="store_true", help="read the messages as columns")
-    parser.add_argument("-D", dest="settings", action="append", default=[])
     given = parser.parse_args(arguments)
-    configuration = Configuration()
     settings = {
-        "execution.engine": given.engine,
         "execution.checkpointing.interval": "20 ms",
-        "execution.checkpointing.dir": f"{given.output}/checkpoints",
         "execution.checkpointing.externalized-checkpoint-retention": "RETAIN_ON_CANCELLATION",
-        "execution.epoch.max-records": "20",
-        **dict(setting.split("=", 1) for setting in given.settings),
+        "restart-strategy.type": "exponential-delay",
     }
-    for key, value in settings.items():
-        configuration.set_string(key, value)
-    env = StreamExecutionEnvironment.get_execution_environment(configuration)
-    env.set_parallelism(given.parallelism)
+    env = job_environment(given, 20, settings)
     source = (
         KafkaSource.builder()
         .set_bootstrap_servers(given.brokers)

@@ -10,13 +10,12 @@ is in state, so that it spans restarts.
 
 from __future__ import annotations
 
-import argparse
 import threading
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from flinkish.common import Configuration, Duration, Row, Types, WatermarkStrategy
+from flinkish.common import Duration, Row, Types, WatermarkStrategy
 from flinkish.common.watermark_strategy import TimestampAssigner
 from flinkish.datastream import StreamExecutionEnvironment
 from flinkish.datastream.connectors.delta import DeltaSink
@@ -24,6 +23,7 @@ from flinkish.datastream.connectors.number_seq import NumberSequenceSource
 from flinkish.datastream.functions import KeyedProcessFunction, RuntimeContext
 from flinkish.datastream.state import MapStateDescriptor, ValueStateDescriptor
 from tests.recovery.folder_sink import FolderSink
+from tests.recovery.mains import job_environment, job_parser
 
 RECORDS = 800
 KEYS = 7
@@ -108,30 +108,14 @@ def build(
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--engine", required=True)
-    parser.add_argument("--output", required=True, type=Path)
-    parser.add_argument("--parallelism", type=int, default=2)
+    parser = job_parser()
     parser.add_argument("--records", type=int, default=RECORDS)
     # So that each epoch is long enough for a checkpoint to be due, however fast the machine.
     parser.add_argument("--pause", type=float, default=0.001)
-    parser.add_argument("-D", dest="settings", action="append", default=[])
-    parsed = parser.parse_args(arguments)
-    settings = {
-        "execution.engine": parsed.engine,
-        "execution.checkpointing.interval": "10 ms",
-        "execution.checkpointing.dir": str(parsed.output / "checkpoints"),
-        # So that there are some epochs, each with a checkpoint; on Spark one takes a while.
-        "execution.epoch.max-records": "15" if parsed.engine == "local" else "50",
-        "restart-strategy.type": "none",
-        **dict(setting.split("=", 1) for setting in parsed.settings),
-    }
-    configuration = Configuration()
-    for key, value in settings.items():
-        configuration.set_string(key, value)
-    env = StreamExecutionEnvironment.get_execution_environment(configuration)
-    env.set_parallelism(parsed.parallelism)
-    build(env, parsed.output, parsed.records, parsed.pause)
+    given = parser.parse_args(arguments)
+    # So that there are some epochs, each with a checkpoint; on Spark one takes a while.
+    env = job_environment(given, 15 if given.engine == "local" else 50)
+    build(env, given.output, given.records, given.pause)
     env.execute("recovery")
 
 

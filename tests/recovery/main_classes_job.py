@@ -244,8 +244,7 @@ class Count(KeyedProcessFunction):
 
 def run(engine: str, folder: Path) -> None:
     folder.mkdir()
-    configuration = Configuration()
-    for key, value in {
+    settings = {
         "execution.engine": engine,
         "execution.checkpointing.dir": str(folder / "checkpoints"),
         "execution.checkpointing.interval": "20 ms",
@@ -253,9 +252,8 @@ def run(engine: str, folder: Path) -> None:
         "restart-strategy.fixed-delay.attempts": "1",
         "restart-strategy.fixed-delay.delay": "1 ms",
         "security.checkpoint.hmac-key-file": str(folder.parent / "key"),
-    }.items():
-        configuration.set_string(key, value)
-    env = StreamExecutionEnvironment.get_execution_environment(configuration)
+    }
+    env = StreamExecutionEnvironment.get_execution_environment(Configuration.from_dict(settings))
     env.set_parallelism(2)
     numbers = env.from_source(NumberSource(folder), WatermarkStrategy.no_watermarks(), "numbers")
     counted = numbers.map(FailOnceCommitted(folder)).key_by(lambda value: remainder(value.number)).process(Count())

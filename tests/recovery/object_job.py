@@ -5,11 +5,9 @@ Run as a process of its own; it never ends by itself.
 
 from __future__ import annotations
 
-import argparse
-import json
 from collections.abc import Sequence
 
-from flinkish.common import Configuration, Duration, Encoder, WatermarkStrategy
+from flinkish.common import Duration, Encoder, WatermarkStrategy
 from flinkish.datastream import StreamExecutionEnvironment
 from flinkish.datastream.connectors.file_system import (
     BucketAssigner,
@@ -19,6 +17,7 @@ from flinkish.datastream.connectors.file_system import (
     RollingPolicy,
     StreamFormat,
 )
+from tests.recovery.mains import job_environment, job_parser
 
 
 def build(env: StreamExecutionEnvironment, place: str) -> None:
@@ -40,28 +39,16 @@ def build(env: StreamExecutionEnvironment, place: str) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--engine", required=True)
-    parser.add_argument("--place", required=True)
-    parser.add_argument("--settings", required=True, type=json.loads)
-    parser.add_argument("--key-file", required=True)
-    parser.add_argument("--parallelism", type=int, default=2)
-    parser.add_argument("--records", default="20", help="the most records in an epoch")
-    parsed = parser.parse_args(arguments)
+    parser = job_parser(str)
+    parser.add_argument("--records", type=int, default=20, help="the most records in an epoch")
+    given = parser.parse_args(arguments)
     settings = {
-        "execution.engine": parsed.engine,
         "execution.checkpointing.interval": "50 ms",
-        "execution.checkpointing.dir": f"{parsed.place}/checkpoints",
-        "high-availability.storageDir": f"{parsed.place}/records",
-        "execution.epoch.max-records": parsed.records,
+        "high-availability.storageDir": f"{given.output}/records",
         "high-availability.cluster-id": "objects",
-        "restart-strategy.type": "none",
-        "security.checkpoint.hmac-key-file": parsed.key_file,
-        **parsed.settings,
     }
-    env = StreamExecutionEnvironment.get_execution_environment(Configuration.from_dict(settings))
-    env.set_parallelism(parsed.parallelism)
-    build(env, parsed.place)
+    env = job_environment(given, given.records, settings)
+    build(env, given.output)
     env.execute("objects")
 
 

@@ -30,7 +30,8 @@ def files(folder: Path) -> set[str]:
 
 def test_files_that_a_killed_process_has_left_go_with_the_next_start(spark_session: SparkSession, tmp_path: Path) -> None:
     # Killed with the files of a checkpoint that is not committed, after some that are.
-    with running(str(tmp_path), log=tmp_path / "log", fault="P9:kill9:nth=5", script="data_frame_sink_job.py") as job:
+    command = ["--engine=spark", f"--output={tmp_path}", "--parallelism=1"]
+    with running(*command, log=tmp_path / "log", fault="P9:kill9:nth=5", script="data_frame_sink_job.py") as job:
         assert job.finish() == -9, job.output()
         job.kill_all()
     before = calls(tmp_path)
@@ -46,7 +47,7 @@ def test_files_that_a_killed_process_has_left_go_with_the_next_start(spark_sessi
         raise InjectedFaultError("the first new checkpoint is committed")
 
     with call_at(Point.SINKS_COMMITTED, end_job), pytest.raises(JobExecutionError, match="the first new checkpoint"):
-        data_frame_sink_job.main(tmp_path)
+        data_frame_sink_job.main(command)
     after = calls(tmp_path)
     assert found == [{name for call in after[-RETAINED:] for name in call[2]}]
     # The last checkpoint of the killed process is committed again, with the same rows.

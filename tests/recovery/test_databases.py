@@ -44,8 +44,7 @@ def prepared(server: PostgreSQL, folder: Path, numbers: int, files: int) -> list
     for index in range(files):
         lines = "".join(f"{number}\n" for number in range(index, numbers, files))
         (folder / "input" / f"{index}.txt").write_text(lines)
-    url = f"{server.url}?user={USER}&password={PASSWORD}"
-    return [f"--input={folder / 'input'}", f"--checkpoints={folder / 'checkpoints'}", f"--url={url}"]
+    return [f"--output={folder}", f"--url={server.url}?user={USER}&password={PASSWORD}"]
 
 
 def assert_part(server: PostgreSQL, numbers: int) -> int:
@@ -109,7 +108,7 @@ def test_a_job_killed_around_a_commit_of_which_dead_letters_are_committed_writes
     on: str, committed: bool, postgresql: PostgreSQL, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
     numbers = 1000 if on == "local" else 400
-    arguments = [f"--engine={on}", *prepared(postgresql, tmp_path, numbers, 3), f"--dead-letters={tmp_path / 'dead'}"]
+    arguments = [f"--engine={on}", *prepared(postgresql, tmp_path, numbers, 3), "--dead-letters"]
     postgresql.execute("ALTER TABLE counts ADD CHECK (number % 10 <> 7)")
 
     def written() -> list[int]:

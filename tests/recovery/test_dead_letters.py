@@ -55,7 +55,7 @@ def assert_whole_history(folder: Path, completed: int) -> None:
 def test_dead_letters_of_a_job_killed_around_their_commit_are_there_once(tmp_path: Path) -> None:
     numbers = 1_000
     dead_letters_job.write_input(tmp_path / "input", numbers)
-    arguments = ["--engine=local", f"--folder={tmp_path}"]
+    arguments = ["--engine=local", f"--output={tmp_path}"]
     before = completed = 0
     # Before the commit to the table, and after it.
     for parallelism, point in ((1, "P10"), (3, "P11")):
@@ -85,7 +85,7 @@ def test_dead_letters_of_a_job_killed_at_random_are_there_once(on: str, tmp_path
     before = 0
     for cycle in range(_CYCLES):
         fault = f"{rng.choice(_POINTS)}:kill9:nth={rng.randint(1, 8)}" if rng.random() < 0.5 else None
-        options = [f"--engine={on}", f"--folder={tmp_path}", "--pause=0.001", f"--parallelism={rng.randint(1, 4)}"]
+        options = [f"--engine={on}", f"--output={tmp_path}", "--pause=0.001", f"--parallelism={rng.randint(1, 4)}"]
         # Most are killed at work, some while they start.
         at_work, patience = rng.random() < 0.8, rng.uniform(0.0, 3.0)
         with running(*options, log=tmp_path / f"log {cycle}", fault=fault, script="dead_letters_job.py") as job:
@@ -106,7 +106,7 @@ def test_dead_letters_of_a_job_killed_at_random_are_there_once(on: str, tmp_path
         assert status != 0, "the job ended, choose more numbers"
         assert found >= before
         before = found
-    last = [f"--engine={on}", f"--folder={tmp_path}", "--parallelism=2"]
+    last = [f"--engine={on}", f"--output={tmp_path}", "--parallelism=2"]
     with running(*last, log=tmp_path / "log", script="dead_letters_job.py") as job:
         job.assert_finished(600)
     assert kept(tmp_path) == dead_letters_job.expected(numbers)

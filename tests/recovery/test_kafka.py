@@ -59,7 +59,7 @@ def test_a_job_killed_in_and_around_its_commits_writes_every_message_once(
     kafka: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # There must be work left at each kill, also if the disk is so busy that a commit takes as long as many epochs.
-    records, pause = 3_000, "--pause=0.02"
+    records, options = 3_000, ["--engine=local", "--pause=0.02"]
     wanted = kafka_job.expected(records)
     source, target = kafka.create_topic(3), kafka.create_topic(2)
     kafka.produce(source, kafka_job.messages(records))
@@ -73,14 +73,16 @@ def test_a_job_killed_in_and_around_its_commits_writes_every_message_once(
         ]
     ):
         monkeypatch.setenv("KAFKA_KILL", place)
-        command = command_of(kafka, source, target, tmp_path, 1 + number % 3, pause)
+        command = command_of(kafka, source, target, tmp_path, 1 + number % 3, *options)
         with running(*command, log=tmp_path / "log", fault=fault, script="kafka_job.py") as job:
             assert job.finish() == -9, job.output()
         assert_nothing_twice(kafka.values(target), wanted)
     seen = kafka.values(target)
     assert 0 < len(seen) < len(wanted)
     monkeypatch.delenv("KAFKA_KILL")
-    with running(*command_of(kafka, source, target, tmp_path, 3), log=tmp_path / "log", script="kafka_job.py") as job:
+    with running(
+        *command_of(kafka, source, target, tmp_path, 3, "--engine=local"), log=tmp_path / "log", script="kafka_job.py"
+    ) as job:
         job.assert_finished()
     messages = kafka.read(target)
     assert sorted(message.value().decode() for message in messages) == wanted

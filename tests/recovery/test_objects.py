@@ -5,7 +5,6 @@ FLINKISH_SEED chooses what happens (printed; the same seed makes the same choice
 
 from __future__ import annotations
 
-import json
 import os
 import random
 import threading
@@ -60,8 +59,9 @@ def test_objects_lose_no_line_and_double_none(on: str, tmp_path: Path, s3: S3Ser
         fault = None
         if rng.random() < 0.5 and cycle < _CYCLES:
             fault = f"{rng.choice(_POINTS)}:kill9:nth={rng.randint(1, 4)}"
-        command = [f"--engine={on}", f"--place={place}", f"--parallelism={parallelism}"]
-        command += [f"--settings={json.dumps(dict(s3.settings))}", f"--key-file={tmp_path / 'key'}"]
+        command = [f"--engine={on}", f"--output={place}", f"--parallelism={parallelism}"]
+        settings = {**s3.settings, "security.checkpoint.hmac-key-file": tmp_path / "key"}
+        command += [f"-D{key}={value}" for key, value in settings.items()]
         if cycle == _CYCLES:
             command.append("--records=1000")  # tens of thousands of lines are left on a busy machine
         with running(*command, log=tmp_path / f"out {cycle}", fault=fault, script="object_job.py") as job:
