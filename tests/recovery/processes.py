@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 import re
 import shutil
 import signal
@@ -24,6 +25,9 @@ _ROOT = Path(__file__).resolve().parents[2]
 _SHARED_MEMORY = Path("/dev/shm")
 #: In the environment of every process of a job, so that all are found, whatever session they are in.
 _MARK = "FLINKISH_TEST_JOB"
+#: Points that the process with the driver reaches, so that a kill there is the end of it.
+POINTS = ("P7", "P8", "P9", "P10", "P11", "P12", "P14", "P15")
+_PAUSE = threading.Event()
 
 
 class Job:
@@ -123,12 +127,24 @@ class Job:
             self.signal_all(signal.SIGKILL)
             # Not psutil's wait: that would take the exit status away from the Popen object.
             self.process.poll()
-            threading.Event().wait(0.02)
+            _PAUSE.wait(0.02)
         self.process.wait(timeout=60)
 
     def wait_until(self, what: str, condition: Callable[[], bool], timeout: float = 120.0) -> None:
         """Wait for a condition; on the deadline, or if the job ends before, fail with the job's output and its processes."""
-        wait_until(what, condition, timeout, ended=lambda: self.process.poll() is not None, report=self.report)
+        wait_until(what, condition, timeout, ended=self.has_ended, report=self.report)
+
+    def has_ended(self) -> bool:
+        return self.process.poll() is not None
+
+    def work_for(self, seconds: float, meanwhile: Callable[[], None] = lambda: None) -> int | None:
+        """Let the job work for some seconds, if it does not end; return its status. `meanwhile` is called every 0.1 s."""
+        for _ in range(int(seconds / 0.1)):
+            if self.has_ended():
+                break
+            meanwhile()
+            _PAUSE.wait(0.1)
+        return self.process.poll()
 
     def finish(self, timeout: float = 180.0) -> int:
         """Wait for the job to end by itself and return its exit status."""
@@ -157,6 +173,11 @@ class Job:
             for folder in self.folders_left():
                 shutil.rmtree(folder, ignore_errors=True)
             shutil.rmtree(self.temporary, ignore_errors=True)
+
+
+def fatal(rng: random.Random, visits: int) -> str:
+    """Return a fault that kills the job at one of the points, in one of the first `visits` visits there."""
+    return f"{rng.choice(POINTS)}:kill9:nth={rng.randint(1, visits)}"
 
 
 @contextmanager

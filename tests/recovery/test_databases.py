@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import random
-import threading
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,15 +19,13 @@ from deltalake import DeltaTable
 from tests.kit.postgresql import PASSWORD, USER, PostgreSQL
 from tests.kit.postgresql import running as running_server
 from tests.kit.seeds import chosen_seed
-from tests.kit.waiting import wait_until
 from tests.recovery import database_job
-from tests.recovery.processes import running
+from tests.recovery.processes import fatal, running
 
 pytestmark = pytest.mark.kill
 
 _SEED = chosen_seed()
 _CYCLES = 20
-_POINTS = ("P7", "P8", "P9", "P10", "P11", "P12", "P14", "P15")
 
 
 @pytest.fixture(scope="module")
@@ -140,12 +137,11 @@ def test_a_job_killed_at_random_writes_each_row_once(on: str, postgresql: Postgr
     # Epochs on Spark are some tens of times as long.
     numbers = 30_000 if on == "local" else 12_000
     arguments = [f"--engine={on}", *prepared(postgresql, tmp_path, numbers, 5), "--pause=0.001"]
-    ended = threading.Event()
     before = 0
     for cycle in range(_CYCLES):
         fault, killed = None, []
         if rng.random() < 0.3:
-            fault = f"{rng.choice(_POINTS)}:kill9:nth={rng.randint(1, 8)}"
+            fault = fatal(rng, 8)
         elif rng.random() < 0.6:
             killed = [f"--kill-at-commit={rng.randint(1, 12)}", *rng.choice([[], ["--committed"]])]
         options = [*killed, f"--parallelism={rng.randint(1, 4)}"]
@@ -153,17 +149,9 @@ def test_a_job_killed_at_random_writes_each_row_once(on: str, postgresql: Postgr
         at_work, patience = rng.random() < 0.8, rng.uniform(0.0, 3.0)
         with running(*arguments, *options, log=tmp_path / f"log {cycle}", fault=fault, script="database_job.py") as job:
             if at_work:
-                wait_until(
-                    "new rows, or the end of the job",
-                    lambda job=job, before=before: count(postgresql) > before or job.process.poll() is not None,  # type: ignore[misc]
-                    timeout=120.0 if on == "local" else 400.0,
-                    report=job.report,
-                )
-            for _ in range(int(patience / 0.05)):
-                if job.process.poll() is not None:
-                    break
-                ended.wait(0.05)
-            status = job.process.poll()
+                timeout = 120.0 if on == "local" else 400.0
+                job.wait_until("new rows, or its end", lambda: count(postgresql) > before or job.has_ended(), timeout)  # noqa: B023
+            status = job.work_for(patience)
             if rng.random() < 0.1:
                 postgresql.stop()
                 postgresql.start()

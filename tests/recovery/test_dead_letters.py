@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import random
-import threading
 from pathlib import Path
 
 import pytest
@@ -17,15 +16,13 @@ from deltalake import DeltaTable
 
 from flinkish.checkpoint.history import jobs_with_history, read_history
 from tests.kit.seeds import chosen_seed
-from tests.kit.waiting import wait_until
 from tests.recovery import dead_letters_job
-from tests.recovery.processes import running
+from tests.recovery.processes import fatal, running
 
 pytestmark = pytest.mark.kill
 
 _SEED = chosen_seed()
 _CYCLES = 20
-_POINTS = ("P7", "P8", "P9", "P10", "P11", "P12", "P14", "P15")
 
 
 def kept(folder: Path) -> list[str]:
@@ -81,25 +78,16 @@ def test_dead_letters_of_a_job_killed_at_random_are_there_once(on: str, tmp_path
     # More than the cycles read, but no more than the last run can read on a busy machine: there, an epoch on Spark takes 1.5 s.
     numbers = 30_000 if on == "local" else 15_000
     dead_letters_job.write_input(tmp_path / "input", numbers)
-    ended = threading.Event()
     before = 0
     for cycle in range(_CYCLES):
-        fault = f"{rng.choice(_POINTS)}:kill9:nth={rng.randint(1, 8)}" if rng.random() < 0.5 else None
+        fault = fatal(rng, 8) if rng.random() < 0.5 else None
         options = [f"--engine={on}", f"--output={tmp_path}", "--pause=0.001", f"--parallelism={rng.randint(1, 4)}"]
         # Most are killed at work, some while they start.
         at_work, patience = rng.random() < 0.8, rng.uniform(0.0, 3.0)
         with running(*options, log=tmp_path / f"log {cycle}", fault=fault, script="dead_letters_job.py") as job:
             if at_work:
-                wait_until(
-                    "new dead letters, or the end of the job",
-                    lambda job=job, before=before: len(kept(tmp_path)) > before or job.process.poll() is not None,  # type: ignore[misc]
-                    report=job.report,
-                )
-            for _ in range(int(patience / 0.05)):
-                if job.process.poll() is not None:
-                    break
-                ended.wait(0.05)
-            status = job.process.poll()
+                job.wait_until("new dead letters, or its end", lambda: len(kept(tmp_path)) > before or job.has_ended())  # noqa: B023
+            status = job.work_for(patience)
             job.kill_all()
         found = assert_part(tmp_path, numbers)
         print(f"cycle {cycle}: {options}, {fault}, {patience:.1f} s, {status}, {found} dead letters")

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import random
-import threading
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -17,14 +16,12 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from tests.kit.seeds import chosen_seed
-from tests.recovery.processes import running
+from tests.recovery.processes import fatal, running
 
 pytestmark = [pytest.mark.soak, pytest.mark.kill, pytest.mark.timeout(0)]
 
 _SEED = chosen_seed()
 _CYCLES = int(os.environ.get("FLINKISH_SOAK_CYCLES", "20"))
-#: Points that the process with the driver reaches, so that a kill there is the end of it.
-_POINTS = ("P7", "P8", "P9", "P10", "P11", "P12", "P14", "P15")
 _KINDS = {"insert": "+I", "update_preimage": "-U", "update_postimage": "+U", "delete": "-D"}
 
 
@@ -66,13 +63,10 @@ def test_a_copy_kept_by_merge_loses_nothing_and_doubles_nothing(on: str, tmp_pat
     source, copy, log = tmp_path / "source", tmp_path / "copy", tmp_path / "log"
     start = pa.table({"id": pa.array(range(300), pa.int64()), "n": pa.array([0] * 300, pa.int64())})
     write_deltalake(str(source), start, configuration={"delta.enableChangeDataFeed": "true"})
-    stopped = threading.Event()
     longest = 6.0 if on == "local" else 25.0
     for cycle in range(_CYCLES + 1):
         parallelism = rng.randint(1, 4)
-        fault = None
-        if rng.random() < 0.5 and cycle < _CYCLES:
-            fault = f"{rng.choice(_POINTS)}:kill9:nth={rng.randint(1, 4)}"
+        fault = fatal(rng, 4) if rng.random() < 0.5 and cycle < _CYCLES else None
         command = [f"--engine={on}", f"--output={tmp_path}", f"--parallelism={parallelism}"]
         if cycle == _CYCLES:
             command.append("--records=1000")  # tens of thousands of changes are left on a busy machine
@@ -87,14 +81,9 @@ def test_a_copy_kept_by_merge_loses_nothing_and_doubles_nothing(on: str, tmp_pat
                 DeltaTable(str(source)).update({"n": "n + 1"})
                 write_deltalake(str(source), pa.table({"id": [10_000 + cycle], "n": [0]}), mode="append")
                 job.wait_until("the first rows", lambda before=before: len(rows(log)) > before, 300)
-            for _ in range(int(patience / 0.1)):
-                if job.process.poll() is not None:
-                    break
-                if rng.random() < 0.3:
-                    change(source, rng)
-                stopped.wait(0.1)
-            print(f"cycle {cycle}: parallelism {parallelism}, {fault}, after {patience:.1f} s, {job.process.poll()}")
-            assert job.process.poll() in (None, -9), job.report()
+            status = job.work_for(patience, lambda: change(source, rng) if rng.random() < 0.3 else None)
+            print(f"cycle {cycle}: parallelism {parallelism}, {fault}, after {patience:.1f} s, {status}")
+            assert status in (None, -9), job.report()
             job.kill_all()
         seen = Counter(rows(log))
         assert seen <= wanted_changes(source), f"doubled or made up: {seen - wanted_changes(source)}"

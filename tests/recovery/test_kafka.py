@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 from contextlib import suppress
-from functools import partial
 from pathlib import Path
 
 import pytest
@@ -14,7 +13,7 @@ from tests.kit.kafka_broker import Broker
 from tests.kit.seeds import chosen_seed
 from tests.kit.waiting import wait_until
 from tests.recovery import kafka_job
-from tests.recovery.processes import Job, running
+from tests.recovery.processes import running
 
 pytestmark = pytest.mark.kill
 
@@ -22,10 +21,6 @@ _SEED = chosen_seed()
 _CYCLES = 20
 _POINTS = ("P6", "P7", "P8", "P9", "P10", "P11", "P12", "P15")
 _PLACES = ("produced", "marked", "committed")
-
-
-def has_ended(job: Job) -> bool:
-    return job.process.poll() is not None
 
 
 def written_in(broker: Broker, topic: str) -> int:
@@ -124,12 +119,11 @@ def test_a_job_killed_at_random_at_changing_parallelism_writes_every_message_onc
                 job.assert_finished(3_600)
                 break
             before = written_in(kafka, target)
-            over = partial(has_ended, job)
             with suppress(AssertionError):
                 # Most are killed while they write, some before.
                 until = rng.choice([2.0, 300.0, 300.0, 300.0])
-                wait_until("it writes", lambda: written_in(kafka, target) > before, until, ended=over)  # noqa: B023
-                wait_until("a moment later", over, rng.uniform(0.0, 1.0))
+                wait_until("it writes", lambda: written_in(kafka, target) > before, until, ended=job.has_ended)  # noqa: B023
+                wait_until("a moment later", job.has_ended, rng.uniform(0.0, 1.0))
             assert job.process.poll() in (None, -9), job.output()
             job.kill_all()
         kills += 1

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import random
-import threading
 from collections import Counter
 from pathlib import Path
 
@@ -17,14 +16,12 @@ from flinkish.common.files.object_store import ObjectFiles
 from flinkish.common.files.schemes import files_at
 from tests.kit.s3_server import S3Server
 from tests.kit.seeds import chosen_seed
-from tests.recovery.processes import running
+from tests.recovery.processes import fatal, running
 
 pytestmark = [pytest.mark.soak, pytest.mark.kill, pytest.mark.timeout(0)]
 
 _SEED = chosen_seed()
 _CYCLES = int(os.environ.get("FLINKISH_SOAK_CYCLES", "20"))
-#: Points that the process with the driver reaches, so that a kill there is the end of it.
-_POINTS = ("P7", "P8", "P9", "P10", "P11", "P12", "P14", "P15")
 
 
 def written(place: str) -> Counter[str]:
@@ -45,7 +42,6 @@ def test_objects_lose_no_line_and_double_none(on: str, tmp_path: Path, s3: S3Ser
     place = f"s3://bucket/objects-{on}-{_SEED}"
     source = ObjectFiles(files_at(f"{place}/in").root)
     given: Counter[str] = Counter()
-    stopped = threading.Event()
     longest = 6.0 if on == "local" else 25.0
 
     def add() -> None:
@@ -56,9 +52,7 @@ def test_objects_lose_no_line_and_double_none(on: str, tmp_path: Path, s3: S3Ser
     for cycle in range(_CYCLES + 1):
         add()
         parallelism = rng.randint(1, 4)
-        fault = None
-        if rng.random() < 0.5 and cycle < _CYCLES:
-            fault = f"{rng.choice(_POINTS)}:kill9:nth={rng.randint(1, 4)}"
+        fault = fatal(rng, 4) if rng.random() < 0.5 and cycle < _CYCLES else None
         command = [f"--engine={on}", f"--output={place}", f"--parallelism={parallelism}"]
         settings = {**s3.settings, "security.checkpoint.hmac-key-file": tmp_path / "key"}
         command += [f"-D{key}={value}" for key, value in settings.items()]
@@ -72,14 +66,9 @@ def test_objects_lose_no_line_and_double_none(on: str, tmp_path: Path, s3: S3Ser
             if rng.random() < 0.5 and fault is None:  # a busy machine may take a while to start
                 before = written(place).total()
                 job.wait_until("the first lines", lambda before=before: written(place).total() > before, 300)
-            for _ in range(int(patience / 0.1)):
-                if job.process.poll() is not None:
-                    break
-                if rng.random() < 0.3:
-                    add()
-                stopped.wait(0.1)
-            print(f"cycle {cycle}: parallelism {parallelism}, {fault}, after {patience:.1f} s, {job.process.poll()}")
-            assert job.process.poll() in (None, -9), job.report()
+            status = job.work_for(patience, lambda: add() if rng.random() < 0.3 else None)
+            print(f"cycle {cycle}: parallelism {parallelism}, {fault}, after {patience:.1f} s, {status}")
+            assert status in (None, -9), job.report()
             job.kill_all()
         seen = written(place)
         assert seen <= given, f"doubled or made up: {seen - given}"

@@ -12,7 +12,6 @@ from __future__ import annotations
 import os
 import random
 import signal
-import threading
 from collections.abc import Callable
 from pathlib import Path
 
@@ -23,15 +22,13 @@ from tests.kit.seeds import chosen_seed
 from tests.kit.waiting import wait_until
 from tests.recovery import keyed_timers_job
 from tests.recovery.folder_sink import committed_rows
-from tests.recovery.processes import Job, running
+from tests.recovery.processes import POINTS, Job, running
 from tests.recovery.verifier import assert_golden, compare, table_rows
 
 pytestmark = [pytest.mark.soak, pytest.mark.kill, pytest.mark.timeout(0)]
 
 _SEED = chosen_seed()
 _ROUNDS = int(os.environ.get("FLINKISH_SOAK_ROUNDS", "10"))
-#: Points that the process with the driver reaches, so that a kill there is the end of it.
-_POINTS = ("P7", "P8", "P9", "P10", "P11", "P12", "P14", "P15")
 _RECORDS = {"local": 10_000, "spark": 3_000}
 #: Longest time after which a running job is killed, in seconds.
 _LONGEST = {"local": 4.0, "spark": 40.0}
@@ -62,7 +59,7 @@ def finish_awake(job: Job, timeout: float) -> None:
 
     def ended() -> bool:
         job.signal_all(signal.SIGCONT)
-        return job.process.poll() is not None
+        return job.has_ended()
 
     wait_until(f"the end of {job.process.pid}", ended, timeout, report=job.report)
 
@@ -115,19 +112,14 @@ def test_a_job_killed_at_random_ends_with_every_row_once(on: str, number: int, t
             ]
             fault = None
             if rng.random() < 0.5:
-                fault = f"{rng.choice(_POINTS)}:{rng.choice(['kill9', 'stop', 'raise'])}:nth={rng.randint(1, 8)}"
+                fault = f"{rng.choice(POINTS)}:{rng.choice(['kill9', 'stop', 'raise'])}:nth={rng.randint(1, 8)}"
             deadly, sparing, either = rng.choice(_DEADLY), rng.choice(_SPARING), rng.random()
             patience = rng.uniform(0.5, _LONGEST[on])
             context = running(*command, log=tmp_path / f"log {tries}", fault=fault)
             job = context.__enter__()
             contexts.append(context)
             left.append(job)
-            ended = threading.Event()
-            for _ in range(int(patience / 0.05)):
-                if job.process.poll() is not None:
-                    break
-                ended.wait(0.05)
-            if job.process.poll() == 0:
+            if job.work_for(patience) == 0:
                 break
             begun = len(table_rows(tmp_path / "table")) < len(keyed_timers_job.expected(records)) / 3
             action = sparing if either < 0.3 and begun and on == "local" else deadly
