@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.kit.child import FLINKISH
+
 _ROOT = Path(__file__).resolve().parents[2]
 
 
@@ -34,9 +36,8 @@ def packed_environment(tmp_path_factory: pytest.TempPathFactory) -> Path:
                 except OSError:
                     shutil.copy2(source, target)
     packed = folder / "packed.tar.gz"
-    command = [environment / "bin" / "python", "-c", "from flinkish.cli.main import main; main()"]
     done = subprocess.run(
-        [*command, "package", "--environment", packed],
+        [environment / "bin" / "python", *FLINKISH, "package", "--environment", packed],
         env={**os.environ, "PYTHONPATH": str(_ROOT)},
         capture_output=True,
         text=True,

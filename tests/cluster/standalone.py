@@ -17,6 +17,7 @@ from pathlib import Path
 import psutil
 import pyspark
 
+from tests.kit.child import FLINKISH
 from tests.kit.waiting import wait_until
 
 _ROOT = Path(__file__).resolve().parents[2]
@@ -255,7 +256,7 @@ class Job:
         """Start the driver by a command, `run` or `submit`, also after it was killed; options and settings are further ones."""
         self._runs += 1
         self._log = f"log{self._runs}"
-        command = [sys.executable, "-c", "from flinkish.cli.main import main; main()", verb, *self._options, *options]
+        command = [sys.executable, *FLINKISH, verb, *self._options, *options]
         for key, value in {**self._settings, **settings}.items():
             of_spark_submit = verb == "submit" and key.startswith("spark.")
             command += ["--conf" if of_spark_submit else "-D", f"{key}={value}"]

@@ -8,7 +8,6 @@ import random
 import re
 import signal
 import socket
-import subprocess
 import sys
 import urllib.request
 from pathlib import Path
@@ -19,6 +18,7 @@ import pytest
 from tests.cluster import levels_job
 from tests.cluster.levels import PROGRAM, Levels
 from tests.cluster.standalone import Cluster, running
+from tests.kit.child import FLINKISH, python
 from tests.kit.s3_server import S3Server
 from tests.kit.seeds import chosen_seed
 from tests.kit.waiting import wait_until
@@ -166,10 +166,9 @@ def test_a_job_is_rescaled_by_one_command_when_there_is_one_more_worker(
             options=["--archives", f"{packed_environment}#environment"],
             python="./environment/bin/python",
         )
-        flinkish = [sys.executable, "-c", "from flinkish.cli.main import main; main()"]
 
         def cli(*arguments: str) -> str:
-            done = subprocess.run([*flinkish, *arguments], capture_output=True, text=True, timeout=600, check=False)
+            done = python(*FLINKISH, *arguments, status=None)
             assert done.returncode == 0, done.stdout + done.stderr + levels.job.report()
             return done.stdout
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-
 import pytest
+
+from tests.kit.child import python
 
 _SPARK = {"pyspark", "py4j", "pandas"}
 _ARROW = {"pyspark", "pandas", "numpy", "pyarrow"}
@@ -29,5 +28,5 @@ env.from_collection([1]).key_by(abs).sum().print()
 )
 def test_heavy_packages_are_not_imported(program: str, heavy: set[str]) -> None:
     shown = f"{program}\nimport sys; print(sorted({heavy} & set(sys.modules)))"
-    result = subprocess.run([sys.executable, "-c", shown], check=True, capture_output=True, text=True, timeout=240)
+    result = python("-c", shown)
     assert result.stdout == "[]\n"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import socket
 import subprocess
-import sys
 import threading
 from collections import Counter
 from collections.abc import Iterator
@@ -17,6 +16,7 @@ from flinkish.common import Types, WatermarkStrategy
 from flinkish.datastream import StreamExecutionEnvironment
 from flinkish.datastream.connectors.socket import SocketSource
 from tests.jobs.conftest import JOBS
+from tests.kit.child import python
 
 TEXT = "To be, or not to be: that is the question.\nBe (not) be!\n\n  ... \nTo"
 #: How often each word is there; each of its occurrences gives a new count.
@@ -59,8 +59,7 @@ def test_lines_from_a_socket_are_counted_until_it_is_closed(env: StreamExecution
 
 
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, str(JOBS / "socket_word_count.py"), "--engine", "local", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    return python(JOBS / "socket_word_count.py", "--engine", "local", *arguments, status=None)
 
 
 def test_the_program_prints_each_new_count() -> None:

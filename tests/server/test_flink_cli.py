@@ -13,6 +13,7 @@ import pytest
 
 from flinkish.cli.client import RestClient, find_address
 from flinkish.common.configuration import Configuration
+from tests.kit.child import FLINKISH, python
 from tests.kit.jars import MissingJarsError, fetch, jar_folder
 from tests.kit.waiting import wait_until
 from tests.recovery.processes import Job
@@ -74,7 +75,7 @@ def job(jars: None, tmp_path: Path) -> Iterator[tuple[Job, Cli, str]]:
     """A job that runs, the command line for its server, and its id."""
     script = str(Path(__file__).with_name("served_job.py"))
     # The line about the server's address is for people: `flinkish run` prints it, a script that nobody watches does not.
-    command = [sys.executable, "-c", "from flinkish.cli.main import main; main()", "run", "-p", "2", script, str(tmp_path)]
+    command = [sys.executable, *FLINKISH, "run", "-p", "2", script, str(tmp_path)]
     job = Job(command, tmp_path / "log")
     try:
         job.wait_until("the start", lambda: _STARTS.search(job.output()) is not None)
@@ -127,10 +128,7 @@ def test_it_cancels_a_job(job: tuple[Job, Cli, str]) -> None:
 
 def _own(*arguments: str) -> str:
     """Run a command of flinkish and return what it printed; it must succeed."""
-    command = [sys.executable, "-c", "from flinkish.cli.main import main; main()", *arguments]
-    result = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
-    assert result.returncode == 0, result.stdout + result.stderr
-    return result.stdout
+    return python(*FLINKISH, *arguments).stdout
 
 
 @pytest.mark.usefixtures("jars")

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.kit.child import FLINKISH
 from tests.recovery.processes import Job
 
 pytestmark = [pytest.mark.soak, pytest.mark.timeout(1_200)]
@@ -31,7 +32,7 @@ OTHERWISE = {"get_jar_list": ("404 None", "a driver takes no programs; a session
 @pytest.fixture
 def job(tmp_path: Path) -> Iterator[tuple[str, str]]:
     """The address of the server of a job that runs, and its id."""
-    command = [sys.executable, "-c", "from flinkish.cli.main import main; main()", "run", str(_HERE / "served_job.py")]
+    command = [sys.executable, *FLINKISH, "run", str(_HERE / "served_job.py")]
     job = Job([*command, str(tmp_path / "job")], tmp_path / "log")
     try:
         job.wait_until("the start", lambda: _STARTS.search(job.output()) is not None)

@@ -11,11 +11,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.kit.child import FLINKISH
 from tests.kit.command_lines import HAS_KEY, KEY, SECRET, watched
 
 pytestmark = pytest.mark.spark
-
-_COMMAND = [sys.executable, "-c", "from flinkish.cli.main import main; main()"]
 
 
 @pytest.fixture
@@ -33,7 +32,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def run(*arguments: str, folder: Path) -> tuple[int, str]:
     """Run a command of flinkish; return its process id and its output."""
     with subprocess.Popen(
-        [*_COMMAND, *arguments], cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        [sys.executable, *FLINKISH, *arguments], cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
     ) as process:
         output, _ = process.communicate(timeout=300)
     assert process.returncode == 0, output

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 import zipfile
 from pathlib import Path
 
@@ -13,10 +10,10 @@ import pytest
 from flinkish.common import Configuration
 from flinkish.common.errors import JobExecutionError
 from flinkish.datastream import StreamExecutionEnvironment
+from tests.kit.child import python
 
 pytestmark = pytest.mark.spark
 
-_ROOT = str(Path(__file__).resolve().parents[2])
 _SCRIPT = """
 import sys
 from pyspark import SparkContext
@@ -55,16 +52,7 @@ def jar(tmp_path: Path) -> Path:
 def test_a_session_of_ours_has_the_jars_and_one_that_runs_must_have_them(jar: Path, tmp_path: Path) -> None:
     (tmp_path / "folder").mkdir()
     (tmp_path / "folder" / "in_folder.txt").touch()
-    run = subprocess.run(
-        [sys.executable, "-c", _SCRIPT, jar.as_uri(), str(tmp_path / "folder")],
-        capture_output=True,
-        text=True,
-        env={**os.environ, "PYTHONPATH": _ROOT, "FLINKISH_CONF_DIR": str(tmp_path)},
-        cwd=tmp_path,
-        timeout=200,
-        check=False,
-    )
-    assert run.returncode == 0, run.stderr[-5000:]
+    run = python("-c", _SCRIPT, jar.as_uri(), tmp_path / "folder", folder=tmp_path, FLINKISH_CONF_DIR=str(tmp_path))
     assert run.stdout.splitlines() == [
         "found True True",
         "running pipeline.jars names /other.jar, but a Spark session runs already, without.",

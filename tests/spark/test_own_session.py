@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
+from tests.kit.child import python
+
 pytestmark = pytest.mark.spark
 
-_ROOT = str(Path(__file__).resolve().parents[2])
 _SCRIPT = """
 import os, sys, time
 from pyspark import SparkContext
@@ -77,16 +75,7 @@ print("new", parked() not in (first, second, session))
 
 
 def test_a_session_of_ours_stays_for_further_jobs_and_gives_way_to_one_of_the_program(tmp_path: Path) -> None:
-    run = subprocess.run(
-        [sys.executable, "-c", _SCRIPT],
-        capture_output=True,
-        text=True,
-        env={**os.environ, "PYTHONPATH": _ROOT},
-        cwd=tmp_path,
-        timeout=200,
-        check=False,
-    )
-    assert run.returncode == 0, run.stderr[-5000:]
+    run = python("-c", _SCRIPT, folder=tmp_path)
     assert run.stdout.splitlines() == [
         "hidden None None",
         "kept True",

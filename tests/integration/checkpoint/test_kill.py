@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import os
-import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from flinkish.checkpoint import checkpoint_files
+from tests.kit.child import python
 from tests.unit.checkpoint.support import files_of, make_storage, named_by, take
 
 _SCRIPT = """
@@ -31,15 +28,7 @@ for number in (1, 2, 3):
     [("P8:kill9:nth=2", 1), ("P9:kill9:nth=2", 1), ("P12:kill9:nth=2", 2), ("P14:kill9:nth=1", 2), ("P14:kill9:nth=2", 2)],
 )
 def test_the_successor_of_a_killed_driver_finds_the_last_committed_checkpoint(tmp_path: Path, fault: str, last: int) -> None:
-    killed = subprocess.run(
-        [sys.executable, "-c", _SCRIPT, str(tmp_path)],
-        env={**os.environ, "FLINKISH_FAULT": fault},
-        cwd=Path(__file__).parents[3],
-        capture_output=True,
-        timeout=240,
-        check=False,
-    )
-    assert killed.returncode == -signal.SIGKILL, killed.stderr.decode()
+    python("-c", _SCRIPT, tmp_path, status=-9, FLINKISH_FAULT=fault)
     storage = make_storage(tmp_path)
     assert storage.claim() == 2
     latest = storage.latest()

@@ -8,8 +8,6 @@ import itertools
 import logging
 import os
 import random
-import signal
-import subprocess
 import sys
 import threading
 import time
@@ -41,6 +39,7 @@ from flinkish.common.ids import CheckpointId, Generation
 from flinkish.datastream import StreamExecutionEnvironment
 from flinkish.jobmaster.ha import ClusterRecord
 from flinkish.runtime.protocol import StateFile
+from tests.kit.child import python
 from tests.kit.s3_server import ACCESS_KEY, SECRET_KEY, S3Server
 from tests.unit.checkpoint.support import COUNT, JOB, KEY, LINEAGE, coordinator_state, named_by
 
@@ -213,17 +212,7 @@ for number in (1, 2, 3):
 def test_the_successor_of_a_killed_driver_finds_the_last_committed_checkpoint(
     directory: str, s3: S3Server, fault: str, last: int
 ) -> None:
-    killed = subprocess.run(
-        [sys.executable, "-c", _SCRIPT, directory],
-        input=f"{s3.endpoint} {ACCESS_KEY} {SECRET_KEY}",
-        env={**os.environ, "FLINKISH_FAULT": fault},
-        cwd=Path(__file__).parents[3],
-        capture_output=True,
-        text=True,
-        timeout=240,
-        check=False,
-    )
-    assert killed.returncode == -signal.SIGKILL, killed.stderr
+    python("-c", _SCRIPT, directory, given=f"{s3.endpoint} {ACCESS_KEY} {SECRET_KEY}", status=-9, FLINKISH_FAULT=fault)
     storage = make(directory)
     assert storage.claim() == 2
     latest = storage.latest()

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+
+from tests.kit.child import python
 
 BUILT = """
 from flinkish.datastream import StreamExecutionEnvironment
@@ -17,7 +16,6 @@ def build():
     env.from_collection([1]).map(lambda value: value).print()
     return env
 """
-LOCAL = {**os.environ, "FLINKISH_PROPERTIES": "-Dexecution.engine=local"}
 WARNING = "flinkish: the program has ended without execute(), so these operators have not run: 'Map', "
 
 
@@ -25,8 +23,7 @@ def ended(folder: Path, script: str, *command: str) -> tuple[int, str]:
     """Run a script to its end; return its exit code and what it wrote on stderr."""
     path = folder / "job.py"
     path.write_text(script)
-    arguments = [sys.executable, *(command or ("job.py",))]
-    run = subprocess.run(arguments, cwd=folder, env=LOCAL, capture_output=True, text=True, timeout=240, check=False)
+    run = python(*(command or ("job.py",)), folder=folder, status=None, FLINKISH_PROPERTIES="-Dexecution.engine=local")
     return run.returncode, run.stderr
 
 

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
+from tests.kit.child import python
 from tests.unit.cli.test_main import invoke
 
 
@@ -17,6 +15,5 @@ def test_package_writes_a_zip_that_flinkish_can_be_imported_from(tmp_path: Path)
     target = tmp_path / "folder" / "flinkish.zip"
     assert invoke("package", target).output == f"Packed flinkish into {target}\n"
     code = "import flinkish, flinkish.datastream; print(flinkish.__file__)"
-    environment = {**os.environ, "PYTHONPATH": str(target)}
-    run = subprocess.run([sys.executable, "-c", code], env=environment, cwd=tmp_path, capture_output=True, text=True, check=False)
+    run = python("-c", code, folder=tmp_path, PYTHONPATH=str(target))
     assert run.stdout.strip() == f"{target}/flinkish/__init__.py"

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
+
+from tests.kit.child import PYTEST, python
 
 
 def test_pytest_collects_a_file_that_imports_modules_with_absent_names(tmp_path: Path) -> None:
@@ -23,25 +23,7 @@ def test_pytest_collects_a_file_that_imports_modules_with_absent_names(tmp_path:
         "    raise AssertionError\n"
     )
 
-    run = subprocess.run(
-        [
-            sys.executable,
-            "-m",
-            "pytest",
-            "-q",
-            "-p",
-            "no:cacheprovider",
-            "-p",
-            "no:schemathesis",
-            "--doctest-modules",
-            "-c",
-            "/dev/null",
-            tmp_path,
-        ],
-        capture_output=True,
-        text=True,
-        cwd=tmp_path,
-    )
+    run = python(*PYTEST, "--doctest-modules", "-c", "/dev/null", tmp_path, folder=tmp_path, status=None)
 
     assert "2 skipped" in run.stdout, run.stdout + run.stderr
     assert "error" not in run.stdout

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import io
 import re
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
 from flinkish.common import notices
+from tests.kit.child import FLINKISH, python
 
 
 class Terminal(io.StringIO):
@@ -76,11 +76,11 @@ env.execute("letters")
 
 @pytest.mark.parametrize(
     ("launcher", "told"),
-    [([], ""), (["-c", "from flinkish.cli.main import main; main()", "run"], r"Job 'letters' \([0-9a-f]{32}\) starts\.\n")],
+    [([], ""), ([*FLINKISH, "run"], r"Job 'letters' \([0-9a-f]{32}\) starts\.\n")],
 )
 def test_a_script_that_nobody_watches_is_quiet_and_flinkish_run_is_not(launcher: list[str], told: str, tmp_path: Path) -> None:
     script = tmp_path / "letters.py"
     script.write_text(_SCRIPT, encoding="utf-8")
-    run = subprocess.run([sys.executable, *launcher, script], capture_output=True, text=True, timeout=240, check=True)
+    run = python(*launcher, script)
     assert run.stdout == "a\n"
     assert re.fullmatch(told, run.stderr)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 import textwrap
 from pathlib import Path
+
+from tests.kit.child import python
 
 
 def test_classes_of_the_script_are_found_again_in_the_other_process(tmp_path: Path) -> None:
@@ -33,7 +33,7 @@ def test_classes_of_the_script_are_found_again_in_the_other_process(tmp_path: Pa
         """),
         encoding="utf-8",
     )
-    subprocess.run([sys.executable, str(script)], check=True, timeout=240)
+    python(script)
 
 
 _CACHES = """
@@ -97,5 +97,4 @@ assert pickling.loads(pickling.dumps((use(), lambda: 1)))[0] == use()
 def test_classes_and_functions_of_the_script_travel_without_the_caches_that_libraries_left_on_them(tmp_path: Path) -> None:
     script = tmp_path / "script.py"
     script.write_text(_CACHES, encoding="utf-8")
-    done = subprocess.run([sys.executable, str(script), str(tmp_path / "program")], capture_output=True, text=True, timeout=240)
-    assert done.returncode == 0, done.stderr
+    python(script, tmp_path / "program")

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import configparser
-import subprocess
 import sys
 from pathlib import Path
 
@@ -10,6 +9,7 @@ import pytest
 import flinkish
 from flinkish.common.requirements import REQUIREMENTS
 from flinkish.engine.spark.package import pack
+from tests.kit.child import python
 
 PROJECT = Path(__file__).parents[3]
 
@@ -25,8 +25,8 @@ def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def last_lines(package: Path, code: str, *folders: Path) -> list[str]:
     """Run code in a Python without installed packages; return the last lines of its standard error."""
     path = ":".join(map(str, (package, *folders)))
-    command = [sys.executable, "-S", "-c", f"import sys; sys.path[:0] = {path.split(':')!r}\n{code}"]
-    return subprocess.run(command, capture_output=True, text=True, check=False).stderr.splitlines()[-2:]
+    run = python("-S", "-c", f"import sys; sys.path[:0] = {path.split(':')!r}\n{code}", status=None)
+    return run.stderr.splitlines()[-2:]
 
 
 def test_the_table_has_what_setup_cfg_requires() -> None:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 from flinkish.common import TypeInformation, Types
@@ -12,6 +10,7 @@ from flinkish.datastream import DataStream, KeyedStream
 from flinkish.datastream.closeable_iterator import CloseableIterator
 from flinkish.datastream.windowed_stream import WindowedStream
 from tests.integration.datastream.typed import inferred
+from tests.kit.child import python
 from tests.unit.datastream.helpers import make_env
 
 _FOLDER = Path(__file__).with_name("typed")
@@ -22,7 +21,7 @@ def _complaints() -> set[tuple[str, int, str]]:
     """Return mypy's errors about the programs: file, line and code."""
     # With the settings and the cache of `make check`, mypy need not analyse flinkish a second time.
     options = ["--config-file=setup.cfg", "--no-error-summary"]
-    run = subprocess.run([sys.executable, "-m", "mypy", *options, _FOLDER], capture_output=True, text=True, cwd=_ROOT)
+    run = python("-m", "mypy", *options, _FOLDER, folder=_ROOT, status=None)
     assert run.returncode in (0, 1), run.stdout + run.stderr
     found = set()
     for line in run.stdout.splitlines():

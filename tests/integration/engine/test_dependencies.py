@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 import zipfile
 from dataclasses import replace
 from pathlib import Path
@@ -14,6 +12,7 @@ import pytest
 from flinkish.engine.dependencies import dependencies_of, pack_python_files, stage
 from flinkish.program.program import CachedFile, PythonArchive
 from flinkish.runtime.protocol import Dependencies
+from tests.kit.child import python
 from tests.unit.engine.test_dependencies import PROGRAM
 
 TAKE_OVER = """
@@ -61,13 +60,7 @@ def test_a_process_that_takes_over_imports_and_opens_what_was_laid_out(tmp_path:
         for name in ("one.py", "x.whl", "data.zip", "run.sh", "folder/two.py"):
             (tmp_path / name).unlink()
         assert not list(attempt.rglob("__pycache__"))
-    found = subprocess.run(
-        [sys.executable, "-c", TAKE_OVER, str(attempt)],
-        capture_output=True,
-        text=True,
-        check=True,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
-    )
+    found = python("-c", TAKE_OVER, attempt)
     assert found.stdout == "file folder zip ['data', 'run'] text\n"
 
 
@@ -83,11 +76,6 @@ def test_python_files_are_packed_for_executors_that_share_no_folder(tmp_path: Pa
     with zipfile.ZipFile(tmp_path / "packed.zip") as packed:
         assert not [name for name in packed.namelist() if "pycache" in name]
         packed.extractall(tmp_path / "executor")
-    found = subprocess.run(
-        [sys.executable, "-c", "import one, two, three; print(one.NAME, two.NAME, three.NAME)"],
-        capture_output=True,
-        text=True,
-        check=True,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(str(tmp_path / "executor" / entry) for entry in entries)},
-    )
+    path = os.pathsep.join(str(tmp_path / "executor" / entry) for entry in entries)
+    found = python("-c", "import one, two, three; print(one.NAME, two.NAME, three.NAME)", PYTHONPATH=path)
     assert found.stdout == "file folder zip\n"

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -11,6 +9,7 @@ import pytest
 from flinkish.common import Configuration
 from flinkish.common.errors import EngineError
 from flinkish.program.row_folders import hold_rows, remove_rows, row_folder
+from tests.kit.child import python
 
 
 def settings(folder: Path, **given: str) -> Configuration:
@@ -25,7 +24,7 @@ def killed(folder: Path, job_id: str, ending: str = "os.kill(os.getpid(), signal
         f"settings = Configuration.from_dict({{'io.tmp.dirs': {str(folder)!r}}})\n"
         f"held = hold_rows(settings, {job_id!r})\n(row_folder(settings, {job_id!r}) / 'row').touch()\n{ending}\n"
     )
-    subprocess.run([sys.executable, "-c", script], timeout=240, check=False)
+    python("-c", script, status=None)
     return row_folder(settings(folder), job_id)
 
 

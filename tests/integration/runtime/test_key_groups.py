@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
-
 from flinkish.runtime.key_groups import stable_hash
+from tests.kit.child import python
 
 _PRINT_HASHES = """
 from flinkish.common.types import Row
@@ -19,14 +16,8 @@ print([stable_hash(key) for key in keys])
 
 
 def test_hashes_are_the_same_in_every_process_and_stay_what_they_are() -> None:
-    def hashes(seed: str) -> str:
-        environment = {**os.environ, "PYTHONHASHSEED": seed}
-        return subprocess.run(
-            [sys.executable, "-c", _PRINT_HASHES], env=environment, check=True, capture_output=True, text=True
-        ).stdout
-
-    first = hashes("1")
-    assert first == hashes("2")
+    first, second = (python("-c", _PRINT_HASHES, PYTHONHASHSEED=seed).stdout for seed in "12")
+    assert first == second
     # State in checkpoints lies by these: a change of one of them makes old checkpoints unreadable.
     keys = (1, -3, 1.5, "a", b"a", (1, "a"))
     assert [stable_hash(key) for key in keys] == [1327217884, 506952121, 1125519549, 3904355907, 1666407667, 1145425867]

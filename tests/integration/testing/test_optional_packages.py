@@ -5,7 +5,6 @@ from __future__ import annotations
 import configparser
 import importlib
 import os
-import subprocess
 import sys
 import textwrap
 from pathlib import Path
@@ -15,6 +14,7 @@ import pytest
 from flinkish.common.errors import MissingPackageError
 from flinkish.common.requirements import need
 from flinkish.testing import tables
+from tests.kit.child import PYTEST, python
 
 ROOT = Path(__file__).parents[3]
 
@@ -22,7 +22,7 @@ ROOT = Path(__file__).parents[3]
 def loaded_by(code: str) -> set[str]:
     """Return the modules of flinkish, and of others that take long, that code loads."""
     show = "print(*[name for name in sys.modules if name.split('.')[0] in {'flinkish', 'pyspark', 'pyarrow', 'hypothesis'}])"
-    result = subprocess.run([sys.executable, "-c", f"import sys\n{code}\n{show}"], capture_output=True, text=True, check=True)
+    result = python("-c", f"import sys\n{code}\n{show}")
     return set(result.stdout.split())
 
 
@@ -127,27 +127,8 @@ def test_the_fixtures_of_the_plugin_serve_a_suite(tmp_path: Path) -> None:
     # Named twice, by the entry point and as in our own conftest.py.
     (suite / "conftest.py").write_text('pytest_plugins = ["flinkish.testing.pytest_plugin"]\n', encoding="utf-8")
     install(installed)
-    result = subprocess.run(
-        [
-            sys.executable,
-            "-m",
-            "pytest",
-            "-W",
-            "error",
-            "--strict-markers",
-            "-q",
-            "-p",
-            "no:cacheprovider",
-            "-p",
-            "no:schemathesis",
-            str(suite),
-        ],
-        capture_output=True,
-        text=True,
-        cwd=suite,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(installed), str(ROOT)])},
-        check=False,
-    )
+    path = os.pathsep.join([str(installed), str(ROOT)])
+    result = python(*PYTEST, "-W", "error", "--strict-markers", suite, folder=suite, status=None, PYTHONPATH=path)
     assert "4 passed" in result.stdout, result.stdout + result.stderr
 
 
@@ -161,17 +142,5 @@ def install(folder: Path) -> None:
 
 def test_without_its_own_engine_a_suite_runs_on_both(tmp_path: Path) -> None:
     (tmp_path / "test_suite.py").write_text("def test_both(flinkish_env): ...\n", encoding="utf-8")
-    command = [
-        sys.executable,
-        "-m",
-        "pytest",
-        "-p",
-        "flinkish.testing.pytest_plugin",
-        "-p",
-        "no:schemathesis",
-        "--collect-only",
-        "-q",
-        str(tmp_path),
-    ]
-    result = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, check=True)
+    result = python(*PYTEST, "-p", "flinkish.testing.pytest_plugin", "--collect-only", tmp_path, folder=tmp_path)
     assert [line.partition("::")[2] for line in result.stdout.splitlines()[:2]] == ["test_both[local]", "test_both[spark]"]

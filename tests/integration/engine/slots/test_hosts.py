@@ -29,6 +29,7 @@ from flinkish.engine.slots.hosts import HostConfig
 from flinkish.engine.slots.messages import Call, Reply
 from flinkish.engine.spark.query import slot_values
 from flinkish.runtime.protocol import EpochCommand, EpochReport, TaskProgram
+from tests.kit.child import python
 from tests.kit.own_process import set_temporary_folder
 from tests.kit.waiting import wait_until
 from tests.spark.toy import TOY, ToySettings, toy_program
@@ -324,7 +325,7 @@ def test_a_process_is_seen_without_a_descriptor_left() -> None:
         "resource.setrlimit(resource.RLIMIT_NOFILE, (3, 3))\n"
         "print(here.is_alive(), gone.is_alive())"
     )
-    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    result = python("-c", code)
     assert result.stdout.split() == ["True", "False"]
 
 
@@ -389,7 +390,7 @@ def test_a_folder_of_somebody_else_does_not_say_which_processes_are_hosts(folder
 
 def test_a_slot_host_does_not_import_spark_or_pandas() -> None:
     code = "import sys, flinkish.engine.slots.slot_host; print([m for m in ('pyspark', 'pandas', 'pyarrow') if m in sys.modules])"
-    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    result = python("-c", code)
     assert result.stdout.strip() == "[]"
 
 

@@ -20,6 +20,7 @@ from flinkish.common.errors import EngineError
 from flinkish.engine.processes import ProcessId
 from flinkish.engine.slots import template
 from flinkish.engine.slots.template import TemplateError, fork_host
+from tests.kit.child import python
 from tests.kit.own_process import set_temporary_folder
 
 #: A task that the host imports when it is first called, which these tests do not.
@@ -149,7 +150,7 @@ def test_who_asks_and_goes_away_does_no_harm(folder: Path, executor: subprocess.
 
 def test_hosts_draw_other_random_numbers(folder: Path, executor: subprocess.Popen[bytes]) -> None:
     code = "import random, os; pid = os.fork(); os.write(1, f'{random.random()} '.encode()); pid and os.waitpid(pid, 0)"
-    drawn = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+    drawn = python("-c", code).stdout.split()
     assert len(set(drawn)) == 2  # Python itself seeds anew in each fork; the template relies on it
 
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from flinkish.engine.spark.submission import property_file
+from tests.kit.child import python
 from tests.kit.own_process import set_temporary_folder
 
 
@@ -26,7 +25,7 @@ def test_the_file_of_a_killed_process_is_removed_by_the_next_one(tmp_path: Path,
         "import os, signal\nfrom flinkish.engine.spark.submission import property_file\n"
         "with property_file({'spark.a': 'hush'}): os.kill(os.getpid(), signal.SIGKILL)"
     )
-    subprocess.run([sys.executable, "-c", script], env={"TMPDIR": str(tmp_path)}, timeout=240, check=False)
+    python("-c", script, status=-9, TMPDIR=str(tmp_path))
     [left] = tmp_path.iterdir()
     set_temporary_folder(monkeypatch, tmp_path)
     with property_file({"spark.a": "1"}):

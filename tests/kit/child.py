@@ -1,0 +1,36 @@
+"""Runs Python in a process of its own, to its end."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+_ROOT = str(Path(__file__).resolve().parents[2])
+#: What runs a command of flinkish, whether or not that is installed.
+FLINKISH = ("-c", "from flinkish.cli.main import main; main()")
+#: What runs a suite of its own with pytest.
+PYTEST = ("-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:schemathesis")
+
+
+def python(
+    *arguments: str | Path, folder: Path | None = None, status: int | None = 0, given: str = "", **environment: str
+) -> subprocess.CompletedProcess[str]:
+    """Run Python with these arguments in a folder; return what it has written. It finds flinkish and the tests.
+
+    It must end with the status; None = any. `given` is what it reads, `environment` has further variables.
+    """
+    variables = {**os.environ, "PYTHONPATH": _ROOT, **environment}
+    run = subprocess.run(
+        [sys.executable, *arguments],
+        cwd=folder,
+        env=variables,
+        input=given,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert status in (None, run.returncode), f"it ended with {run.returncode}\n{run.stdout[-5_000:]}\n{run.stderr[-5_000:]}"
+    return run
