@@ -198,6 +198,15 @@ def clouds(running_clouds: fake_clouds.Cloud, monkeypatch: pytest.MonkeyPatch) -
 
 
 @pytest.fixture
+def no_store_settings(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """No variable has to do with stores during the test, and the settings that it makes are gone after it."""
+    for name in ("AZURE_STORAGE_ENDPOINT", "AZURE_ENDPOINT", "AZURE_STORAGE_ACCOUNT_KEY"):
+        monkeypatch.delenv(name, raising=False)
+    yield
+    store_settings.use(Configuration())
+
+
+@pytest.fixture
 def flinkish_engine(engine: str) -> str:
     """What the plugin's fixtures run on: the engine, which a test may fix by `parametrize("engine", ...)`."""
     return engine

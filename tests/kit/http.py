@@ -25,22 +25,38 @@ def ask(port: int, method: str, path: str, body: Any = None, headers: Mapping[st
         connection.close()
 
 
+class Asking:
+    """Makes requests to the server at its port."""
+
+    port: int
+
+    def ask(self, method: str, path: str, body: Any = None, headers: Mapping[str, str] | None = None) -> tuple[int, Any]:
+        """Send a request as Flink's command line does; return the status and the decoded answer."""
+        return ask(self.port, method, path, body, headers)
+
+    def get(self, path: str) -> Any:
+        """Return the answer to a GET that must succeed."""
+        status, answer = self.ask("GET", path)
+        assert status == 200, (path, status, answer)
+        return answer
+
+
 @contextmanager
-def replying(reply: Callable[[BaseHTTPRequestHandler, str], tuple[int, str, bytes]]) -> Iterator[int]:
+def replying(reply: Callable[[BaseHTTPRequestHandler, bytes], tuple[int, str, bytes]]) -> Iterator[int]:
     """Answer requests at a port of this machine, which is yielded; `reply` makes status, type and content of request and body."""
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
 
         def _answer(self) -> None:
-            status, kind, content = reply(self, self.rfile.read(int(self.headers.get("Content-Length") or 0)).decode())
+            status, kind, content = reply(self, self.rfile.read(int(self.headers.get("Content-Length") or 0)))
             self.send_response(status)
             self.send_header("Content-Type", kind)
             self.send_header("Content-Length", str(len(content)))
             self.end_headers()
             self.wfile.write(content)
 
-        do_GET = do_POST = do_PATCH = _answer
+        do_GET = do_POST = do_PATCH = do_DELETE = _answer
 
         def log_message(self, format: str, *args: Any) -> None: ...
 

@@ -17,12 +17,11 @@ from tests.kit.child import FLINKISH, python
 from tests.kit.jars import MissingJarsError, fetch, jar_folder
 from tests.kit.waiting import wait_until
 from tests.recovery.processes import Job
+from tests.server.driver import served_job
 
 JARS = jar_folder("flink", "2.3.0")
 #: What Flink's command line starts Python scripts with.
 PYTHON_JARS = jar_folder("flink-python", "2.3.0")
-_ADDRESS = re.compile(r"REST: http://localhost:(\d+)/")
-_STARTS = re.compile(r"Job 'served job' \(([0-9a-f]{32})\) starts")
 
 
 class Cli:
@@ -73,18 +72,8 @@ def jars() -> None:
 @pytest.fixture
 def job(jars: None, tmp_path: Path) -> Iterator[tuple[Job, Cli, str]]:
     """A job that runs, the command line for its server, and its id."""
-    script = str(Path(__file__).with_name("served_job.py"))
-    # The line about the server's address is for people: `flinkish run` prints it, a script that nobody watches does not.
-    command = [sys.executable, *FLINKISH, "run", "-p", "2", script, str(tmp_path)]
-    job = Job(command, tmp_path / "log")
-    try:
-        job.wait_until("the start", lambda: _STARTS.search(job.output()) is not None)
-        address, started = _ADDRESS.search(job.output()), _STARTS.search(job.output())
-        assert address is not None
-        assert started is not None
-        yield job, Cli(tmp_path, address[1]), started[1]
-    finally:
-        job.close()
+    with served_job(tmp_path, "-p", "2") as (driver, port, job_id):
+        yield driver, Cli(tmp_path, port), job_id
 
 
 def test_it_lists_checkpoints_saves_and_stops_a_job(job: tuple[Job, Cli, str], tmp_path: Path) -> None:

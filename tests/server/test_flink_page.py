@@ -6,15 +6,14 @@ The page of the standard output is left out: as in Flink, it is a 404 where nobo
 from __future__ import annotations
 
 import http.client
-import threading
 import time
 import zipfile
-from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 
 import pytest
 
+from tests.kit.http import replying
 from tests.kit.jars import MissingJarsError, fetch, jar_folder
 from tests.server.browser import Browser, need_browser
 from tests.server.page_jobs import failing_job, running_job
@@ -27,42 +26,28 @@ JARS = jar_folder("flink-page", "2.3.0")
 TYPES = {".js": "text/javascript", ".css": "text/css", ".html": "text/html", ".svg": "image/svg+xml"}
 
 
-class Relay(BaseHTTPRequestHandler):
+class Relay:
     """Serves the files of the jar, and passes all other requests on to the server of flinkish."""
 
-    files: dict[str, bytes]
-    port: int
-    answers: list[tuple[int, str, str]]
-    protocol_version = "HTTP/1.1"
+    def __init__(self, files: dict[str, bytes], port: int) -> None:
+        self._files = files
+        self._port = port
+        self.answers: list[tuple[int, str, str]] = []
 
-    def handle_request(self) -> None:
-        path = self.path.partition("?")[0]
-        file = self.files.get("/index.html" if path == "/" else path)
-        body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
-        if self.command == "GET" and file is not None:
-            self.respond(200, TYPES.get(Path(path).suffix, "text/html" if path == "/" else "application/octet-stream"), file)
-            return
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=120)
+    def reply(self, request: BaseHTTPRequestHandler, body: bytes) -> tuple[int, str, bytes]:
+        path = request.path.partition("?")[0]
+        file = self._files.get("/index.html" if path == "/" else path)
+        if request.command == "GET" and file is not None:
+            return 200, TYPES.get(Path(path).suffix, "text/html" if path == "/" else "application/octet-stream"), file
+        connection = http.client.HTTPConnection("127.0.0.1", self._port, timeout=120)
         try:
-            kind = {"Content-Type": self.headers["Content-Type"]} if "Content-Type" in self.headers else {}
-            connection.request(self.command, self.path, body, kind)
+            kind = {"Content-Type": request.headers["Content-Type"]} if "Content-Type" in request.headers else {}
+            connection.request(request.command, request.path, body, kind)
             answer = connection.getresponse()
-            self.answers.append((answer.status, self.command, self.path))
-            self.respond(answer.status, answer.headers.get("Content-Type", ""), answer.read())
+            self.answers.append((answer.status, request.command, request.path))
+            return answer.status, answer.headers.get("Content-Type", ""), answer.read()
         finally:
             connection.close()
-
-    do_GET = do_POST = do_PATCH = do_DELETE = handle_request
-
-    def respond(self, status: int, kind: str, content: bytes) -> None:
-        self.send_response(status)
-        self.send_header("Content-Type", kind)
-        self.send_header("Content-Length", str(len(content)))
-        self.end_headers()
-        self.wfile.write(content)
-
-    def log_message(self, format: str, *args: object) -> None:
-        """Say nothing."""
 
 
 @pytest.fixture(scope="module")
@@ -76,26 +61,8 @@ def files() -> dict[str, bytes]:
         return {name.removeprefix("web"): jar.read(name) for name in jar.namelist() if name.startswith("web/")}
 
 
-@pytest.fixture
-def relay(files: dict[str, bytes]) -> Iterator[ThreadingHTTPServer]:
-    class Own(Relay):
-        pass
-
-    Own.files, Own.answers = files, []
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Own)
-    server.daemon_threads = True
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    yield server
-    server.shutdown()
-    server.server_close()
-    thread.join()
-
-
-def test_flinks_own_page_shows_the_jobs_and_cancels_one(relay: ThreadingHTTPServer, tmp_path: Path) -> None:
-    handler: type[Relay] = relay.RequestHandlerClass  # type: ignore[assignment]
-    with served() as server:
-        handler.port = server.port
+def test_flinks_own_page_shows_the_jobs_and_cancels_one(files: dict[str, bytes], tmp_path: Path) -> None:
+    with served() as server, replying((relay := Relay(files, server.port)).reply) as port:
         folders = [tmp_path / name for name in ("running", "failing", "browser")]
         for folder in folders:
             folder.mkdir()
@@ -138,14 +105,14 @@ def test_flinks_own_page_shows_the_jobs_and_cancels_one(relay: ThreadingHTTPServ
             }.items():
                 browser.open("about:blank")
                 browser.console()
-                handler.answers.clear()
-                browser.open(f"http://localhost:{relay.server_port}/#/{place}")
+                relay.answers.clear()
+                browser.open(f"http://localhost:{port}/#/{place}")
                 problems += look(
-                    browser, handler, place.replace(job, "JOB").replace(failed, "FAILED").replace(vertex, "VERTEX"), texts
+                    browser, relay, place.replace(job, "JOB").replace(failed, "FAILED").replace(vertex, "VERTEX"), texts
                 )
             assert problems == [], "\n".join(problems)
 
-            browser.open(f"http://localhost:{relay.server_port}/#/{at_job}/overview")
+            browser.open(f"http://localhost:{port}/#/{at_job}/overview")
             browser.click("a", "Cancel Job")
             browser.click("button", "Yes")
             browser.wait_text("CANCELED")
@@ -156,7 +123,7 @@ def test_flinks_own_page_shows_the_jobs_and_cancels_one(relay: ThreadingHTTPServ
                 running.cancel().result(120)
 
 
-def look(browser: Browser, handler: type[Relay], place: str, texts: list[str]) -> list[str]:
+def look(browser: Browser, relay: Relay, place: str, texts: list[str]) -> list[str]:
     """Return what is wrong with a page: missing texts, errors in the console, requests that the server did not answer well."""
     deadline = time.monotonic() + 30
     missing = texts
@@ -166,5 +133,5 @@ def look(browser: Browser, handler: type[Relay], place: str, texts: list[str]) -
         missing = [text for text in texts if text.lower() not in shown]
         time.sleep(0.1)
     found = [f"{place}: {text!r} is not shown: {browser.text()[-400:]!r}" for text in missing]
-    found += [f"{place}: {status} {method} {path}" for status, method, path in handler.answers if status >= 400]
+    found += [f"{place}: {status} {method} {path}" for status, method, path in relay.answers if status >= 400]
     return found + [f"{place}: {message}" for message in browser.console()]

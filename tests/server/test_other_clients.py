@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -15,14 +14,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.kit.child import FLINKISH
-from tests.recovery.processes import Job
+from tests.server.driver import served_job
 
 pytestmark = [pytest.mark.soak, pytest.mark.timeout(1_200)]
 
 _HERE = Path(__file__).parent
-_ADDRESS = re.compile(r"REST: (http://localhost:\d+)/")
-_STARTS = re.compile(r"Job 'served job' \(([0-9a-f]{32})\) starts")
 #: What calls of the generated client became with real Flink: parsed, not parsed, or an exception of the client.
 FLINK = json.loads((_HERE / "clients" / "job_manager_api_flink.json").read_text())
 #: Calls with another result here, with the reason.
@@ -32,16 +28,8 @@ OTHERWISE = {"get_jar_list": ("404 None", "a driver takes no programs; a session
 @pytest.fixture
 def job(tmp_path: Path) -> Iterator[tuple[str, str]]:
     """The address of the server of a job that runs, and its id."""
-    command = [sys.executable, *FLINKISH, "run", str(_HERE / "served_job.py")]
-    job = Job([*command, str(tmp_path / "job")], tmp_path / "log")
-    try:
-        job.wait_until("the start", lambda: _STARTS.search(job.output()) is not None)
-        address, started = _ADDRESS.search(job.output()), _STARTS.search(job.output())
-        assert address is not None
-        assert started is not None
-        yield address[1], started[1]
-    finally:
-        job.close()
+    with served_job(tmp_path) as (_, port, job_id):
+        yield f"http://localhost:{port}", job_id
 
 
 def install(folder: Path, *packages: str) -> Path:

@@ -17,19 +17,14 @@ from flinkish.server.process_figures import ProcessFigures
 from flinkish.server.rest import server_handlers
 from flinkish.server.state import ServedJob
 from tests.kit.waiting import wait_until
-from tests.unit.server.support import UNKNOWN, Server, differences, endless_job, make_env, sample, served, shape
+from tests.unit.server.support import UNKNOWN, Server, differences, endless_job, make_env, sample, served, served_job, shape
 
 
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Server, str]]:
     """A server and the id of a job that runs and has completed a checkpoint."""
-    with served() as server:
-        client = endless_job(make_env(tmp_path_factory.mktemp("job")))
-        job_id = str(client.get_job_id())
-        wait_until("a checkpoint", lambda: server.get(f"/jobs/{job_id}/checkpoints")["latest"]["completed"] is not None)
-        wait_until("records", lambda: server.get(f"/jobs/{job_id}")["vertices"][1]["metrics"]["read-records"] > 0)
-        yield server, job_id
-        client.cancel().result(120)
+    with served_job(tmp_path_factory.mktemp("job")) as found:
+        yield found
 
 
 @pytest.mark.parametrize(
@@ -243,7 +238,7 @@ def test_a_stopped_job_is_finished_and_its_savepoint_known(tmp_path: Path) -> No
     with served() as server:
         client = endless_job(make_env(tmp_path))
         job_id = str(client.get_job_id())
-        wait_until("a checkpoint", lambda: server.get(f"/jobs/{job_id}/checkpoints")["latest"]["completed"] is not None)
+        server.await_progress(job_id)
         status, answer = server.ask("POST", f"/v1/jobs/{job_id}/stop", {"targetDirectory": None, "drain": False})
         assert status == 202
         trigger = answer["request-id"]

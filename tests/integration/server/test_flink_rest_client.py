@@ -17,8 +17,7 @@ def test_every_call_works_as_with_flink(tmp_path: Path) -> None:
     with served() as server:
         job = endless_job(make_env(tmp_path))
         job_id = str(job.get_job_id())
-        wait_until("a checkpoint", lambda: server.get(f"/jobs/{job_id}/checkpoints")["latest"]["completed"] is not None)
-        wait_until("records", lambda: server.get(f"/jobs/{job_id}")["vertices"][1]["metrics"]["read-records"] > 0)
+        server.await_progress(job_id)
         client = FlinkRestClient.get(host="localhost", port=server.port)
         _look_at_the_cluster(client, job_id)
         _look_at_the_job(client.jobs, job_id)

@@ -19,9 +19,8 @@ from starlette.types import ASGIApp
 from flinkish.server.rest.app import make_app
 from flinkish.server.rest.routes import ROUTES
 from tests.kit.seeds import chosen_seed
-from tests.kit.waiting import wait_until
 from tests.unit.server.asgi import Answered, ask_async
-from tests.unit.server.support import UNKNOWN, Server, endless_job, make_env, served
+from tests.unit.server.support import UNKNOWN, Server, served_job
 from tests.unit.server.traversal import IN_PATHS
 
 #: Changes of the job itself come at its end: the fuzzer would have no job left.
@@ -77,14 +76,11 @@ _headers = st.lists(
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[ASGIApp, dict[str, list[str]]]]:
     """An application over a running job, and values that exist for the parameters of paths."""
-    with served() as server:
-        client = endless_job(make_env(tmp_path_factory.mktemp("job")))
-        yield make_app(server.state), _existing(server, str(client.get_job_id()))
-        client.cancel().result(120)
+    with served_job(tmp_path_factory.mktemp("job")) as (server, job_id):
+        yield make_app(server.state), _existing(server, job_id)
 
 
 def _existing(server: Server, job_id: str) -> dict[str, list[str]]:
-    wait_until("a checkpoint", lambda: server.get(f"/jobs/{job_id}/checkpoints")["latest"]["completed"] is not None)
     checkpoint = server.get(f"/jobs/{job_id}/checkpoints")["latest"]["completed"]["id"]
     return {
         "jobid": [job_id],

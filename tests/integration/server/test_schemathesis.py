@@ -16,8 +16,7 @@ from schemathesis.specs.openapi.checks import content_type_conformance, response
 from flinkish.server.rest.app import make_app
 from flinkish.server.rest.openapi import document_of
 from flinkish.server.rest.routes import ROUTES
-from tests.kit.waiting import wait_until
-from tests.unit.server.support import endless_job, make_env, served
+from tests.unit.server.support import served_job
 
 #: Texts of the errors for which Flink answers 500 or 503 on purpose, and so does the server.
 _MEANT = ("Job [0-9a-f]{32} not found", "No TaskExecutor registered under", "FLINK-12312", "without a job restart")
@@ -26,10 +25,7 @@ _MEANT = ("Job [0-9a-f]{32} not found", "No TaskExecutor registered under", "FLI
 @pytest.fixture(scope="module")
 def known(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Any, dict[str, Any]]]:
     """The application over a running job, and ids that exist in it."""
-    with served() as server:
-        client = endless_job(make_env(tmp_path_factory.mktemp("job")))
-        job = str(client.get_job_id())
-        wait_until("a checkpoint", lambda: server.get(f"/jobs/{job}/checkpoints")["latest"]["completed"] is not None)
+    with served_job(tmp_path_factory.mktemp("job")) as (server, job):
         found = {
             "jobid": job,
             "vertexid": server.get(f"/jobs/{job}")["vertices"][0]["id"],
@@ -39,7 +35,6 @@ def known(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Any, dict[
             "attempt": 0,
         }
         yield make_app(server.state), found
-        client.cancel().result(120)
 
 
 DOCUMENT = document_of(ROUTES)

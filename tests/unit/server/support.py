@@ -20,14 +20,15 @@ from flinkish.server.endpoint import Endpoint, Limits
 from flinkish.server.rest.app import make_app
 from flinkish.server.server_settings import ServerSettings, server_settings
 from flinkish.server.state import ServerState
-from tests.kit.http import ask
+from tests.kit.http import Asking
+from tests.kit.waiting import wait_until
 
 SAMPLES = Path(__file__).parent / "samples"
 _ID = re.compile(r"[0-9a-f]{32}")
 UNKNOWN = "0" * 32
 
 
-class Server:
+class Server(Asking):
     """A server on a free port, and requests to it."""
 
     def __init__(self, limits: Limits | None = None, **changes: Any) -> None:
@@ -45,15 +46,10 @@ class Server:
         RUNNING_JOBS.unsubscribe(self.jobs)
         self._endpoint.close()
 
-    def ask(self, method: str, path: str, body: Any = None, headers: dict[str, str] | None = None) -> tuple[int, Any]:
-        """Send a request as Flink's command line does; return the status and the decoded answer."""
-        return ask(self.port, method, path, body, headers)
-
-    def get(self, path: str) -> Any:
-        """Return the answer to a GET that must succeed."""
-        status, answer = self.ask("GET", path)
-        assert status == 200, (path, status, answer)
-        return answer
+    def await_progress(self, job_id: str) -> None:
+        """Wait until an endless job has completed a checkpoint, and its second vertex has read records."""
+        wait_until("a checkpoint", lambda: self.get(f"/jobs/{job_id}/checkpoints")["latest"]["completed"] is not None)
+        wait_until("records", lambda: self.get(f"/jobs/{job_id}")["vertices"][1]["metrics"]["read-records"] > 0)
 
 
 def make_env(tmp_path: Path, **settings: str) -> StreamExecutionEnvironment:
@@ -89,6 +85,17 @@ def served(limits: Limits | None = None, **changes: Any) -> Iterator[Server]:
         yield server
     finally:
         server.close()
+
+
+@contextmanager
+def served_job(folder: Path) -> Iterator[tuple[Server, str]]:
+    """Yield a server and the id of a job that runs, has read records and completed a checkpoint."""
+    with served() as server:
+        client = endless_job(make_env(folder))
+        job_id = str(client.get_job_id())
+        server.await_progress(job_id)
+        yield server, job_id
+        client.cancel().result(120)
 
 
 def sample(file: str, request: str) -> Any:

@@ -2,25 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
 from flinkish.checkpoint import paths
 from flinkish.checkpoint.delta_log import DeltaLog
-from flinkish.common.configuration import Configuration
-from flinkish.common.files import store_settings
 from flinkish.common.files.schemes import files_at
 from tests.kit import fake_clouds
 from tests.kit.fake_clouds import Cloud
 
-
-@pytest.fixture(autouse=True)
-def _no_settings_after_it(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    for name in ("AZURE_STORAGE_ENDPOINT", "AZURE_ENDPOINT", "AZURE_STORAGE_ACCOUNT_KEY"):
-        monkeypatch.delenv(name, raising=False)
-    yield
-    store_settings.use(Configuration())
+pytestmark = pytest.mark.usefixtures("no_store_settings")
 
 
 @pytest.mark.parametrize("root", ["gs://bucket", "abfss://data@mine.dfs.core.windows.net"])

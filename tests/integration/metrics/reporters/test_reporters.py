@@ -24,7 +24,7 @@ from flinkish.metrics.reporters.opentelemetry import OpenTelemetryReporter
 from flinkish.metrics.reporters.prometheus import PrometheusText
 from flinkish.metrics.reporters.reporter_settings import ReporterKind, ReporterSettings, reporter_settings
 from flinkish.metrics.samples import Sample, histogram
-from tests.kit.http import handled_by
+from tests.kit.http import replying
 
 JOB = {"host": "h", "job_id": "j1", "job_name": "my job"}
 TASK = {**JOB, "task_name": "Source: a -> b", "subtask_index": "0"}
@@ -140,16 +140,11 @@ def test_the_history_gets_plain_values_of_each_job() -> None:
 def collector(status: int = 200) -> Iterator[tuple[str, list[ExportMetricsServiceRequest]]]:
     taken: list[ExportMetricsServiceRequest] = []
 
-    class Handler(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            taken.append(ExportMetricsServiceRequest.FromString(self.rfile.read(int(self.headers["Content-Length"]))))
-            self.send_response(status)
-            self.end_headers()
+    def reply(request: BaseHTTPRequestHandler, body: bytes) -> tuple[int, str, bytes]:
+        taken.append(ExportMetricsServiceRequest.FromString(body))
+        return status, "", b""
 
-        def log_message(self, *arguments: Any) -> None:
-            pass
-
-    with handled_by(Handler) as port:
+    with replying(reply) as port:
         yield f"http://127.0.0.1:{port}/v1/metrics", taken
 
 

@@ -24,7 +24,7 @@ from flinkish.server.session.handlers import SESSION_ROUTES
 from flinkish.server.session.processes import Command, Processes
 from flinkish.server.session.service import Service
 from flinkish.server.session.storage import SessionStorage
-from tests.kit.http import ask
+from tests.kit.http import Asking
 from tests.kit.waiting import wait_until
 from tests.unit.server.session.support import (
     FakeProcess,
@@ -39,7 +39,7 @@ UNKNOWN = "0" * 32
 _TYPE = {"Content-Type": "multipart/form-data; boundary=x"}
 
 
-class Client:
+class Client(Asking):
     """A service of fake drivers, and requests to it."""
 
     def __init__(self, folder: Path, processes: Any, token: str | None = None, **changes: str) -> None:
@@ -48,14 +48,6 @@ class Client:
         self.service = Service(replace(settings, server=replace(settings.server, token=token)), processes=processes, ids=Ids())
         self.port = int(self.service.start().rpartition(":")[2])
         self.dispatcher = self.service.dispatcher
-
-    def ask(self, method: str, path: str, body: Any = None, headers: dict[str, str] | None = None) -> tuple[int, Any]:
-        return ask(self.port, method, path, body, headers)
-
-    def get(self, path: str) -> Any:
-        status, answer = self.ask("GET", path)
-        assert status == 200, (path, status, answer)
-        return answer
 
     def upload(self, name: str = "job.py", content: bytes = b"print(1)\n") -> tuple[int, Any]:
         return self.ask("POST", "/jars/upload", _form(name, content), _TYPE)

@@ -29,8 +29,8 @@ def listening(answer: Callable[[int, str], str]) -> Iterator[tuple[int, list[str
     """Listen on a port, and answer requests for a proof from port and nonce; yield the port and all that was received."""
     seen: list[str] = []
 
-    def reply(request: BaseHTTPRequestHandler, body: str) -> tuple[int, str, bytes]:
-        seen.append(f"{request.command} {request.path} {request.headers} {body}")
+    def reply(request: BaseHTTPRequestHandler, body: bytes) -> tuple[int, str, bytes]:
+        seen.append(f"{request.command} {request.path} {request.headers} {body.decode()}")
         nonce = parse_qs(urlsplit(request.path).query).get("nonce", [""])[0]
         return 200, "text/plain", answer(request.server.server_address[1], nonce).encode()
 

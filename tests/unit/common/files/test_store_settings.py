@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -20,12 +19,7 @@ from tests.kit.fake_clouds import ACCOUNT_KEY
 URI = "abfss://data@mine.dfs.core.windows.net/a"
 
 
-@pytest.fixture(autouse=True)
-def _no_settings_after_it(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    for name in ("AZURE_STORAGE_ENDPOINT", "AZURE_ENDPOINT", "AZURE_STORAGE_ACCOUNT_KEY"):
-        monkeypatch.delenv(name, raising=False)
-    yield
-    store_settings.use(Configuration())
+pytestmark = pytest.mark.usefixtures("no_store_settings")
 
 
 def use_keys(given: dict[str, str]) -> None:

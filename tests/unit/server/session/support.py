@@ -229,12 +229,12 @@ def answering(answers: dict[str, tuple[int, Any]]) -> Iterator[tuple[int, list[t
     """Serve a driver's answers by path on a port of this machine; yield it and the requests: method, path, token, body."""
     seen: list[tuple[str, str, str, str]] = []
 
-    def reply(request: BaseHTTPRequestHandler, body: str) -> tuple[int, str, bytes]:
+    def reply(request: BaseHTTPRequestHandler, body: bytes) -> tuple[int, str, bytes]:
         asked, _, query = request.path.partition("?")
         if asked == PROOF_PATH:
             given = proof(DRIVER_TOKEN, request.server.server_address[1], query.removeprefix("nonce="))
             return 200, "text/plain", given.encode()
-        seen.append((request.command, request.path, request.headers.get("Authorization", ""), body))
+        seen.append((request.command, request.path, request.headers.get("Authorization", ""), body.decode()))
         status, answer = answers.get(asked, (404, {"errors": ["no"]}))
         return status, "application/json; charset=UTF-8", json.dumps(answer).encode()
 
