@@ -11,7 +11,6 @@ from flinkish.common import Row, Time, Types
 from flinkish.common.errors import JobExecutionError
 from flinkish.datastream import StreamExecutionEnvironment
 from flinkish.datastream.functions import (
-    AggregateFunction,
     KeyedProcessFunction,
     MapFunction,
     ReduceFunction,
@@ -26,7 +25,7 @@ from flinkish.datastream.state import (
     ValueStateDescriptor,
 )
 from tests.conftest import locally
-from tests.kit.functions import CountByKey
+from tests.kit.functions import CountByKey, Mean
 from tests.kit.results import collect
 
 RECORDS = [("a", 1), ("b", 10), ("a", 2), ("b", 20), ("a", 3)]
@@ -47,20 +46,6 @@ def test_keys_are_equal_by_what_they_hold_however_python_compares_them(env: Stre
     counted = stream.key_by(lambda value: keys[value[0]](value[1])).process(CountByKey())
     expected = [(key, count) for key in ("(1, nan)", "PosixPath('a/b')", "Row(a=1, b=2)") for count in range(1, 5)]
     assert sorted(collect(counted)) == expected
-
-
-class Average(AggregateFunction):
-    def create_accumulator(self) -> tuple[int, int]:
-        return 0, 0
-
-    def add(self, value: int, accumulator: tuple[int, int]) -> tuple[int, int]:
-        return accumulator[0] + value, accumulator[1] + 1
-
-    def get_result(self, accumulator: tuple[int, int]) -> float:
-        return accumulator[0] / accumulator[1]
-
-    def merge(self, acc_a: tuple[int, int], acc_b: tuple[int, int]) -> tuple[int, int]:
-        return acc_a[0] + acc_b[0], acc_a[1] + acc_b[1]
 
 
 class Add(ReduceFunction):
@@ -139,7 +124,7 @@ def test_reducing_and_aggregating_state(env: StreamExecutionEnvironment) -> None
         def open(self, runtime_context: RuntimeContext) -> None:
             self.total = runtime_context.get_reducing_state(ReducingStateDescriptor("total", Add(), Types.INT()))
             self.average = runtime_context.get_aggregating_state(
-                AggregatingStateDescriptor("average", Average(), Types.TUPLE([Types.INT(), Types.INT()]))
+                AggregatingStateDescriptor("average", Mean(), Types.TUPLE([Types.INT(), Types.INT()]))
             )
 
         def process_element(self, value: Any, ctx: KeyedProcessFunction.Context) -> Any:

@@ -19,7 +19,6 @@ from flinkish.datastream import (
     TimeWindow,
     WindowFunction,
 )
-from flinkish.datastream.functions import AggregateFunction
 from flinkish.datastream.keyed_stream import KeyedStream
 from flinkish.datastream.window import (
     CountWindow,
@@ -31,7 +30,7 @@ from flinkish.datastream.window import (
     TumblingProcessingTimeWindows,
 )
 from tests.conftest import MakeEnvironment, locally
-from tests.kit.functions import FailOnce, Number, Punctuated, Second
+from tests.kit.functions import FailOnce, Mean, Number, Punctuated, Second
 from tests.kit.restarts import recovering
 from tests.kit.results import collect, collect_each
 
@@ -121,18 +120,9 @@ def test_sliding_count_windows_fire_only_when_full(env: StreamExecutionEnvironme
     assert collect(folded) == [("a", 10), ("a", 18)]
 
 
-class Mean(AggregateFunction):
-    def create_accumulator(self) -> tuple[int, int]:
-        return 0, 0
-
+class MeanOfSecond(Mean):
     def add(self, value: Any, accumulator: tuple[int, int]) -> tuple[int, int]:
-        return accumulator[0] + value[1], accumulator[1] + 1
-
-    def get_result(self, accumulator: tuple[int, int]) -> float:
-        return accumulator[0] / accumulator[1]
-
-    def merge(self, acc_a: tuple[int, int], acc_b: tuple[int, int]) -> tuple[int, int]:
-        return acc_a[0] + acc_b[0], acc_a[1] + acc_b[1]
+        return super().add(value[1], accumulator)
 
 
 @locally
@@ -151,8 +141,8 @@ def test_reduce_and_aggregate_with_and_without_a_window_function(env: StreamExec
     found = collect_each(
         sums=windows().reduce(add),
         sums_around=windows().reduce(add, Around()),
-        means=windows().aggregate(Mean(), accumulator_type=accumulator, output_type=Types.DOUBLE()),
-        means_around=windows().aggregate(Mean(), Around(), accumulator_type=accumulator),
+        means=windows().aggregate(MeanOfSecond(), accumulator_type=accumulator, output_type=Types.DOUBLE()),
+        means_around=windows().aggregate(MeanOfSecond(), Around(), accumulator_type=accumulator),
     )
     assert {name: sorted(values) for name, values in found.items()} == {
         "sums": [("a", 3), ("a", 12), ("b", 3)],
@@ -239,7 +229,7 @@ def test_open_windows_survive_a_failure(make_env: MakeEnvironment, tmp_path: Pat
     windows = records.key_by(lambda record: record[0], Types.STRING()).window(
         SlidingEventTimeWindows.of(Time.milliseconds(100), Time.milliseconds(50))
     )
-    results = collect(windows.aggregate(Mean(), WithStart()))
+    results = collect(windows.aggregate(MeanOfSecond(), WithStart()))
     assert marker.exists()
     expected = [
         (f"k{key}", start, sum(inside) / len(inside))

@@ -70,6 +70,22 @@ class Number(AggregateFunction):
         return acc_a + acc_b
 
 
+class Mean(AggregateFunction):
+    """The mean of numbers; the accumulator has their sum and how many they are."""
+
+    def create_accumulator(self) -> tuple[int, int]:
+        return 0, 0
+
+    def add(self, value: Any, accumulator: tuple[int, int]) -> tuple[int, int]:
+        return accumulator[0] + value, accumulator[1] + 1
+
+    def get_result(self, accumulator: tuple[int, int]) -> float:
+        return accumulator[0] / accumulator[1]
+
+    def merge(self, acc_a: tuple[int, int], acc_b: tuple[int, int]) -> tuple[int, int]:
+        return acc_a[0] + acc_b[0], acc_a[1] + acc_b[1]
+
+
 class Itself(TimestampAssigner):
     """A record is a number, or the text of one, and that number is its event time."""
 

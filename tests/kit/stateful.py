@@ -15,7 +15,6 @@ from flinkish.common.watermark_strategy import TimestampAssigner
 from flinkish.datastream import StreamExecutionEnvironment
 from flinkish.datastream.checkpoint import CheckpointedFunction
 from flinkish.datastream.functions import (
-    AggregateFunction,
     KeyedBroadcastProcessFunction,
     KeyedProcessFunction,
     MapFunction,
@@ -33,6 +32,7 @@ from flinkish.datastream.state import (
 from flinkish.datastream.window import EventTimeSessionWindows, TumblingEventTimeWindows
 from flinkish.runtime.state.snapshot import SnapshotWriter
 from flinkish.testing import JobHarness
+from tests.kit.functions import Mean
 
 
 def declare_without_types(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -71,18 +71,11 @@ class Add(ReduceFunction):
         return value1 + value2
 
 
-class Sum(AggregateFunction):
-    def create_accumulator(self) -> tuple[int, int]:
-        return 0, 0
-
-    def add(self, value: int, accumulator: tuple[int, int]) -> tuple[int, int]:
-        return accumulator[0] + value, accumulator[1] + 1
+class Sum(Mean):
+    """The sum, with the same accumulator."""
 
     def get_result(self, accumulator: tuple[int, int]) -> int:
         return accumulator[0]
-
-    def merge(self, acc_a: tuple[int, int], acc_b: tuple[int, int]) -> tuple[int, int]:
-        return acc_a[0] + acc_b[0], acc_a[1] + acc_b[1]
 
 
 LONG, TEXT = Types.LONG(), Types.STRING()

@@ -11,7 +11,6 @@ import pytest
 
 from flinkish.common import Configuration, Time, Types, WatermarkStrategy
 from flinkish.common.errors import ForeignCheckpointError, JobExecutionError
-from flinkish.common.watermark_strategy import TimestampAssigner
 from flinkish.datastream import DataStream, KeyedProcessFunction, RuntimeContext, StreamExecutionEnvironment
 from flinkish.datastream.connectors.collection import CollectionSource
 from flinkish.datastream.connectors.datagen import DataGeneratorSource
@@ -24,15 +23,11 @@ from flinkish.datastream.state import ValueStateDescriptor
 from flinkish.datastream.window import EventTimeSessionWindows, TumblingEventTimeWindows
 from flinkish.engine.job_client import EmbeddedJobClient
 from flinkish.program.sources import Source
+from tests.kit.functions import Itself
 from tests.kit.waiting import wait_for_checkpoints
 
 _PATH = "execution.state-recovery.path"
 _FAR = 1_000_000
-
-
-class ByNumber(TimestampAssigner):
-    def extract_timestamp(self, value: Any, record_timestamp: int) -> int:
-        return int(value)
 
 
 class Last(MapFunction):
@@ -101,7 +96,7 @@ def environment(folder: Path, **settings: Any) -> StreamExecutionEnvironment:
 
 
 def keyed(env: StreamExecutionEnvironment, source: Source[Any, Any, Any], uid: str) -> KeyedStream:
-    strategy = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(ByNumber())
+    strategy = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(Itself())
     return env.from_source(source, strategy, uid, Types.LONG()).uid(uid).key_by(lambda value: 0, Types.LONG())
 
 

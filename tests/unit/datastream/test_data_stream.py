@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from flinkish.common import Duration, TimestampAssigner, Types, WatermarkStrategy
+from flinkish.common import Duration, Types, WatermarkStrategy
 from flinkish.common.errors import InvalidArgumentError, InvalidProgramError, NotSerializableError, UnsupportedError
 from flinkish.common.typeinfo import DecimalTypeInfo
 from flinkish.datastream import (
@@ -40,6 +40,7 @@ from flinkish.program.transformations import (
     UnionTransformation,
 )
 from flinkish.udf.function_wrappers import function_behind
+from tests.kit.functions import Itself
 from tests.kit.programs import id_of, last
 from tests.unit.datastream.helpers import FakeExecutor, make_env, numbers
 
@@ -308,17 +309,13 @@ def test_streams_of_two_environments_cannot_be_combined(env: StreamExecutionEnvi
 
 
 def test_assign_timestamps_and_watermarks_keeps_the_type(env: StreamExecutionEnvironment) -> None:
-    class Assigner(TimestampAssigner):
-        def extract_timestamp(self, value: Any, record_timestamp: int) -> int:
-            return int(value)
-
-    strategy = WatermarkStrategy.for_bounded_out_of_orderness(Duration.of_seconds(1)).with_timestamp_assigner(Assigner())
+    strategy = WatermarkStrategy.for_bounded_out_of_orderness(Duration.of_seconds(1)).with_timestamp_assigner(Itself())
 
     made = last(env.from_collection([1], Types.INT()).assign_timestamps_and_watermarks(strategy))
 
     assert isinstance(made, OneInputTransformation)
     assert isinstance(made.operator, operators.TimestampsAndWatermarksConfig)
-    assert isinstance(made.operator.strategy.timestamp_assigner, Assigner)
+    assert isinstance(made.operator.strategy.timestamp_assigner, Itself)
     assert (made.name, made.output_type) == ("Timestamps/Watermarks", Types.INT())
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from flinkish.common import Configuration, RestartStrategies, TimestampAssigner, Types, WatermarkStrategy
+from flinkish.common import Configuration, RestartStrategies, Types, WatermarkStrategy
 from flinkish.common.errors import (
     ConfigurationError,
     InvalidArgumentError,
@@ -35,14 +35,10 @@ from flinkish.datastream.connectors.number_seq import NumberSequenceSource
 from flinkish.datastream.stream_execution_environment import _properties
 from flinkish.program.program import CachedFile, PythonArchive, PythonRequirements
 from flinkish.program.transformations import SourceTransformation
+from tests.kit.functions import Itself
 from tests.kit.own_process import set_arguments
 from tests.kit.programs import id_of, last, program_of
 from tests.unit.datastream.helpers import FakeExecutor, make_env, numbers
-
-
-class Assigner(TimestampAssigner):
-    def extract_timestamp(self, value: Any, record_timestamp: int) -> int:
-        return int(value)
 
 
 class Emitting(SourceFunction):
@@ -260,7 +256,7 @@ def test_from_source_asks_the_source_for_its_type(env: StreamExecutionEnvironmen
     [
         (WatermarkStrategy.no_watermarks(), False),
         (WatermarkStrategy.for_monotonous_timestamps(), True),
-        (WatermarkStrategy.no_watermarks().with_timestamp_assigner(Assigner()), True),
+        (WatermarkStrategy.no_watermarks().with_timestamp_assigner(Itself()), True),
     ],
     ids=["none", "watermarks", "timestamps only"],
 )

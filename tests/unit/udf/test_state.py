@@ -10,7 +10,7 @@ import pytest
 from flinkish.common import Duration, Time, Types
 from flinkish.common.errors import InvalidArgumentError
 from flinkish.common.pickling import dumps, loads
-from flinkish.datastream import AggregateFunction, OutputTag, ReduceFunction
+from flinkish.datastream import OutputTag, ReduceFunction
 from flinkish.datastream.state import (
     AggregatingStateDescriptor,
     ListState,
@@ -21,20 +21,7 @@ from flinkish.datastream.state import (
     StateTtlConfig,
     ValueStateDescriptor,
 )
-
-
-class Mean(AggregateFunction):
-    def create_accumulator(self) -> Any:
-        return (0, 0)
-
-    def add(self, value: Any, accumulator: Any) -> Any:
-        return accumulator[0] + value, accumulator[1] + 1
-
-    def get_result(self, accumulator: Any) -> Any:
-        return accumulator[0] / accumulator[1]
-
-    def merge(self, acc_a: Any, acc_b: Any) -> Any:
-        return acc_a[0] + acc_b[0], acc_a[1] + acc_b[1]
+from tests.kit.functions import Mean
 
 
 def test_descriptors_have_the_type_of_the_whole_and_of_the_parts() -> None:
