@@ -186,6 +186,14 @@ def test_windows_of_a_key_fire_when_it_has_ended_also_those_in_processing_time(
 RULES = MapStateDescriptor("rules", Types.LONG(), Types.LONG())
 
 
+class Sizes(KeyedBroadcastProcessFunction):
+    def process_element(self, value: Any, ctx: KeyedBroadcastProcessFunction.ReadOnlyContext) -> Any:
+        yield value, len(ctx.get_broadcast_state(RULES).keys())
+
+    def process_broadcast_element(self, value: Any, ctx: KeyedBroadcastProcessFunction.Context) -> Any:
+        ctx.get_broadcast_state(RULES).put(value, value)
+
+
 def test_the_broadcast_side_is_read_first(batch: StreamExecutionEnvironment) -> None:
     class Plain(BroadcastProcessFunction):
         def process_element(self, value: Any, ctx: BroadcastProcessFunction.ReadOnlyContext) -> Any:
@@ -194,28 +202,13 @@ def test_the_broadcast_side_is_read_first(batch: StreamExecutionEnvironment) -> 
         def process_broadcast_element(self, value: Any, ctx: BroadcastProcessFunction.Context) -> Any:
             ctx.get_broadcast_state(RULES).put(value, value)
 
-    class Keyed(KeyedBroadcastProcessFunction):
-        def process_element(self, value: Any, ctx: KeyedBroadcastProcessFunction.ReadOnlyContext) -> Any:
-            yield value, len(ctx.get_broadcast_state(RULES).keys())
-
-        def process_broadcast_element(self, value: Any, ctx: KeyedBroadcastProcessFunction.Context) -> Any:
-            ctx.get_broadcast_state(RULES).put(value, value)
-
     # The broadcast side is the longer one, so that the other one is at its end long before.
     def rules() -> Any:
         return batch.from_collection(list(range(9)), Types.LONG()).broadcast(RULES)
 
     numbers = batch.from_collection([1, 2, 3], Types.LONG())
     assert sorted(collect(numbers.connect(rules()).process(Plain()))) == [(1, 9), (2, 9), (3, 9)]
-    assert sorted(collect(numbers.key_by(lambda value: value).connect(rules()).process(Keyed()))) == [(1, 9), (2, 9), (3, 9)]
-
-
-class Sizes(KeyedBroadcastProcessFunction):
-    def process_element(self, value: Any, ctx: KeyedBroadcastProcessFunction.ReadOnlyContext) -> Any:
-        yield value, len(ctx.get_broadcast_state(RULES).keys())
-
-    def process_broadcast_element(self, value: Any, ctx: KeyedBroadcastProcessFunction.Context) -> Any:
-        ctx.get_broadcast_state(RULES).put(value, value)
+    assert sorted(collect(numbers.key_by(lambda value: value).connect(rules()).process(Sizes()))) == [(1, 9), (2, 9), (3, 9)]
 
 
 def test_what_does_not_fit_into_memory_goes_to_disk_and_is_released_in_parts(make_env: MakeEnvironment, tmp_path: Path) -> None:

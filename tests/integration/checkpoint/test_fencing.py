@@ -132,6 +132,15 @@ def test_a_driver_whose_table_was_deleted_by_a_successor_that_ended_the_job_is_r
     assert not old.root.exists()
 
 
+def assert_commit_is_refused_as_gone(folder: Path, log: type[DeltaLog]) -> None:
+    old = make_storage(folder, delta_log=log)
+    old.claim()
+    draft = make_draft(old, 1)
+    with pytest.raises(StaleGenerationError, match="gone"):
+        old.commit(draft)
+    assert not old.root.exists()
+
+
 def test_a_driver_whose_table_is_deleted_between_its_check_and_its_commit_is_refused(tmp_path: Path) -> None:
     new = make_storage(tmp_path)
 
@@ -141,12 +150,7 @@ def test_a_driver_whose_table_is_deleted_between_its_check_and_its_commit_is_ref
             new.delete_all()
             super().replace_files(*arguments, **options)  # type: ignore[arg-type]
 
-    old = make_storage(tmp_path, delta_log=SlowLog)
-    old.claim()
-    draft = make_draft(old, 1)
-    with pytest.raises(StaleGenerationError, match="gone"):
-        old.commit(draft)
-    assert not old.root.exists()
+    assert_commit_is_refused_as_gone(tmp_path, SlowLog)
 
 
 def test_a_driver_whose_table_is_deleted_while_its_commit_is_on_the_way_is_refused_and_leaves_no_log(tmp_path: Path) -> None:
@@ -162,12 +166,7 @@ def test_a_driver_whose_table_is_deleted_while_its_commit_is_on_the_way_is_refus
             entry.parent.mkdir(parents=True)
             entry.write_text(content)
 
-    old = make_storage(tmp_path, delta_log=LateLog)
-    old.claim()
-    draft = make_draft(old, 1)
-    with pytest.raises(StaleGenerationError, match="gone"):
-        old.commit(draft)
-    assert not old.root.exists()
+    assert_commit_is_refused_as_gone(tmp_path, LateLog)
 
 
 def test_a_stale_driver_deletes_nothing_of_its_successor(tmp_path: Path) -> None:

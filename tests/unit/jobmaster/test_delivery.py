@@ -54,22 +54,13 @@ def test_a_checkpoint_covers_what_an_aborted_one_before_it_would_have() -> None:
     assert ended(results) == [1, 2]
 
 
-def test_a_restart_drops_what_is_computed_again() -> None:
+@pytest.mark.parametrize("is_committed", [True, False], ids=["committed", "in doubt"])
+def test_a_restart_hands_out_what_its_checkpoint_covers_and_drops_what_is_computed_again(is_committed: bool) -> None:
     results = Results(checkpointed=True)
     results.add([1])
     results.mark(1)
-    results.commit(1)
-    results.add([2])
-    results.restart(1)
-    results.add([2])
-    results.commit_all()
-    assert ended(results) == [1, 2]
-
-
-def test_a_restart_hands_out_what_its_checkpoint_covers_if_that_was_in_doubt() -> None:
-    results = Results(checkpointed=True)
-    results.add([1])
-    results.mark(1)
+    if is_committed:
+        results.commit(1)
     results.add([2])
     results.restart(1)
     results.add([2])

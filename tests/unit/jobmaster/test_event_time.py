@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import pytest
+
 from flinkish.common import Configuration, Duration, Types, WatermarkStrategy
 from flinkish.datastream import StreamExecutionEnvironment
 from flinkish.datastream.connectors.discard import DiscardingSink
@@ -43,27 +45,21 @@ def at(graph: JobGraph, watermarks: dict[str, list[int]]) -> Watermarks:
     return found
 
 
-def test_the_slowest_subtask_of_the_slowest_source_holds_event_time_back() -> None:
+@pytest.mark.parametrize(
+    ("payments", "most", "held"),
+    [([50, 40], 40, ("Source: Payments", 40)), ([10, 10], 70, ("Source: Orders", 70))],
+    ids=["the slowest subtask of the slowest source", "not an idle source with an older watermark"],
+)
+def test_what_holds_event_time_back(payments: list[int], most: int, held: tuple[str, int]) -> None:
     def build(env: StreamExecutionEnvironment) -> None:
         both = numbers(env, "Orders").union(numbers(env, "Payments"))
         both.key_by(lambda n: n, key_type=Types.LONG()).reduce(max).name("Most").sink_to(DiscardingSink())
 
     graph = graph_of(build)
-    found = at(graph, {"Source: Orders": [90, 70], "Source: Payments": [50, 40], "Most": [40, 40]})
-    assert EventTimeGraph(graph).event_time(found) == EventTime(
-        watermark=40, operator="Source: Payments", subtasks=(1,), parallelism=2
+    found = EventTimeGraph(graph).event_time(
+        at(graph, {"Source: Orders": [90, 70], "Source: Payments": payments, "Most": [most, most]})
     )
-
-
-def test_an_idle_source_with_an_older_watermark_is_not_what_holds_event_time_back() -> None:
-    def build(env: StreamExecutionEnvironment) -> None:
-        both = numbers(env, "Orders").union(numbers(env, "Payments"))
-        both.key_by(lambda n: n, key_type=Types.LONG()).reduce(max).name("Most").sink_to(DiscardingSink())
-
-    graph = graph_of(build)
-    found = at(graph, {"Source: Orders": [90, 70], "Source: Payments": [10, 10], "Most": [70, 70]})
-    held = EventTimeGraph(graph).event_time(found)
-    assert held == EventTime(watermark=70, operator="Source: Orders", subtasks=(1,), parallelism=2)
+    assert found == EventTime(watermark=held[1], operator=held[0], subtasks=(1,), parallelism=2)
 
 
 def test_the_operator_that_assigns_watermarks_is_named_and_not_the_source_before_it() -> None:
