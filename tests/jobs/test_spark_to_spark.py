@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
-from deltalake import DeltaTable, write_deltalake
+from deltalake import write_deltalake
 
 from flinkish.datastream import StreamExecutionEnvironment
 from tests.jobs.conftest import JOBS, ROOT
 from tests.kit.own_process import set_arguments
+from tests.kit.tables import rows_of
 from tests.kit.waiting import wait_until
 
 if TYPE_CHECKING:
@@ -64,9 +65,7 @@ def spells(events: list[Delay]) -> list[tuple[Any, ...]]:
 
 
 def written(table: Path) -> list[tuple[Any, ...]]:
-    if not DeltaTable.is_deltatable(str(table)):
-        return []
-    return sorted(tuple(row.values()) for row in DeltaTable(table).to_pyarrow_table().to_pylist())
+    return sorted(rows_of(table))
 
 
 @pytest.mark.spark

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from deltalake import DeltaTable
 
+from tests.kit.tables import rows_of
 from tests.recovery import columns_job
 from tests.recovery.processes import running
 
@@ -14,8 +14,7 @@ pytestmark = pytest.mark.kill
 
 
 def rows(table: Path) -> list[tuple[int, int, str | None]]:
-    found = DeltaTable(str(table)).to_pyarrow_table().to_pylist()
-    return sorted((row["n"], row["double"], row["name"]) for row in found)
+    return sorted(rows_of(table, "n", "double", "name"))
 
 
 #: Where the job is killed one time after the other, in which of its visits there, and at which parallelism it runs then: in the

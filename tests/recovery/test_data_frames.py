@@ -14,10 +14,10 @@ import threading
 from pathlib import Path
 
 import pytest
-from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from tests.kit.seeds import chosen_seed
+from tests.kit.tables import rows_of
 from tests.kit.waiting import wait_until
 from tests.recovery import data_frame_job
 from tests.recovery.processes import running
@@ -54,10 +54,7 @@ class Input:
 
 def table_rows(table: Path) -> list[tuple[int, str, int]]:
     """Return id, key and number of each row; none if the table is not there yet."""
-    if not DeltaTable.is_deltatable(str(table)):
-        return []
-    data = DeltaTable(table).to_pyarrow_table()
-    return list(zip(*[data[name].to_pylist() for name in ("id", "key", "number")], strict=True))
+    return rows_of(table, "id", "key", "number")
 
 
 def assert_exact(table: Path, rows: int, *, complete: bool) -> None:

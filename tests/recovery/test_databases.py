@@ -14,11 +14,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from deltalake import DeltaTable
 
 from tests.kit.postgresql import PASSWORD, USER, PostgreSQL
 from tests.kit.postgresql import running as running_server
 from tests.kit.seeds import chosen_seed
+from tests.kit.tables import rows_of
 from tests.recovery import database_job
 from tests.recovery.processes import fatal, running
 
@@ -93,8 +93,9 @@ def test_a_job_killed_in_mid_commit_writes_each_row_once(
 
 def dead_letters(folder: Path) -> list[tuple[int, int]]:
     """Return number and checkpoint of each row in the table of dead letters, in order."""
-    table = DeltaTable(folder / "dead").to_pyarrow_table(columns=["json", "checkpoint_id"]).to_pylist()
-    return sorted((json.loads(row["json"])["number"], row["checkpoint_id"]) for row in table)
+    return sorted(
+        (json.loads(text)["number"], checkpoint) for text, checkpoint in rows_of(folder / "dead", "json", "checkpoint_id")
+    )
 
 
 @pytest.mark.parametrize(

@@ -12,10 +12,10 @@ import random
 from pathlib import Path
 
 import pytest
-from deltalake import DeltaTable
 
 from flinkish.checkpoint.history import jobs_with_history, read_history
 from tests.kit.seeds import chosen_seed
+from tests.kit.tables import rows_of
 from tests.recovery import dead_letters_job
 from tests.recovery.processes import fatal, running
 
@@ -27,10 +27,8 @@ _CYCLES = 20
 
 def kept(folder: Path) -> list[str]:
     """Return the lines in the table, in order."""
-    if not DeltaTable.is_deltatable(str(folder / "dead")):
-        return []
-    rows = DeltaTable(folder / "dead").to_pyarrow_table().to_pylist()
-    return sorted(row["raw"].decode() if row["kind"] == "undecodable" else json.loads(row["json"])[0] for row in rows)
+    rows = rows_of(folder / "dead", "kind", "raw", "json")
+    return sorted(raw.decode() if kind == "undecodable" else json.loads(text)[0] for kind, raw, text in rows)
 
 
 def assert_part(folder: Path, numbers: int) -> int:

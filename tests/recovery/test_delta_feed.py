@@ -16,6 +16,7 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from tests.kit.seeds import chosen_seed
+from tests.kit.tables import rows_of
 from tests.recovery.processes import fatal, running
 
 pytestmark = [pytest.mark.soak, pytest.mark.kill, pytest.mark.timeout(0)]
@@ -26,9 +27,7 @@ _KINDS = {"insert": "+I", "update_preimage": "-U", "update_postimage": "+U", "de
 
 
 def rows(table: Path) -> list[tuple[Any, ...]]:
-    if not DeltaTable.is_deltatable(str(table)):
-        return []
-    return sorted(tuple(row.values()) for row in DeltaTable(str(table)).to_pyarrow_table().to_pylist())
+    return sorted(rows_of(table))
 
 
 def wanted_changes(table: Path) -> Counter[tuple[Any, ...]]:

@@ -7,8 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from deltalake import DeltaTable
-
+from tests.kit.tables import rows_of
 from tests.recovery import keyed_timers_job
 from tests.recovery.folder_sink import committed_rows
 
@@ -50,10 +49,7 @@ def _out_of_order(rows: Sequence[tuple[int, ...]]) -> Rows:
 
 def table_rows(table: Path) -> list[tuple[int, ...]]:
     """Return the rows of a Delta table, in no order; none if it is not there yet."""
-    if not DeltaTable.is_deltatable(str(table)):
-        return []
-    data = DeltaTable(table).to_pyarrow_table()
-    return list(zip(data["key"].to_pylist(), data["count"].to_pylist(), strict=True))
+    return rows_of(table, "key", "count")
 
 
 def assert_golden(output: Path, records: int = keyed_timers_job.RECORDS) -> None:

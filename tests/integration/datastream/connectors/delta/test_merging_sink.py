@@ -29,6 +29,7 @@ from flinkish.common.pickling import dumps, loads
 from flinkish.common.typeinfo import DecimalTypeInfo
 from flinkish.datastream.connectors import DeltaSink, DeltaSource
 from flinkish.datastream.connectors.delta import writer as writer_module
+from tests.kit.tables import rows_of
 from tests.unit.datastream.connectors.fakes import SinkRun, SourceRun
 
 TABLES = Path(__file__).parent / "tables"
@@ -52,7 +53,7 @@ def delete(k: Any, v: Any = None) -> Row:
 
 
 def rows(table: Path) -> list[tuple[Any, ...]]:
-    return sorted(tuple(row.values()) for row in DeltaTable(str(table)).to_pyarrow_table().to_pylist())
+    return sorted(rows_of(table))
 
 
 def staged(table: Path) -> list[Path]:

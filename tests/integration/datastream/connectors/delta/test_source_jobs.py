@@ -18,6 +18,7 @@ from flinkish.datastream import StreamExecutionEnvironment
 from flinkish.datastream.connectors.delta import DeltaSink, DeltaSource
 from flinkish.engine.job_client import EmbeddedJobClient
 from tests.integration.datastream.connectors.delta.test_source import TABLES
+from tests.kit.tables import rows_of
 from tests.kit.waiting import wait_for_checkpoints, wait_until
 
 NO_WATERMARKS = WatermarkStrategy.no_watermarks()
@@ -79,10 +80,7 @@ def test_a_job_that_reads_changes_goes_on_where_it_was_at_any_parallelism(tmp_pa
         return client
 
     def seen() -> list[tuple[str, int, int]]:
-        path = str(tmp_path / "seen")
-        if not DeltaTable.is_deltatable(path):
-            return []
-        return [(row["kind"], row["id"], row["n"]) for row in DeltaTable(path).to_pyarrow_table().to_pylist()]
+        return rows_of(tmp_path / "seen", "kind", "id", "n")
 
     thread = threading.Thread(target=change)
     wanted = [("+I", n, 0) for n in range(300)]
@@ -131,9 +129,7 @@ def test_a_change_feed_is_merged_into_a_copy_across_restarts_at_any_parallelism(
         return client
 
     def rows(path: str) -> list[tuple[int, int]]:
-        if not DeltaTable.is_deltatable(path):
-            return []
-        return sorted((row["id"], row["n"]) for row in DeltaTable(path).to_pyarrow_table().to_pylist())
+        return sorted(rows_of(path, "id", "n"))
 
     for number, parallelism in enumerate([2, 1, 3]):
         client = start(parallelism)
