@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from flinkish.common import Configuration, Types, WatermarkStrategy
+from flinkish.common import Types, WatermarkStrategy
 from flinkish.common.errors import (
     CheckpointError,
     ConfigurationError,
@@ -24,6 +24,7 @@ from flinkish.datastream.connectors.datagen import DataGeneratorSource
 from flinkish.datastream.functions import KeyedProcessFunction, RuntimeContext
 from flinkish.datastream.state import ValueStateDescriptor
 from tests.conftest import MakeEnvironment
+from tests.kit.environments import env_of
 
 PATH = "execution.state-recovery.path"
 
@@ -60,12 +61,7 @@ def sums(
 
 
 def local_env(settings: dict[str, Any] | None = None) -> StreamExecutionEnvironment:
-    configuration = Configuration()
-    for key, value in {"execution.engine": "local", **(settings or {})}.items():
-        configuration.set_string(key, str(value))
-    env = StreamExecutionEnvironment.get_execution_environment(configuration)
-    env.set_parallelism(2)
-    return env
+    return env_of(settings, 2)
 
 
 def save(folder: Path, settings: dict[str, Any] | None = None, **program: Any) -> Path:

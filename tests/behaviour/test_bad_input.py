@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from flinkish.common import Configuration, Row, Types, WatermarkStrategy
+from flinkish.common import Row, Types, WatermarkStrategy
 from flinkish.common.errors import (
     ConfigurationError,
     FlinkishError,
@@ -33,20 +33,11 @@ from flinkish.datastream.connectors.socket import SocketSource
 from flinkish.datastream.functions import KeyedProcessFunction, RuntimeContext
 from flinkish.datastream.state import MapStateDescriptor, ValueStateDescriptor
 from tests.conftest import MakeEnvironment, locally
+from tests.kit.environments import env_of
 from tests.kit.results import collect
 
 NO_WATERMARKS = WatermarkStrategy.no_watermarks()
 FLIGHT = Types.ROW_NAMED(["origin", "delay"], [Types.STRING(), Types.INT()])
-
-
-def local_env(settings: dict[str, Any] | None = None, parallelism: int = 1) -> StreamExecutionEnvironment:
-    """Return an environment on the local engine, for tests whose outcome does not depend on the engine."""
-    configuration = Configuration()
-    for key, value in {"execution.engine": "local", **(settings or {})}.items():
-        configuration.set_string(key, str(value))
-    env = StreamExecutionEnvironment.get_execution_environment(configuration)
-    env.set_parallelism(parallelism)
-    return env
 
 
 def failure_of(stream: Any) -> str:
@@ -91,7 +82,7 @@ def test_a_record_that_cannot_be_read_fails_the_job_and_is_named(make_env: MakeE
 def test_each_format_names_file_line_and_reason(
     dirty: Path, name: str, make_format: Callable[[], StreamFormat], line: int, reason: str
 ) -> None:
-    text = failure_of(local_env().from_source(file_source(dirty / name, make_format()), NO_WATERMARKS, "lines"))
+    text = failure_of(env_of().from_source(file_source(dirty / name, make_format()), NO_WATERMARKS, "lines"))
     assert f"{dirty / name}, line {line}: " in text
     assert reason in text
 
@@ -133,14 +124,14 @@ def test_a_wrong_policy_is_refused_when_it_is_made() -> None:
 
 def test_missing_files_and_columns_are_named(tmp_path: Path, dirty: Path) -> None:
     with pytest.raises(SourceError, match=f"nothing is at {tmp_path}/flights/2013"):
-        local_env().from_source(file_source(tmp_path / "flights" / "2013", StreamFormat.text_line_format()), NO_WATERMARKS, "f")
+        env_of().from_source(file_source(tmp_path / "flights" / "2013", StreamFormat.text_line_format()), NO_WATERMARKS, "f")
     other = Types.ROW_NAMED(["origin", "arr_delay"], [Types.STRING(), Types.INT()])
-    text = failure_of(local_env().from_source(file_source(dirty / "x.csv", StreamFormat.csv_format(other)), NO_WATERMARKS, "f"))
+    text = failure_of(env_of().from_source(file_source(dirty / "x.csv", StreamFormat.csv_format(other)), NO_WATERMARKS, "f"))
     assert "columns ['arr_delay'] of the schema are missing; the header has ['origin', 'delay']" in text
     pq.write_table(pa.table({"origin": ["JFK"], "delay": ["late"]}), tmp_path / "x.parquet")
     for type_info, found in ((other, "arr_delay"), (FLIGHT, "delay")):
         parquet = FileSource.for_bulk_file_format(BulkFormat.parquet_format(type_info), str(tmp_path / "x.parquet")).build()
-        text = failure_of(local_env().from_source(parquet, NO_WATERMARKS, "f"))
+        text = failure_of(env_of().from_source(parquet, NO_WATERMARKS, "f"))
         assert "SourceError" in text
         assert str(tmp_path / "x.parquet") in text
         assert found in text
@@ -149,7 +140,7 @@ def test_missing_files_and_columns_are_named(tmp_path: Path, dirty: Path) -> Non
 def test_a_file_that_goes_away_while_the_job_runs_fails_it_by_name(tmp_path: Path) -> None:
     for name in ("a", "b"):
         (tmp_path / name).write_text("line\n" * 50, encoding="utf-8")
-    env = local_env({"execution.epoch.max-records": 10})
+    env = env_of({"execution.epoch.max-records": 10})
 
     def remove(line: str) -> str:
         (tmp_path / "b").unlink(missing_ok=True)
@@ -162,12 +153,12 @@ def test_a_file_that_goes_away_while_the_job_runs_fails_it_by_name(tmp_path: Pat
 def test_a_damaged_file_is_named(tmp_path: Path) -> None:
     (tmp_path / "x.gz").write_bytes(b"\x1f\x8b\x08 this is not compressed")
     text = failure_of(
-        local_env().from_source(file_source(tmp_path / "x.gz", StreamFormat.text_line_format()), NO_WATERMARKS, "lines")
+        env_of().from_source(file_source(tmp_path / "x.gz", StreamFormat.text_line_format()), NO_WATERMARKS, "lines")
     )
     assert f"cannot decompress {tmp_path / 'x.gz'}" in text
     (tmp_path / "x.parquet").write_bytes(b"PAR1 no")
     parquet = FileSource.for_bulk_file_format(BulkFormat.parquet_format(FLIGHT), str(tmp_path / "x.parquet")).build()
-    text = failure_of(local_env().from_source(parquet, NO_WATERMARKS, "rows"))
+    text = failure_of(env_of().from_source(parquet, NO_WATERMARKS, "rows"))
     assert "SourceError" in text
     assert str(tmp_path / "x.parquet") in text
 
@@ -208,7 +199,7 @@ def test_a_result_of_another_type_than_declared_names_operator_field_and_value(e
     ],
 )
 def test_each_type_says_what_it_must_be(value: Any, type_info: TypeInformation, expected: str) -> None:
-    text = failure_of(local_env().from_collection([1], Types.INT()).map(lambda _: value, type_info))
+    text = failure_of(env_of().from_collection([1], Types.INT()).map(lambda _: value, type_info))
     assert "TypeMismatchError" in text
     assert expected in text
 
@@ -239,18 +230,18 @@ def test_collections_are_checked_when_the_job_is_built() -> None:
         ([(1, None)], Types.TUPLE([Types.INT(), Types.INT()]), "None"),
     ):
         with pytest.raises(TypeMismatchError, match=found):
-            local_env().from_collection(elements, type_info)
+            env_of().from_collection(elements, type_info)
 
 
 @pytest.mark.parametrize("result", [None, 5])
 def test_what_flat_map_returns_must_be_iterable(result: Any) -> None:
-    text = failure_of(local_env().from_collection([1]).flat_map(lambda _: result).name("Split"))
+    text = failure_of(env_of().from_collection([1]).flat_map(lambda _: result).name("Split"))
     assert f"flat_map of 'Split' must return an iterable of results; got {result}" in text
 
 
 @pytest.mark.parametrize("key", ["x", 1.5, [1], 2**40])
 def test_keys_must_be_of_the_type_that_key_by_was_given(key: Any) -> None:
-    text = failure_of(local_env().from_collection([1]).key_by(lambda _: key, Types.INT()).map(lambda value: value).name("Count"))
+    text = failure_of(env_of().from_collection([1]).key_by(lambda _: key, Types.INT()).map(lambda value: value).name("Count"))
     assert "the key that key_by() selected for 'Count'" in text
     assert "TypeMismatchError" in text
     assert repr(key) in text
@@ -277,7 +268,7 @@ class Keep(KeyedProcessFunction):
 
 @pytest.mark.parametrize(("value", "in_map", "state"), [("x", False, "number"), (None, False, "number"), (5, True, "by name")])
 def test_values_of_another_type_do_not_get_into_state(value: Any, in_map: bool, state: str) -> None:
-    text = failure_of(local_env().from_collection([1]).key_by(lambda value: value).process(Keep(value, in_map)))
+    text = failure_of(env_of().from_collection([1]).key_by(lambda value: value).process(Keep(value, in_map)))
     assert f"state '{state}' of operator" in text
     assert "TypeMismatchError" in text
 
@@ -292,9 +283,9 @@ class NotANumber(TimestampAssigner):
 def test_timestamps_must_be_numbers(timestamp: Any, at_the_source: bool) -> None:
     strategy = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(NotANumber())
     if at_the_source:
-        stream = local_env().from_source(DataGeneratorSource(lambda _: timestamp, 1), strategy, "times")
+        stream = env_of().from_source(DataGeneratorSource(lambda _: timestamp, 1), strategy, "times")
     else:
-        stream = local_env().from_collection([timestamp]).assign_timestamps_and_watermarks(strategy)
+        stream = env_of().from_collection([timestamp]).assign_timestamps_and_watermarks(strategy)
     text = failure_of(stream)
     assert "NotANumber.extract_timestamp must return milliseconds as an int of 64 bits" in text
     assert "to_epoch_milli(value)" in text
@@ -313,7 +304,7 @@ class TimerAt(KeyedProcessFunction):
 @pytest.mark.parametrize("time", ["5", None, datetime.datetime(2013, 1, 1), 2**63, -(2**70), float("nan")])
 @pytest.mark.parametrize("method", ["register_event_time_timer", "register_processing_time_timer", "delete_event_time_timer"])
 def test_timers_need_a_time(method: str, time: Any) -> None:
-    text = failure_of(local_env().from_collection([1]).key_by(lambda value: value).process(TimerAt(method, time)))
+    text = failure_of(env_of().from_collection([1]).key_by(lambda value: value).process(TimerAt(method, time)))
     assert f"{method}() needs milliseconds as an int of 64 bits; got {time!r}" in text
 
 
@@ -334,10 +325,8 @@ def test_timers_need_a_time(method: str, time: Any) -> None:
     ],
 )
 def test_a_bad_value_names_key_value_and_what_was_expected(key: str, value: str, expected: str) -> None:
-    configuration = Configuration()
-    configuration.set_string(key, value)
     with pytest.raises(ConfigurationError) as error:
-        StreamExecutionEnvironment.get_execution_environment(configuration)
+        env_of({key: value})
     text = str(error.value)
     assert key in text
     assert value in text
@@ -346,7 +335,7 @@ def test_a_bad_value_names_key_value_and_what_was_expected(key: str, value: str,
 
 def test_an_unknown_key_is_warned_of_with_the_known_one_that_it_resembles(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING, "flinkish"):
-        local_env({"execution.checkpointing.intervall": "1 s", "my.own.setting": "x", "spark.sql.shuffle.partitions": 3})
+        env_of({"execution.checkpointing.intervall": "1 s", "my.own.setting": "x", "spark.sql.shuffle.partitions": 3})
     assert "'execution.checkpointing.intervall'" in caplog.messages[0]
     assert "did you mean 'execution.checkpointing.interval'?" in caplog.messages[0]
     assert "'my.own.setting'" in caplog.messages[1]
@@ -376,7 +365,7 @@ def numbers(env: StreamExecutionEnvironment, count: int | None) -> Any:
 
 
 def test_batch_mode_refuses_a_source_that_never_ends_before_anything_runs() -> None:
-    env = local_env()
+    env = env_of()
     env.set_runtime_mode(RuntimeExecutionMode.BATCH)
     numbers(env, None).print()
     with pytest.raises(InvalidProgramError, match="numbers"):
@@ -389,7 +378,7 @@ def test_an_automatic_job_with_a_source_that_never_ends_is_a_streaming_one(make_
 
 
 def test_another_interpreter_is_refused_before_anything_runs() -> None:
-    env = local_env()
+    env = env_of()
     env.set_python_executable("/usr/bin/python-of-old")
     env.from_collection([1]).print()
     with pytest.raises(UnsupportedError, match="python-of-old"):
@@ -398,8 +387,7 @@ def test_another_interpreter_is_refused_before_anything_runs() -> None:
 
 def test_jars_that_nothing_could_use_are_refused_before_anything_runs() -> None:
     def env_on(engine: str) -> StreamExecutionEnvironment:
-        configuration = Configuration.from_dict({"execution.engine": engine})
-        return StreamExecutionEnvironment.get_execution_environment(configuration)
+        return env_of({"execution.engine": engine})
 
     refused: list[tuple[str, Callable[[StreamExecutionEnvironment], None], type[FlinkishError], str]] = [
         ("local", lambda env: env.add_jars("file:///a.jar"), UnsupportedError, "pipeline.jars.*there is no JVM"),

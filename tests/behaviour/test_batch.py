@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from flinkish.common import Configuration, Time, Types, WatermarkStrategy
+from flinkish.common import Time, Types, WatermarkStrategy
 from flinkish.common.errors import CheckpointError, ConfigurationError, InvalidProgramError, UnsupportedError
 from flinkish.datastream import (
     BroadcastProcessFunction,
@@ -28,6 +28,7 @@ from flinkish.datastream.window import (
     TumblingProcessingTimeWindows,
 )
 from tests.conftest import MakeEnvironment, locally
+from tests.kit.environments import env_of
 from tests.kit.functions import Second
 from tests.kit.results import collect, collect_each
 
@@ -270,8 +271,7 @@ def test_an_unbounded_source_is_refused_in_batch_mode_by_name(batch: StreamExecu
 
 @pytest.mark.parametrize("key", ["execution.sorted-inputs.enabled", "execution.batch-state-backend.enabled"])
 def test_a_batch_without_sorted_input_is_refused(key: str) -> None:
-    configuration = Configuration.from_dict({"execution.engine": "local", "execution.runtime-mode": "BATCH", key: "false"})
-    env = StreamExecutionEnvironment.get_execution_environment(configuration)
+    env = env_of({"execution.runtime-mode": "BATCH", key: "false"})
     env.from_collection([1]).print()
     with pytest.raises(UnsupportedError, match=key):
         env.execute()

@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 
-from flinkish.common import Configuration, Types, WatermarkStrategy
+from flinkish.common import Types, WatermarkStrategy
 from flinkish.datastream import DataStream, MapFunction, OutputTag, RuntimeExecutionMode, StreamExecutionEnvironment
 from flinkish.datastream.functions import ProcessFunction
 from tests.conftest import MakeEnvironment
+from tests.kit.environments import env_of
 from tests.kit.functions import Second
 from tests.kit.results import collect
 
@@ -98,9 +99,7 @@ class Fails(MapFunction):
 
 def make_local(**settings: Any) -> StreamExecutionEnvironment:
     """Return an environment on the local engine: the outcomes of these tests are decided before a job reaches an engine."""
-    configuration = Configuration.from_dict({"execution.engine": "local", **settings})
-    env = StreamExecutionEnvironment.get_execution_environment(configuration).set_parallelism(1)
-    return env.set_runtime_mode(RuntimeExecutionMode.BATCH)
+    return env_of(settings).set_runtime_mode(RuntimeExecutionMode.BATCH)
 
 
 @pytest.fixture

@@ -13,10 +13,9 @@ from typing import Any
 
 import pytest
 
-from flinkish.common import Configuration
 from flinkish.common.errors import DependencyError, InvalidProgramError, UnsupportedError
-from flinkish.datastream import StreamExecutionEnvironment
 from tests.conftest import MakeEnvironment
+from tests.kit.environments import env_of
 from tests.kit.results import collect
 
 
@@ -87,10 +86,7 @@ def test_the_interpreter_that_is_set_runs_the_functions_on_spark(tmp_path: Path)
         link = zipfile.ZipInfo("bin/my-python")
         link.external_attr = 0o120777 << 16
         file.writestr(link, sys.executable)
-    configuration = Configuration()
-    configuration.set_string("execution.engine", "spark")
-    env = StreamExecutionEnvironment.get_execution_environment(configuration)
-    env.set_parallelism(1)
+    env = env_of({"execution.engine": "spark"})
     env.add_python_archive(str(tmp_path / "packed.zip"), "packed")
     env.set_python_executable("packed/bin/my-python")
 
@@ -146,8 +142,7 @@ def test_packages_of_a_requirements_file_are_installed_for_the_job_and_removed_w
 def test_the_error_has_the_output_of_pip_if_packages_cannot_be_installed(tmp_path: Path) -> None:
     (tmp_path / "requirements.txt").write_text("no-such-package==7\n", encoding="utf-8")
     (tmp_path / "cache").mkdir()
-    configuration = Configuration.from_dict({"execution.engine": "local", "io.tmp.dirs": str(tmp_path / "tmp")})
-    env = StreamExecutionEnvironment.get_execution_environment(configuration)
+    env = env_of({"io.tmp.dirs": tmp_path / "tmp"})
     env.set_python_requirements(str(tmp_path / "requirements.txt"), str(tmp_path / "cache"))
     env.from_collection([1]).print()
     with pytest.raises(
@@ -176,9 +171,7 @@ def test_dependencies_that_cannot_be_sent_are_refused_before_anything_runs(tmp_p
         (UnsupportedError, "hdfs", lambda env: env.add_python_file("hdfs://name/x.py")),
     ]
     for kind, text, prepare in refused:
-        configuration = Configuration()
-        configuration.set_string("execution.engine", "local")
-        env = StreamExecutionEnvironment.get_execution_environment(configuration)
+        env = env_of()
         prepare(env)
         env.from_collection([1]).print()
         with pytest.raises(kind, match=text):

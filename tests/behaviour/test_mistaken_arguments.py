@@ -16,7 +16,8 @@ from flinkish.common.job_execution_result import JobExecutionResult
 from flinkish.common.job_id import JobID
 from flinkish.datastream import BroadcastProcessFunction, KeyedProcessFunction, MapFunction, ProcessFunction
 from flinkish.datastream.state import MapStateDescriptor
-from tests.behaviour.test_bad_input import failure_of, local_env
+from tests.behaviour.test_bad_input import failure_of
+from tests.kit.environments import env_of
 
 PERSON = Types.ROW_NAMED(["name", "age"], [Types.STRING(), Types.INT()])
 BOTH_MODULES = r"flinkish\.common\.Row, not pyspark\.sql\.Row"
@@ -52,14 +53,14 @@ class _Broadcast(BroadcastProcessFunction):
     ],
 )
 def test_the_name_of_a_state_is_refused_where_its_descriptor_is_needed(method: str, descriptor: str) -> None:
-    text = failure_of(local_env().from_collection([1]).key_by(lambda value: value).process(_Getting(method)))
+    text = failure_of(env_of().from_collection([1]).key_by(lambda value: value).process(_Getting(method)))
     assert f"{method}() needs a" in text
     assert descriptor in text
     assert "got 'total' of type str" in text
 
 
 def test_the_name_of_a_broadcast_state_is_refused() -> None:
-    one = local_env().from_collection([1])
+    one = env_of().from_collection([1])
     rules = MapStateDescriptor("rules", Types.INT(), Types.INT())
     assert "get_broadcast_state() needs a MapStateDescriptor" in failure_of(
         one.connect(one.broadcast(rules)).process(_Broadcast())
@@ -72,13 +73,13 @@ class _Returning(ProcessFunction):
 
 
 def test_a_row_of_pyspark_is_refused_with_both_modules() -> None:
-    numbers = local_env().from_collection([1])
+    numbers = env_of().from_collection([1])
     for stream in (numbers.map(lambda age: SparkRow(name="ann", age=age), PERSON), numbers.process(_Returning())):
         text = failure_of(stream)
         assert "flinkish.common.Row, not pyspark.sql.Row" in text
     with pytest.raises(TypeMismatchError, match=BOTH_MODULES):
         # By position, its fields would come into the wrong ones.
-        local_env().from_collection([SparkRow(age=1, name="ann")], PERSON)
+        env_of().from_collection([SparkRow(age=1, name="ann")], PERSON)
 
 
 def test_an_object_of_sparks_driver_in_a_closure_is_named_with_the_way_to_go() -> None:
@@ -90,7 +91,7 @@ def test_an_object_of_sparks_driver_in_a_closure_is_named_with_the_way_to_go() -
 
     spark = SparkSession()
     with pytest.raises(NotSerializableError, match=r"attribute `spark` .*pyspark(.|\n)*from_data_frame\(df\)"):
-        local_env().from_collection([1]).map(lambda value: (spark, value))
+        env_of().from_collection([1]).map(lambda value: (spark, value))
 
 
 def _of_a_method_named_like_one(text: str) -> str:
@@ -105,12 +106,12 @@ class _Upper(MapFunction):
 @pytest.mark.parametrize("function", [F.upper, lambda text: F.upper(text), lambda text: upper(text), _Upper()])
 def test_a_function_of_columns_is_refused_when_the_job_is_built(function: Any) -> None:
     with pytest.raises(InvalidArgumentError, match=r"pyspark\.sql\.functions\.upper, which makes a Column"):
-        local_env().from_collection(["a"]).map(function)
+        env_of().from_collection(["a"]).map(function)
 
 
 def test_a_method_with_the_name_of_a_function_of_columns_is_not_one() -> None:
-    local_env().from_collection(["a"]).map(_of_a_method_named_like_one)
-    local_env().from_collection(["a"]).map(lambda value: value.upper())
+    env_of().from_collection(["a"]).map(_of_a_method_named_like_one)
+    env_of().from_collection(["a"]).map(lambda value: value.upper())
 
 
 def _debugged(value: Any) -> Any:
@@ -118,16 +119,16 @@ def _debugged(value: Any) -> Any:
 
 
 def test_a_debugger_without_a_terminal_is_told_of_the_local_engine() -> None:
-    assert "-Dexecution.engine=local" in failure_of(local_env().from_collection([1]).map(_debugged))
+    assert "-Dexecution.engine=local" in failure_of(env_of().from_collection([1]).map(_debugged))
 
 
 def test_the_message_of_an_error_without_frames_of_the_program_comes_once() -> None:
-    text = failure_of(local_env().from_collection([1]).map(lambda value: str(value), Types.INT()))
+    text = failure_of(env_of().from_collection([1]).map(lambda value: str(value), Types.INT()))
     assert text.count("a value does not have its declared type") == 1
 
 
 def test_results_and_streams_show_what_they_are() -> None:
-    stream = local_env().from_collection([1], Types.INT())
+    stream = env_of().from_collection([1], Types.INT())
     assert repr(stream) == "<DataStream of 'Collection Source': Integer>"
     assert repr(stream.print()) == "<DataStreamSink of 'Print to Std. Out': Integer>"
     result = JobExecutionResult(JobID("a" * 32), 12, {"seen": 3})

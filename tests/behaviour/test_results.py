@@ -45,7 +45,8 @@ from flinkish.datastream import (
 from flinkish.datastream.state import MapStateDescriptor
 from flinkish.datastream.window import TumblingEventTimeWindows
 from flinkish.datastream.window_join import CoGroupFunction, FlatJoinFunction
-from tests.behaviour.test_bad_input import failure_of, local_env
+from tests.behaviour.test_bad_input import failure_of
+from tests.kit.environments import env_of
 from tests.kit.results import collect
 
 
@@ -66,7 +67,7 @@ class _Second(TimestampAssigner):
 
 def numbers() -> DataStream:
     strategy = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(_Second())
-    return local_env().from_collection([1]).assign_timestamps_and_watermarks(strategy)
+    return env_of().from_collection([1]).assign_timestamps_and_watermarks(strategy)
 
 
 def same(value: Any) -> Any:
@@ -305,8 +306,8 @@ class _CoMap(CoMapFunction):
     "build",
     [
         lambda: numbers().map(lambda value: (part for part in [value])),
-        lambda: local_env().from_collection([1]).map(lambda value: (part for part in [value])),
-        lambda: local_env().from_collection([1]).map(lambda value: (part for part in [value]), Types.INT()),
+        lambda: env_of().from_collection([1]).map(lambda value: (part for part in [value])),
+        lambda: env_of().from_collection([1]).map(lambda value: (part for part in [value]), Types.INT()),
         lambda: (one := numbers()).connect(one).map(_CoMap()),
     ],
     ids=["with times", "without", "typed", "co map"],

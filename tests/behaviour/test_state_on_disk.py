@@ -9,13 +9,14 @@ from typing import Any
 
 import pytest
 
-from flinkish.common import Configuration, Types, WatermarkStrategy
+from flinkish.common import Types, WatermarkStrategy
 from flinkish.common.errors import MissingPackageError
 from flinkish.datastream import StreamExecutionEnvironment
 from flinkish.datastream.connectors.number_seq import NumberSequenceSource
 from flinkish.datastream.functions import KeyedProcessFunction, RuntimeContext
 from flinkish.datastream.state import ListStateDescriptor, MapStateDescriptor, ValueStateDescriptor
 from tests.conftest import MakeEnvironment, also_on_spark
+from tests.kit.environments import env_of
 
 _KEYS = 50
 _LAST = 3_000
@@ -79,10 +80,7 @@ def test_state_on_disk_gives_the_results_of_state_on_the_heap(make_env: MakeEnvi
 
 def test_a_missing_package_is_named_before_the_job_starts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "rocksdict", None)
-    configuration = Configuration()
-    configuration.set_string("execution.engine", "local")
-    configuration.set_string("state.backend.type", "rocksdb")
-    env = StreamExecutionEnvironment.get_execution_environment(configuration)
+    env = env_of({"state.backend.type": "rocksdb"})
     with pytest.raises(
         MissingPackageError, match=r"state.backend.type: rocksdb needs the package rocksdict(.|\n)*flinkish\[rocksdb\]"
     ):

@@ -6,13 +6,14 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from flinkish.common import Configuration, Row, TypeInformation, Types, WatermarkStrategy
+from flinkish.common import Row, TypeInformation, Types, WatermarkStrategy
 from flinkish.datastream import StreamExecutionEnvironment
 from flinkish.datastream.connectors.discard import DiscardingSink
 from flinkish.datastream.connectors.number_seq import NumberSequenceSource
 from flinkish.datastream.functions import KeyedProcessFunction, RuntimeContext
 from flinkish.datastream.state import ValueStateDescriptor
 from tests.bench.functions import KEYS, Count, add_one, key_of
+from tests.kit.environments import env_of
 
 
 class CountPerKey(KeyedProcessFunction):
@@ -27,13 +28,7 @@ class CountPerKey(KeyedProcessFunction):
 
 def environment(engine: str, parallelism: int = 2, settings: dict[str, str] | None = None) -> StreamExecutionEnvironment:
     """Make an environment for a benchmark."""
-    configuration = Configuration()
-    configuration.set_string("execution.engine", engine)
-    for key, value in (settings or {}).items():
-        configuration.set_string(key, value)
-    env = StreamExecutionEnvironment.get_execution_environment(configuration)
-    env.set_parallelism(parallelism)
-    return env
+    return env_of({"execution.engine": engine, **(settings or {})}, parallelism)
 
 
 #: What the records are, the function that makes them of numbers, their type, and the key selector.

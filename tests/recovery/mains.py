@@ -7,8 +7,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from flinkish.common import Configuration
 from flinkish.datastream import StreamExecutionEnvironment
+from tests.kit.environments import env_of
 
 
 def job_parser(output: Callable[[str], Any] = Path) -> argparse.ArgumentParser:
@@ -37,7 +37,4 @@ def job_environment(
         **(settings or {}),
         **dict(given.settings),
     }
-    configuration = Configuration.from_dict({key: str(value) for key, value in chosen.items()})
-    env = StreamExecutionEnvironment.get_execution_environment(configuration)
-    env.set_parallelism(given.parallelism)
-    return env
+    return env_of(chosen, given.parallelism)

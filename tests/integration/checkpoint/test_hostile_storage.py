@@ -20,7 +20,7 @@ from flinkish.checkpoint.manifest import CheckpointKind, Committable, SourceStat
 from flinkish.checkpoint.opening import open_checkpoint
 from flinkish.checkpoint.signing import SigningKey
 from flinkish.checkpoint.storage import CheckpointLocation
-from flinkish.common import Configuration, Encoder, Row, Types, WatermarkStrategy, safe_files
+from flinkish.common import Encoder, Row, Types, WatermarkStrategy, safe_files
 from flinkish.common.clock import ManualClock
 from flinkish.common.errors import (
     CheckpointError,
@@ -52,6 +52,7 @@ from flinkish.datastream.connectors.number_seq import NumberSequenceSource
 from flinkish.jobmaster.ha import ClusterRecord
 from flinkish.program.state_kinds import source_kind
 from flinkish.runtime.protocol import SplitState
+from tests.kit.environments import env_of
 from tests.unit.checkpoint.support import JOB, KEY, OTHER_KEY, make_draft, make_storage, take
 from tests.unit.datastream.connectors.fakes import Checkpoint, SinkRun
 
@@ -342,16 +343,8 @@ def file_job(tmp_path: Path, savepoint: Path, **settings: Any) -> StreamExecutio
     """Make a program that copies lines from `in` to `out`, to be started from a savepoint."""
     (tmp_path / "our.key").write_bytes(KEY.secret)
     (tmp_path / "our.key").chmod(0o600)
-    configuration = Configuration()
-    for key, value in {
-        "execution.engine": "local",
-        "execution.state-recovery.path": savepoint,
-        "security.checkpoint.hmac-key-file": tmp_path / "our.key",
-        **settings,
-    }.items():
-        configuration.set_string(key, str(value))
-    env = StreamExecutionEnvironment.get_execution_environment(configuration)
-    env.set_parallelism(1)
+    paths = {"execution.state-recovery.path": savepoint, "security.checkpoint.hmac-key-file": tmp_path / "our.key"}
+    env = env_of({**paths, **settings})
     (tmp_path / "in" / "inner").mkdir(parents=True, exist_ok=True)
     (tmp_path / "in" / "a.txt").write_text("a\n")
     source = FileSource.for_record_stream_format(StreamFormat.text_line_format(), str(tmp_path / "in")).build()

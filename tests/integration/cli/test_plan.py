@@ -11,9 +11,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 from flinkish.cli.main import cli
-from flinkish.common import Configuration
 from flinkish.common.errors import CheckpointError, FlinkishError
-from flinkish.datastream import StreamExecutionEnvironment
+from tests.kit.environments import env_of
 from tests.kit.own_process import keep_process
 
 pytestmark = pytest.mark.usefixtures("same_logging")
@@ -132,16 +131,7 @@ def job(script: Path) -> ModuleType:
 
 def run(job: ModuleType, folder: Path, change: str = "", **settings: str) -> str:
     """Run the job up to a savepoint."""
-    env = StreamExecutionEnvironment.get_execution_environment(
-        Configuration.from_dict(
-            {
-                "execution.engine": "local",
-                "parallelism.default": "2",
-                "security.checkpoint.hmac-key-file": str(folder / "key"),
-                **settings,
-            }
-        )
-    )
+    env = env_of({"security.checkpoint.hmac-key-file": folder / "key", **settings}, 2)
     job.build(env, change)
     client = env.execute_async("orders")
     try:

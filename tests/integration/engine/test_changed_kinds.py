@@ -9,7 +9,7 @@ from typing import Any, cast
 
 import pytest
 
-from flinkish.common import Configuration, Time, Types, WatermarkStrategy
+from flinkish.common import Time, Types, WatermarkStrategy
 from flinkish.common.errors import ForeignCheckpointError, JobExecutionError
 from flinkish.datastream import DataStream, KeyedProcessFunction, RuntimeContext, StreamExecutionEnvironment
 from flinkish.datastream.connectors.collection import CollectionSource
@@ -23,6 +23,7 @@ from flinkish.datastream.state import ValueStateDescriptor
 from flinkish.datastream.window import EventTimeSessionWindows, TumblingEventTimeWindows
 from flinkish.engine.job_client import EmbeddedJobClient
 from flinkish.program.sources import Source
+from tests.kit.environments import env_of
 from tests.kit.functions import Itself
 from tests.kit.waiting import wait_for_checkpoints
 
@@ -83,16 +84,14 @@ SOURCES: dict[str, Source[Any, Any, Any]] = {
 
 def environment(folder: Path, **settings: Any) -> StreamExecutionEnvironment:
     configuration = {
-        "execution.engine": "local",
         "execution.epoch.target-duration": "10 ms",
         "execution.checkpointing.interval": "20 ms",
         "execution.checkpointing.dir": str(folder / "checkpoints"),
         "execution.state-recovery.ignore-unclaimed-state": "true",
         "security.checkpoint.hmac-key-file": str(folder / "keys" / "key"),
-        "parallelism.default": 1,
         **settings,
     }
-    return StreamExecutionEnvironment.get_execution_environment(Configuration.from_dict(configuration))
+    return env_of(configuration)
 
 
 def keyed(env: StreamExecutionEnvironment, source: Source[Any, Any, Any], uid: str) -> KeyedStream:

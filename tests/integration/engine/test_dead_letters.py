@@ -17,7 +17,7 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from flinkish.common import Configuration, Instant, Row, RowKind, Time, Types, WatermarkStrategy
+from flinkish.common import Instant, Row, RowKind, Time, Types, WatermarkStrategy
 from flinkish.common.errors import ConfigurationError, JobExecutionError, SinkError, SourceError
 from flinkish.common.serialization import DeserializationSchema
 from flinkish.datastream import OutputTag, ProcessJoinFunction, StreamExecutionEnvironment
@@ -32,6 +32,7 @@ from flinkish.datastream.window import EventTimeTrigger, TumblingEventTimeWindow
 from flinkish.program.dead_letters import COLUMNS, DEAD_LETTERS_UID, BadRecord
 from flinkish.program.sources import InputStatus, SideOutputRecord, SourceReader
 from flinkish.testing import CrashPoint, JobHarness
+from tests.kit.environments import env_of
 from tests.kit.results import collect
 from tests.unit.datastream.connectors.fakes import FakeOutput, FakeReaderContext
 
@@ -87,15 +88,6 @@ def emit(job: JobHarness, number: int) -> None:
 
 def run(env: Environment) -> None:
     env.execute("dead letters")
-
-
-def local_env(**settings: Any) -> Environment:
-    configuration = Configuration()
-    for key, value in {"execution.engine": "local", **settings}.items():
-        configuration.set_string(key, str(value))
-    env = StreamExecutionEnvironment.get_execution_environment(configuration)
-    env.set_parallelism(1)
-    return env
 
 
 # -- what is in the table ----------------------------------------------------------------------------------------------------
@@ -168,7 +160,7 @@ def test_formats_give_the_bytes_that_they_read_and_where_they_are(tmp_path: Path
         "txt": StreamFormat.text_line_format(),
     }
     (tmp_path / "in").mkdir()
-    env = local_env(**{OPTION: tmp_path / "dead"})
+    env = env_of({OPTION: tmp_path / "dead"})
     for suffix, format_ in formats.items():
         (tmp_path / "in" / suffix).write_bytes(contents[suffix])
         source = FileSource.for_record_stream_format(format_, str(tmp_path / "in" / suffix)).build()
@@ -193,7 +185,7 @@ def test_formats_give_the_bytes_that_they_read_and_where_they_are(tmp_path: Path
 
 def test_a_batch_job_commits_when_it_has_finished(tmp_path: Path) -> None:
     (tmp_path / "x").write_bytes(b"good\nb\xe4d\n")
-    env = local_env(**{OPTION: tmp_path / "dead", "execution.runtime-mode": "BATCH"})
+    env = env_of({OPTION: tmp_path / "dead", "execution.runtime-mode": "BATCH"})
     source = FileSource.for_record_stream_format(StreamFormat.text_line_format(), str(tmp_path / "x")).build()
     assert collect(env.from_source(source, NO_WATERMARKS, "x").key_by(lambda line: line).reduce(lambda a, b: a)) == ["good"]
     assert rows(tmp_path / "dead", "raw", "checkpoint_id") == [(b"b\xe4d", None)]
@@ -264,7 +256,7 @@ def test_what_a_side_output_takes_is_no_dead_letter(tmp_path: Path) -> None:
 
 def test_what_a_policy_skips_or_sends_to_a_side_output_that_nobody_reads_is_kept(tmp_path: Path) -> None:
     (tmp_path / "x").write_bytes(b"good\nb\xe4d\n")
-    env = local_env(**{OPTION: tmp_path / "dead"})
+    env = env_of({OPTION: tmp_path / "dead"})
     for policy in (RecordErrorPolicy.skip(), RecordErrorPolicy.side_output(OutputTag("bad"))):
         builder = FileSource.for_record_stream_format(StreamFormat.text_line_format(), str(tmp_path / "x"))
         env.from_source(builder.on_record_error(policy).build(), NO_WATERMARKS, repr(policy)).print()
@@ -429,7 +421,7 @@ def test_a_full_disk_fails_the_job_with_the_name_of_the_option(tmp_path: Path, m
 
 
 def test_an_unbounded_job_without_checkpoints_is_refused(tmp_path: Path) -> None:
-    env = local_env(**{OPTION: tmp_path})
+    env = env_of({OPTION: tmp_path})
     env.from_source(DataGeneratorSource(lambda index: index, type_info=Types.LONG()), NO_WATERMARKS, "endless").print()
     with pytest.raises(ConfigurationError, match=r"dead-letters.*the source '.*endless' never ends: nothing would ever be"):
         run(env)
@@ -440,7 +432,7 @@ def test_an_unbounded_job_without_checkpoints_is_refused(tmp_path: Path) -> None
 
 def test_many_dead_letters_go_to_files_before_the_checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "x").write_bytes(b"\xff" * 300 + b"\n" + b"good\n" + (b"\xff" * 300 + b"\n") * 8_000)
-    env = local_env(**{OPTION: tmp_path / "dead", "execution.epoch.max-bytes": "1 mb"})
+    env = env_of({OPTION: tmp_path / "dead", "execution.epoch.max-bytes": "1 mb"})
     monkeypatch.setattr("flinkish.runtime.dead_letters._FILE_BYTES", 2 << 20)
     source = FileSource.for_record_stream_format(StreamFormat.text_line_format(), str(tmp_path / "x")).build()
     env.from_source(source, NO_WATERMARKS, "x").print()
@@ -472,7 +464,7 @@ def test_without_a_table_one_line_says_that_records_are_dropped(caplog: pytest.L
 
 def test_without_a_table_one_line_says_that_bad_records_are_skipped(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     (tmp_path / "x").write_bytes(b"good\n" + b"b\xe4d\n" * 10)
-    env = local_env()
+    env = env_of()
     builder = FileSource.for_record_stream_format(StreamFormat.text_line_format(), str(tmp_path / "x"))
     env.from_source(builder.on_record_error(RecordErrorPolicy.skip()).build(), NO_WATERMARKS, "lines").print()
     run(env)
@@ -530,8 +522,8 @@ def test_rows_of_a_delta_table_that_python_cannot_hold_are_kept(credit: int, tmp
     source = DeltaSource.for_bounded_row_data(str(tmp_path / "t")).build()
     if credit == 1:
         with pytest.raises(JobExecutionError, match="does not fit its type"):
-            collect(local_env().from_source(source, NO_WATERMARKS, "table"))
-    env = local_env(**{OPTION: tmp_path / "dead", "execution.epoch.max-records": credit})
+            collect(env_of().from_source(source, NO_WATERMARKS, "table"))
+    env = env_of({OPTION: tmp_path / "dead", "execution.epoch.max-records": credit})
     assert [row.id for row in collect(env.from_source(source, NO_WATERMARKS, "table"))] == [1, 3]
     found = rows(tmp_path / "dead", "position", "position_unit", "raw", "json")
     assert found == [
@@ -585,11 +577,11 @@ class Picky(DeserializationSchema):
 def test_any_error_of_a_schema_makes_a_dead_letter(tmp_path: Path) -> None:
     (tmp_path / "x").write_bytes(b"1\n2\n")
     source = FileSource.for_record_stream_format(StreamFormat.line_format(Picky()), str(tmp_path / "x")).build()
-    env = local_env()
+    env = env_of()
     env.from_source(source, NO_WATERMARKS, "x").print()
     with pytest.raises(JobExecutionError, match="KeyError"):
         run(env)
-    env = local_env(**{OPTION: tmp_path / "dead"})
+    env = env_of({OPTION: tmp_path / "dead"})
     env.from_source(source, NO_WATERMARKS, "x").print()
     run(env)
     assert rows(tmp_path / "dead", "reason", "raw") == [("KeyError: b'2'", b"2")]

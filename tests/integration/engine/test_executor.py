@@ -16,7 +16,7 @@ import pytest
 from deltalake import DeltaTable
 
 from flinkish.checkpoint.delta_storage import DeltaCheckpointStorage
-from flinkish.common import Configuration, Row, Types, WatermarkStrategy
+from flinkish.common import Row, Types, WatermarkStrategy
 from flinkish.common.errors import (
     CheckpointError,
     ConfigurationError,
@@ -34,6 +34,7 @@ from flinkish.datastream.connectors.number_seq import NumberSequenceSource
 from flinkish.datastream.data_stream import DataStream
 from flinkish.datastream.functions import MapFunction, RuntimeContext
 from flinkish.engine.job_client import EmbeddedJobClient
+from tests.kit.environments import env_of
 from tests.kit.functions import FailOnce
 from tests.kit.own_process import set_temporary_folder
 from tests.kit.waiting import completed, wait_until
@@ -50,14 +51,12 @@ def make_env(tmp_path: Path) -> MakeEnvironment:
 
     def make(parallelism: int = 2, **settings: Any) -> StreamExecutionEnvironment:
         configuration = {
-            "execution.engine": "local",
             "execution.epoch.target-duration": "20 ms",
             "execution.epoch.max-records": 500,
             "security.checkpoint.hmac-key-file": str(tmp_path / "keys" / "key"),
             **settings,
         }
-        env = StreamExecutionEnvironment.get_execution_environment(Configuration.from_dict(configuration))
-        return env.set_parallelism(parallelism)
+        return env_of(configuration, parallelism)
 
     return make
 

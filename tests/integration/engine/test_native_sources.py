@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
-from flinkish.common import Configuration, Duration, Row, Time, Types, WatermarkStrategy
+from flinkish.common import Duration, Row, Time, Types, WatermarkStrategy
 from flinkish.common.engines import ENGINES
 from flinkish.common.errors import ForeignCheckpointError, JobCancelledError, JobExecutionError, UnsupportedError
 from flinkish.common.watermark_strategy import TimestampAssigner
@@ -21,6 +21,7 @@ from flinkish.datastream.window import TumblingEventTimeWindows
 from flinkish.engine import launcher, support
 from flinkish.engine.job_client import EmbeddedJobClient
 from flinkish.program.sources import SourceReaderContext
+from tests.kit.environments import env_of
 from tests.kit.native import ROWS, Batches, NativeEngine
 from tests.kit.programs import program_of
 
@@ -64,13 +65,7 @@ def start(
     settings: dict[str, str] | None = None,
     end: Callable[[EmbeddedJobClient], object] = lambda client: client.cancel(),
 ) -> EmbeddedJobClient:
-    configuration = Configuration()
-    configuration.set_string("execution.engine", "local")
-    configuration.set_string("restart-strategy.type", "none")
-    for key, value in (settings or {}).items():
-        configuration.set_string(key, value)
-    env = StreamExecutionEnvironment.get_execution_environment(configuration)
-    env.set_parallelism(parallelism)
+    env = env_of({"restart-strategy.type": "none", **(settings or {})}, parallelism)
     build(env)
     holder: list[EmbeddedJobClient] = []
     engine.stop = lambda: end(holder[0])

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from flinkish.common import Configuration, Instant, Row, RowKind, Time, Types, WatermarkStrategy
+from flinkish.common import Instant, Row, RowKind, Time, Types, WatermarkStrategy
 from flinkish.common.errors import JobExecutionError
 from flinkish.common.limits import LONG_MAX, LONG_MIN
 from flinkish.common.typeinfo import DecimalTypeInfo
@@ -31,6 +31,7 @@ from flinkish.datastream.window import (
 )
 from flinkish.testing import OneInputHarness, StreamRecord, WatermarkStatus
 from tests.kit.column_source import RunsSource
+from tests.kit.environments import env_of
 from tests.kit.folded import folded as folded
 from tests.kit.results import collect
 
@@ -41,9 +42,7 @@ FIGURES: dict[str, Any] = {"key": aggregates.key(), "total": aggregates.sum("val
 
 @pytest.fixture
 def env() -> StreamExecutionEnvironment:
-    env = StreamExecutionEnvironment.get_execution_environment(Configuration.from_dict({"execution.engine": "local"}))
-    env.set_parallelism(1)
-    return env
+    return env_of()
 
 
 def rows(env: StreamExecutionEnvironment, *script: Any) -> DataStream:

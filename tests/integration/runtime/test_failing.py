@@ -10,11 +10,11 @@ from typing import Any
 import pyarrow.compute as pc
 import pytest
 
-from flinkish.common import Configuration, Encoder, Row, RowKind, Time, Types, WatermarkStrategy
+from flinkish.common import Encoder, Row, RowKind, Time, Types, WatermarkStrategy
 from flinkish.common.errors import JobExecutionError
 from flinkish.common.tracebacks import NO_FRAMES
 from flinkish.common.watermark_strategy import TimestampAssigner
-from flinkish.datastream import AsyncDataStream, StreamExecutionEnvironment, aggregates
+from flinkish.datastream import AsyncDataStream, aggregates
 from flinkish.datastream.connectors.base import Sink, SinkWriter
 from flinkish.datastream.connectors.file_system import FileCompactor, FileCompactStrategy, FileSink
 from flinkish.datastream.connectors.number_seq import NumberSequenceSource
@@ -48,6 +48,7 @@ from flinkish.datastream.window import (
 from flinkish.program import operators as configs
 from flinkish.program.transformations import SinkTransformation, SourceTransformation, Transformation
 from flinkish.runtime.operators.factory import OPERATORS
+from tests.kit.environments import env_of
 
 HERE = str(Path(__file__))
 Numbers = DataStream[int]
@@ -74,9 +75,7 @@ def failed_program(
     build: Build, *, batch: bool = False, full: bool = False
 ) -> tuple[JobExecutionError, Sequence[Transformation]]:
     """Like `failed`; return what the program is made of, too."""
-    settings = {"execution.engine": "local", "execution.full-traceback": full}
-    env = StreamExecutionEnvironment.get_execution_environment(Configuration.from_dict(settings))
-    env.set_parallelism(1)
+    env = env_of({"execution.full-traceback": full})
     if batch:
         env.set_runtime_mode(RuntimeExecutionMode.BATCH)
     numbers = env.from_collection([1, 2, 3, 4, 5], Types.INT())

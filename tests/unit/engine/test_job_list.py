@@ -9,7 +9,7 @@ from typing import Any, cast
 
 import pytest
 
-from flinkish.common import Configuration, JobID, WatermarkStrategy
+from flinkish.common import JobID, WatermarkStrategy
 from flinkish.common.errors import ForeignCheckpointError, InvalidProgramError, JobNotFoundError
 from flinkish.common.job_status import JobStatus
 from flinkish.datastream import StreamExecutionEnvironment
@@ -18,6 +18,7 @@ from flinkish.datastream.connectors.discard import DiscardingSink
 from flinkish.engine import launcher
 from flinkish.engine.job_client import EmbeddedJobClient
 from flinkish.engine.job_list import RUNNING_JOBS, JobList
+from tests.kit.environments import env_of
 
 
 class Listener:
@@ -54,12 +55,11 @@ def listener() -> Iterator[Listener]:
 def program(tmp_path: Path, count: int | None = None, **settings: Any) -> StreamExecutionEnvironment:
     """An environment with a program that runs until it is stopped, or has read `count` numbers."""
     configuration = {
-        "execution.engine": "local",
         "execution.epoch.target-duration": "20 ms",
         "security.checkpoint.hmac-key-file": str(tmp_path / "keys" / "key"),
         **settings,
     }
-    env = StreamExecutionEnvironment.get_execution_environment(Configuration.from_dict(configuration)).set_parallelism(1)
+    env = env_of(configuration)
     rate = 1_000 if count is None else None
     source = DataGeneratorSource(lambda index: index, count, records_per_second=rate)
     numbers = env.from_source(source, WatermarkStrategy.no_watermarks(), "Numbers").uid("numbers")
@@ -161,9 +161,8 @@ def test_a_program_that_is_refused_never_is_a_job(tmp_path: Path, listener: List
     env = program(tmp_path, **{"execution.state-recovery.path": str(tmp_path / "nothing")})
     with pytest.raises(ForeignCheckpointError, match="there is no such folder"):
         env.execute("refused")
-    empty = StreamExecutionEnvironment.get_execution_environment(Configuration.from_dict({"execution.engine": "local"}))
     with pytest.raises(InvalidProgramError):
-        empty.execute("empty")
+        env_of().execute("empty")
     assert listener.started == []
 
 

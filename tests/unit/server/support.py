@@ -20,6 +20,7 @@ from flinkish.server.endpoint import Endpoint, Limits
 from flinkish.server.rest.app import make_app
 from flinkish.server.server_settings import ServerSettings, server_settings
 from flinkish.server.state import ServerState
+from tests.kit.environments import env_of
 from tests.kit.http import Asking
 from tests.kit.waiting import wait_until
 
@@ -54,7 +55,6 @@ class Server(Asking):
 
 def make_env(tmp_path: Path, **settings: str) -> StreamExecutionEnvironment:
     configuration = {
-        "execution.engine": "local",
         "execution.epoch.target-duration": "20 ms",
         "execution.epoch.max-records": "200",
         "execution.checkpointing.dir": str(tmp_path / "checkpoints"),
@@ -65,8 +65,7 @@ def make_env(tmp_path: Path, **settings: str) -> StreamExecutionEnvironment:
         "security.checkpoint.hmac-key-file": str(tmp_path / "keys" / "key"),
         **settings,
     }
-    env = StreamExecutionEnvironment.get_execution_environment(Configuration.from_dict(configuration))
-    return env.set_parallelism(2)
+    return env_of(configuration, 2)
 
 
 def endless_job(env: StreamExecutionEnvironment, name: str = "endless") -> Any:

@@ -33,6 +33,7 @@ from flinkish.datastream.connectors.file_system import (
 )
 from flinkish.datastream.connectors.file_system.writer_factories import Timestamps
 from flinkish.datastream.connectors.record_errors import RecordErrorPolicy
+from tests.kit.environments import env_of
 from tests.unit.datastream.connectors.fakes import SinkRun, SourceRun
 
 #: Each type with values that are easily changed on the way.
@@ -440,9 +441,7 @@ def test_a_job_writes_the_same_with_and_without_columns(tmp_path: Path, sink: Ca
     pq.write_table(rows, tmp_path / "a.parquet", row_group_size=25)
     results = []
     for by_columns in (False, True):
-        settings = {"execution.engine": "local", "execution.epoch.max-records": 9}
-        env = StreamExecutionEnvironment.get_execution_environment(Configuration.from_dict(settings))
-        env.set_parallelism(2)
+        env = env_of({"execution.epoch.max-records": 9}, 2)
         source = parquet_source(tmp_path / "a.parquet", numbered)()
         source.why_records = None if by_columns else "for comparison"
         stream = env.from_source(source, WatermarkStrategy.no_watermarks(), "files").filter(pc.field("n") != 7)

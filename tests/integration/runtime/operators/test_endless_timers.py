@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from flinkish.common.configuration import Configuration
 from flinkish.common.errors import InvalidProgramError, JobCancelledError
 from flinkish.common.time import Time
 from flinkish.common.typeinfo import Types
-from flinkish.datastream import DataStream, KeyedProcessFunction, StreamExecutionEnvironment
+from flinkish.datastream import DataStream, KeyedProcessFunction
 from flinkish.datastream.keyed_stream import KeyedStream
 from flinkish.datastream.window import ContinuousEventTimeTrigger, GlobalWindows
 from flinkish.testing import OneInputHarness
+from tests.kit.environments import env_of
 from tests.unit.runtime.operators.window.functions import PAIRS, Numbers, by_key
 
 LIMIT = "execution.timers.after-end-limit"
@@ -84,10 +84,7 @@ def test_timers_that_were_there_before_the_end_do_not_count() -> None:
 
 def test_a_job_can_be_cancelled_while_timers_fire() -> None:
     BEATING.clear()
-    env = StreamExecutionEnvironment.get_execution_environment(
-        Configuration.from_dict({"execution.engine": "local", LIMIT: str(2**31 - 1)})
-    )
-    env.set_parallelism(1)
+    env = env_of({LIMIT: 2**31 - 1})
     stream = env.from_collection([("a", 1)], PAIRS).key_by(lambda record: record[0], Types.STRING())
     stream.process(Heartbeat(2**62)).filter(lambda value: False).print()
     client = env.execute_async("heartbeat")

@@ -27,6 +27,7 @@ from flinkish.datastream.connectors import DataFrameSink, _arrow_files, data_fra
 from flinkish.datastream.connectors._spark_types import SIMPLE, ddl_of, in_any_session, row_type_of
 from flinkish.datastream.connectors.data_frame import BoundedDataFrameSource, data_frame_source, decoder
 from flinkish.program.row_folders import keep_rows, remove_rows
+from tests.kit.environments import env_of
 from tests.kit.native import Batches, body
 from tests.kit.own_process import set_temporary_folder
 from tests.unit.datastream.connectors.fakes import SinkRun, SourceRun
@@ -189,21 +190,18 @@ class TestRefusals:
             data_frame_source(connect(), as_tuples=False)
 
     def test_the_local_engine_says_what_to_use_instead(self) -> None:
-        configuration = Configuration()
-        configuration.set_string("execution.engine", "local")
-        env = StreamExecutionEnvironment.get_execution_environment(configuration)
+        env = env_of()
         env.from_data_frame(DataFrame(a="long"), name="flights").print()
         with pytest.raises(UnsupportedError, match=r"(?s)'flights' works with a DataFrame.*engine to spark, or use a source"):
             env.execute()
-        env = StreamExecutionEnvironment.get_execution_environment(configuration)
+        env = env_of()
         rows = env.from_collection([Row(a=1)], Types.ROW_NAMED(["a"], [Types.LONG()]))
         rows.sink_to(DataFrameSink(print)).name("out")
         with pytest.raises(UnsupportedError, match=r"(?s)'out' works with a DataFrame.*engine to spark, or use a sink"):
             env.execute()
 
     def test_an_engine_that_cannot_read_a_native_source_refuses_it(self) -> None:
-        configuration = Configuration.from_dict({"execution.engine": "local"})
-        env = StreamExecutionEnvironment.get_execution_environment(configuration)
+        env = env_of()
         env.from_source(Batches([[("a", 1)]]), WatermarkStrategy.no_watermarks(), "rows").print()
         with pytest.raises(UnsupportedError, match=r"(?s)'rows' works with a DataFrame.*engine to spark, or use a Source"):
             env.execute()

@@ -13,14 +13,14 @@ from deltalake import DeltaTable
 
 from flinkish.checkpoint.opening import open_checkpoint
 from flinkish.checkpoint.signing import SigningKey
-from flinkish.common import Configuration, Row, Types, WatermarkStrategy
+from flinkish.common import Row, Types, WatermarkStrategy
 from flinkish.common.errors import JobCancelledError, JobExecutionError
 from flinkish.common.serialization import Encoder
-from flinkish.datastream import StreamExecutionEnvironment
 from flinkish.datastream.connectors.delta import DeltaSink
 from flinkish.datastream.connectors.file_system import BucketAssigner, FileSink, RollingPolicy
 from flinkish.datastream.connectors.number_seq import NumberSequenceSource
 from flinkish.engine.job_client import EmbeddedJobClient
+from tests.kit.environments import env_of
 from tests.kit.power_loss import ForgetfulDisk
 from tests.kit.waiting import completed, wait_until
 
@@ -39,7 +39,6 @@ class Runs:
         self.folder = folder
         self.rolling_policy = rolling_policy
         self.settings: dict[str, Any] = {
-            "execution.engine": "local",
             "execution.epoch.max-records": 500,
             "execution.checkpointing.interval": 20,
             "execution.checkpointing.dir": str(folder / "checkpoints"),
@@ -50,8 +49,7 @@ class Runs:
 
     def start(self, table: str = "table", *, uid: str = "table", **settings: Any) -> EmbeddedJobClient:
         """Start the program; `settings` are configuration keys."""
-        env = StreamExecutionEnvironment.get_execution_environment(Configuration.from_dict({**self.settings, **settings}))
-        env.set_parallelism(1)
+        env = env_of({**self.settings, **settings})
         source = NumberSequenceSource(1, END)
         numbers = env.from_source(source, WatermarkStrategy.no_watermarks(), "Numbers").uid("numbers")
         path = str(self.folder / table)

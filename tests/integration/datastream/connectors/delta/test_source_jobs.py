@@ -12,12 +12,13 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from flinkish.common import Configuration, Row, Types, WatermarkStrategy
+from flinkish.common import Row, Types, WatermarkStrategy
 from flinkish.common.errors import JobCancelledError, JobExecutionError
 from flinkish.datastream import StreamExecutionEnvironment
 from flinkish.datastream.connectors.delta import DeltaSink, DeltaSource
 from flinkish.engine.job_client import EmbeddedJobClient
 from tests.integration.datastream.connectors.delta.test_source import TABLES
+from tests.kit.environments import env_of
 from tests.kit.tables import rows_of
 from tests.kit.waiting import wait_for_checkpoints, wait_until
 
@@ -26,16 +27,13 @@ NO_WATERMARKS = WatermarkStrategy.no_watermarks()
 
 def environment(folder: Path, parallelism: int = 1, **settings: Any) -> StreamExecutionEnvironment:
     configuration = {
-        "execution.engine": "local",
         "execution.epoch.max-records": 50,
         "execution.checkpointing.interval": 20,
         "execution.checkpointing.dir": str(folder / "checkpoints"),
         "high-availability.cluster-id": "delta",
         **settings,
     }
-    env = StreamExecutionEnvironment.get_execution_environment(Configuration.from_dict(configuration))
-    env.set_parallelism(parallelism)
-    return env
+    return env_of(configuration, parallelism)
 
 
 def test_rows_of_all_types_go_through_a_job_into_another_table(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ import pyarrow.parquet
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from flinkish.common import Configuration, Duration, Row, Types, WatermarkStrategy
+from flinkish.common import Duration, Row, Types, WatermarkStrategy
 from flinkish.common.errors import (
     CheckpointError,
     ConfigurationError,
@@ -33,6 +33,7 @@ from flinkish.datastream.connectors.file_system import (
     ParquetWriterFactory,
     StreamFormat,
 )
+from tests.kit.environments import env_of
 
 #: All that deltalake can read and write in names of folders.
 ODD = Path("a b", "50%", "x#7", "q?r", "s@7", "ü日", "k=v&w+{y}*'`~")
@@ -44,13 +45,10 @@ ROWS = Types.ROW_NAMED(["n"], [Types.LONG()])
 def environment(tmp_path: Path) -> Callable[..., StreamExecutionEnvironment]:
     def make(**settings: Any) -> StreamExecutionEnvironment:
         base = {
-            "execution.engine": "local",
             "execution.epoch.max-records": 5,
             "security.checkpoint.hmac-key-file": str(tmp_path / "key"),
         }
-        return StreamExecutionEnvironment.get_execution_environment(
-            Configuration.from_dict({**base, **settings})
-        ).set_parallelism(1)
+        return env_of({**base, **settings})
 
     return make
 

@@ -29,6 +29,7 @@ from flinkish.program.sinks import END_OF_INPUT_CHECKPOINT
 from flinkish.testing import CrashPoint, JobHarness
 from tests.integration.datastream.connectors.jdbc.conftest import TestDatabase, sqlite_database
 from tests.integration.datastream.connectors.jdbc.test_sink import INSERT, TYPE, UPSERT, ids, rows
+from tests.kit.environments import env_of
 from tests.kit.postgresql import PASSWORD, PostgreSQL
 from tests.kit.restarts import restarting
 from tests.kit.waiting import wait_until
@@ -371,13 +372,7 @@ def test_wherever_the_driver_dies_each_row_is_there_once(sqlite: TestDatabase, p
 
 def test_a_job_with_two_sinks_outlives_a_restart_of_its_database(on_postgresql: TestDatabase, postgresql: PostgreSQL) -> None:
     created(on_postgresql).execute("CREATE TABLE even (id BIGINT, name TEXT)")
-    settings = {
-        "execution.engine": "local",
-        "execution.checkpointing.interval": "10 ms",
-        **restarting(1000, "20 ms"),
-    }
-    env = StreamExecutionEnvironment.get_execution_environment(Configuration.from_dict(settings))
-    env.set_parallelism(1)
+    env = env_of({"execution.checkpointing.interval": "10 ms", **restarting(1000, "20 ms")})
     numbers = DataGeneratorSource(lambda index: Row(id=index, name=str(index)), count=600, records_per_second=400, type_info=TYPE)
     stream = env.from_source(numbers, _none(), "numbers")
     stream.add_sink(sink_of(on_postgresql))

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from flinkish.common import Configuration, Instant, Row, RowKind, Types, WatermarkStrategy
+from flinkish.common import Instant, Row, RowKind, Types, WatermarkStrategy
 from flinkish.common.errors import (
     InvalidArgumentError,
     InvalidProgramError,
@@ -24,10 +24,11 @@ from flinkish.datastream.connectors.jdbc import JdbcConnectionOptions, JdbcExecu
 from flinkish.datastream.connectors.jdbc.database import Session, database_of
 from flinkish.testing import JobHarness
 from tests.integration.datastream.connectors.jdbc.conftest import TestDatabase
+from tests.kit.environments import env_of
 from tests.kit.postgresql import PASSWORD, PostgreSQL
 from tests.unit.datastream.connectors.fakes import SinkRun
 
-_LOCAL = Configuration.from_dict({"execution.engine": "local", "restart-strategy.type": "none"})
+_LOCAL = {"restart-strategy.type": "none"}
 _NONE = WatermarkStrategy.no_watermarks()
 
 TYPE = Types.ROW_NAMED(["id", "name"], [Types.LONG(), Types.STRING()])
@@ -117,8 +118,7 @@ def test_a_batch_is_sent_after_the_interval_even_if_nothing_more_comes(sqlite: T
 
 def test_an_upsert_leaves_the_last_row_of_each_key(database: TestDatabase) -> None:
     created(database)
-    env = StreamExecutionEnvironment.get_execution_environment(_LOCAL)
-    env.set_parallelism(2)
+    env = env_of(_LOCAL, 2)
     changes = env.from_collection([Row(id=i % 5, name=f"{i:02}") for i in range(50)], TYPE)
     changes.key_by(lambda row: row["id"]).map(lambda row: row, TYPE).add_sink(sink_of(database, UPSERT, batch_size=7))
     env.execute()
@@ -314,8 +314,7 @@ def test_a_batch_is_tried_as_often_as_the_options_say_with_longer_and_longer_pau
 
 def test_a_batch_that_fails_leaves_nothing_and_fails_the_job(database: TestDatabase) -> None:
     created(database).execute("INSERT INTO t VALUES (2, 'there')")
-    env = StreamExecutionEnvironment.get_execution_environment(_LOCAL)
-    env.set_parallelism(1)
+    env = env_of(_LOCAL)
     env.from_collection(rows(1, 2, 3), TYPE).add_sink(sink_of(database))
     with pytest.raises(JobExecutionError, match=r"the target refuses 1 record: .*: (IntegrityError|UniqueViolation)"):
         env.execute()
@@ -341,7 +340,7 @@ def test_no_error_shows_the_password(postgresql: PostgreSQL) -> None:
     wrong = f"{PASSWORD}-wrong"
     builder = JdbcConnectionOptions.JdbcConnectionOptionsBuilder().with_url(f"{postgresql.url}?user=flinkish&password={wrong}")
     sink = JdbcSink.sink(INSERT, TYPE, builder.build(), JdbcExecutionOptions.builder().with_max_retries(0).build())
-    env = StreamExecutionEnvironment.get_execution_environment(_LOCAL)
+    env = env_of(_LOCAL)
     env.from_collection(rows(1), TYPE).add_sink(sink)
     assert wrong not in env.get_execution_plan()
     assert wrong not in repr(sink)

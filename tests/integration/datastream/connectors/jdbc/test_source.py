@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from flinkish.common import Configuration, Instant, Row, Types, WatermarkStrategy
+from flinkish.common import Instant, Row, Types, WatermarkStrategy
 from flinkish.common.errors import FlinkishError, InvalidArgumentError, InvalidProgramError, SourceChangedError, SourceError
 from flinkish.common.typeinfo import LocalTimeTypeInfo
-from flinkish.datastream import StreamExecutionEnvironment
 from flinkish.datastream.connectors.jdbc import JdbcSink, JdbcSource
 from flinkish.datastream.connectors.jdbc.source import JdbcSplit
 from flinkish.datastream.connectors.jdbc.values import rows_from
 from tests.integration.datastream.connectors.jdbc.conftest import TestDatabase
+from tests.kit.environments import env_of
 from tests.unit.datastream.connectors.fakes import FakeOutput, FakeReaderContext, SourceRun
 
 TYPE = Types.ROW_NAMED(["id", "name"], [Types.LONG(), Types.STRING()])
@@ -193,8 +193,7 @@ def test_all_types_come_back_as_they_were_written(database: TestDatabase) -> Non
     database.execute(f"CREATE TABLE t ({', '.join(f'{name} {column}' for name, (_, column, _) in columns.items())})")
     type_info = Types.ROW_NAMED(list(columns), [each[0] for each in columns.values()])
     records = [Row(**{name: each[2] for name, each in columns.items()}), Row(**dict.fromkeys(columns))]
-    env = StreamExecutionEnvironment.get_execution_environment(Configuration.from_dict({"execution.engine": "local"}))
-    env.set_parallelism(1)
+    env = env_of()
     sink = JdbcSink.sink(f"INSERT INTO t VALUES ({', '.join('?' * len(columns))})", type_info, database.options)
     env.from_collection(records, type_info).add_sink(sink)
     env.execute()
@@ -277,9 +276,7 @@ def test_sqlite_has_no_ranges_of_times(sqlite: TestDatabase) -> None:
 
 def test_a_job_reads_and_writes_the_same_file(sqlite: TestDatabase) -> None:
     filled(sqlite, 300).execute("CREATE TABLE copy (id BIGINT, name TEXT)")
-    settings = {"execution.engine": "local", "execution.epoch.max-records": 20, "execution.checkpointing.interval": "10 ms"}
-    env = StreamExecutionEnvironment.get_execution_environment(Configuration.from_dict(settings))
-    env.set_parallelism(2)
+    env = env_of({"execution.epoch.max-records": 20, "execution.checkpointing.interval": "10 ms"}, 2)
     source = JdbcSource(sqlite.options, TYPE, table="t", partition_column="id", fetch_size=7)
     rows = env.from_source(source, WatermarkStrategy.no_watermarks(), "t")
     rows.add_sink(JdbcSink.exactly_once_sink("INSERT INTO copy VALUES (?, ?)", TYPE, sqlite.options))
