@@ -54,6 +54,7 @@ from tests.bench.measure import MemoryPeak, cpu_seconds, epoch_times, median
 from tests.bench.phased_source import PhasedSource
 from tests.bench.programs import PROGRAMS, seconds
 from tests.kit.kafka_broker import own_broker
+from tests.kit.results import collect
 
 _MILLION = 1_000_000
 
@@ -359,7 +360,7 @@ def bench_large_checkpoints(report: Report, spark: Any, scale: float) -> None:
 def bench_guarantees(report: Report, spark: Any, scale: float) -> None:
     """The keyed count without a guarantee, with barriers, and with an acknowledgement for each record as in Storm."""
     records = int(10 * _MILLION * scale)
-    done = keyed_count.collected(guarantees.acknowledged(environment("local"), 1_000))
+    done = collect(guarantees.acknowledged(environment("local"), 1_000))
     assert sorted(done) == list(range(1_000)), "the acker has not seen all records"
     took = dict.fromkeys(guarantees.GUARANTEES, math.inf)
     for _ in range(2):  # in turn, so that a slow minute of the machine slows all of them

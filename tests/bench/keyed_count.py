@@ -65,9 +65,3 @@ def records_per_second(engine: str, small: int, large: int, settings: dict[str, 
     short = seconds(engine, small, settings)
     long = seconds(engine, large, settings)
     return (large - small) / (long - short), large / long
-
-
-def collected(stream: Any) -> list[Any]:
-    """Return all results of a bounded stream."""
-    with stream.execute_and_collect() as results:
-        return list(results)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 
@@ -111,6 +111,15 @@ class Levels:
         """Wait until the driver is gone, and start the same job again."""
         wait_until("the driver is gone", lambda: self.job.process.poll() is not None, 600, report=self.job.report)
         self.job.start(verb)
+
+    def survive(self, events: Iterable[Callable[[], None]]) -> None:
+        """Have one event happen after the other, with progress behind each; the job ends with an exact result."""
+        for event in events:
+            print(event.__name__, flush=True)
+            event()
+            self.wait_for_progress()
+        self.job.assert_finished(900)
+        self.assert_exact()
 
     def assert_exact(self) -> None:
         """Each number was counted once for its key and for its other key, and is in the table once."""

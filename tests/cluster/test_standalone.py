@@ -140,12 +140,7 @@ def test_whatever_is_killed_results_are_exact(s3: S3Server, tmp_path: Path, pack
 
         events = [executor_in_mid_epoch, executor_in_a_restore, driver_in_mid_epoch, worker_whose_slots_move]
         rng.shuffle(events)
-        for event in events:
-            print(event.__name__, flush=True)
-            event()
-            levels.wait_for_progress()
-        levels.job.assert_finished(900)
-        levels.assert_exact()
+        levels.survive(events)
         assert len(cluster.executors()) == 0
 
 

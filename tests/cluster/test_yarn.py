@@ -93,12 +93,7 @@ def test_executors_and_a_driver_outside_the_cluster_are_killed_and_results_are_e
     events = [executor_in_mid_epoch, executor_in_a_restore, driver_in_mid_epoch]
     rng.shuffle(events)
     levels.wait_for_rows(1)
-    for event in events:
-        print(event.__name__, flush=True)
-        event()
-        levels.wait_for_progress()
-    levels.job.assert_finished(900)
-    levels.assert_exact()
+    levels.survive(events)
     wait_until("all executors end", lambda: not cluster.executors(), 120, report=cluster.report)
 
 

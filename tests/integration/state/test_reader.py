@@ -25,16 +25,6 @@ from tests.kit.stateful import LONG, TEXT, Add, Cart, Colour, OwnTime, declare_w
 NUMBERS = [1, 2, 3, 4]
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("state")
-
-
-@pytest.fixture(scope="module")
-def savepoint(folder: Path) -> str:
-    return savepoint_of(folder, NUMBERS)
-
-
 def configuration(folder: Path) -> Configuration:
     return Configuration.from_dict({key: str(value) for key, value in settings_of(folder).items()})
 

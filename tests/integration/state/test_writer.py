@@ -26,17 +26,7 @@ from flinkish.state import (
 )
 from tests.integration.state.test_reader import configuration, rows
 from tests.kit.s3_server import S3Server
-from tests.kit.stateful import LONG, RULES, TEXT, Cart, savepoint_of
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("state")
-
-
-@pytest.fixture(scope="module")
-def savepoint(folder: Path) -> str:
-    return savepoint_of(folder, [1, 2, 3, 4])
+from tests.kit.stateful import LONG, RULES, TEXT, Cart
 
 
 @pytest.fixture

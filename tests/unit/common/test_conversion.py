@@ -22,6 +22,7 @@ from flinkish.common.conversion import converter, lenient_converter, shortest_fl
 from flinkish.common.errors import TypeMismatchError
 from flinkish.common.time import Instant
 from flinkish.common.typeinfo import ExternalTypeInfo, LocalTimeTypeInfo, TypeInformation
+from tests.unit.common.test_typeinfo import PLAIN
 
 INT_STRING = [Types.INT(), Types.STRING()]
 LOCAL = LocalTimeTypeInfo.TimeType
@@ -152,21 +153,7 @@ def test_values_of_another_type_are_refused(type_info: TypeInformation, value: A
 
 
 EVERY_TYPE: list[TypeInformation] = [
-    Types.STRING(),
-    Types.BYTE(),
-    Types.BOOLEAN(),
-    Types.SHORT(),
-    Types.INT(),
-    Types.LONG(),
-    Types.FLOAT(),
-    Types.DOUBLE(),
-    Types.CHAR(),
-    Types.BIG_INT(),
-    Types.BIG_DEC(),
-    Types.INSTANT(),
-    Types.SQL_DATE(),
-    Types.SQL_TIME(),
-    Types.SQL_TIMESTAMP(),
+    *PLAIN,
     *map(LocalTimeTypeInfo, LocalTimeTypeInfo.TimeType),
     Types.PICKLED_BYTE_ARRAY(),
     Types.ROW(INT_STRING),

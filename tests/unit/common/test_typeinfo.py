@@ -22,22 +22,13 @@ from flinkish.common.typeinfo import (
 )
 from flinkish.table import DataTypes
 
+#: Types without parts.
+PLAIN = [
+    Types.STRING(), Types.BYTE(), Types.BOOLEAN(), Types.SHORT(), Types.INT(), Types.LONG(), Types.FLOAT(), Types.DOUBLE(),
+    Types.CHAR(), Types.BIG_INT(), Types.BIG_DEC(), Types.INSTANT(), Types.SQL_DATE(), Types.SQL_TIME(), Types.SQL_TIMESTAMP(),
+]  # fmt: skip
 ALL = [
-    Types.STRING(),
-    Types.BYTE(),
-    Types.BOOLEAN(),
-    Types.SHORT(),
-    Types.INT(),
-    Types.LONG(),
-    Types.FLOAT(),
-    Types.DOUBLE(),
-    Types.CHAR(),
-    Types.BIG_INT(),
-    Types.BIG_DEC(),
-    Types.INSTANT(),
-    Types.SQL_DATE(),
-    Types.SQL_TIME(),
-    Types.SQL_TIMESTAMP(),
+    *PLAIN,
     Types.PICKLED_BYTE_ARRAY(),
     Types.ROW([Types.INT(), Types.STRING()]),
     Types.TUPLE([Types.INT(), Types.STRING()]),

@@ -244,16 +244,16 @@ def test_large_files_are_cut_and_each_row_comes_once(tmp_path: Path, monkeypatch
     (file,) = table.glob("*.parquet")
     data = pq.read_table(file)
     pq.write_table(data, file, row_group_size=500)
-    log = table / "_delta_log" / f"{0:020}.json"
-    lines = [json.loads(line) for line in log.read_text().splitlines()]
-    for line in lines:
-        if "add" in line:
-            line["add"]["size"] = file.stat().st_size
-    log.write_text("\n".join(map(json.dumps, lines)))
+    note_size(table, file)
     run = SourceRun(bounded(table).build(), parallelism=3, credit=170, restart_readers=True)
     by_subtask = run.by_subtask()
     assert all(by_subtask.values())
     assert sorted(row.id for rows in by_subtask.values() for row in rows) == list(range(5_000))
+
+
+def note_size(table: Path, file: Path) -> None:
+    """Put the size that the only file of a table has now into the log."""
+    rewrite(table, lambda line: line["add"].update(size=file.stat().st_size) if "add" in line else None)
 
 
 def rewrite(table: Path, change: Callable[[dict[str, Any]], None]) -> None:
@@ -773,12 +773,7 @@ def test_layouts_that_other_writers_choose_for_their_columns_are_read(tmp_path: 
     ]:
         data = pa.table({"s": ["x"], "b": [b"\x01"], "l": [["y", None]]}, plain)
         pq.write_table(data.cast(pa.schema([("s", text), ("b", binary), ("l", values)])), file)
-        log = table / "_delta_log" / f"{0:020}.json"
-        lines = [json.loads(line) for line in log.read_text().splitlines()]
-        for line in lines:
-            if "add" in line:
-                line["add"]["size"] = file.stat().st_size
-        log.write_text("\n".join(map(json.dumps, lines)))
+        note_size(table, file)
         assert SourceRun(bounded(table).build()).values() == [Row(s="x", b=b"\x01", l=["y", None])]
 
 
