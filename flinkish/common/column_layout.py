@@ -198,13 +198,16 @@ class Layout:
         """Return the values of a field as its column; raise TypeMismatchError for values that it cannot hold."""
         changed = self._changed[position]
         if changed is not None:
-            for value in values:
-                if value is not None and changed(value):
-                    raise TypeMismatchError(
-                        f"column {self.names[position]!r} of type {self.types[position]!r} would change {value!r}: it holds "
-                        "microseconds of the years 1 to 9999, decimals of its scale, and within them rows of kind INSERT",
-                        hint="round such values before, or take a function of each record instead of columns.",
-                    )
+            try:
+                other = next((value for value in values if value is not None and changed(value)), None)
+            except (AttributeError, TypeError, ValueError):
+                other = None  # a value of another type, which is named below
+            if other is not None:
+                raise TypeMismatchError(
+                    f"column {self.names[position]!r} of type {self.types[position]!r} would change {other!r}: it holds "
+                    "microseconds of the years 1 to 9999, decimals of its scale, and within them rows of kind INSERT",
+                    hint="round such values before, or take a function of each record instead of columns.",
+                )
         return self._rows.column(position, values)
 
     def batch(self, columns: Sequence[pa.Array]) -> pa.RecordBatch:

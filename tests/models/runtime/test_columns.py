@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import decimal
 import math
 import random
 import re
@@ -15,10 +16,10 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-from flinkish.common import Configuration, Row, Time, Types, WatermarkStrategy
+from flinkish.common import Configuration, Instant, Row, Time, Types, WatermarkStrategy
 from flinkish.common.errors import JobExecutionError
 from flinkish.common.limits import LONG_MAX, LONG_MIN
-from flinkish.common.typeinfo import TypeInformation
+from flinkish.common.typeinfo import DecimalTypeInfo, TypeInformation
 from flinkish.datastream import DataStream, OutputTag, StreamExecutionEnvironment, aggregates
 from flinkish.datastream.execution_mode import RuntimeExecutionMode
 from flinkish.datastream.keyed_stream import KeyedStream
@@ -52,6 +53,12 @@ FIELDS = {
     "at": Types.SQL_TIMESTAMP(),
     "list": Types.LIST(Types.DOUBLE()),
     "row": Types.ROW_NAMED(["one", "other"], [Types.INT(), Types.STRING()]),
+    "letter": Types.CHAR(),
+    "whole": Types.BIG_INT(),
+    "fine": Types.BIG_DEC(),
+    "price": DecimalTypeInfo(6, 2),
+    "moment": Types.INSTANT(),
+    "map": Types.MAP(Types.STRING(), Types.LONG()),
     "key": Types.LONG(),
     "small": Types.INT(),
     "tiny": Types.BYTE(),
@@ -72,8 +79,8 @@ BY_COLUMNS = (
 )
 #: What falls back to records, all of it.
 BY_RECORDS = (
-    [(kind, field) for kind in ("sum", "avg") for field in "f"]
-    + [(kind, field) for kind in ("min", "max") for field in ("f", "t", "o", "day", "at")]
+    [(kind, field) for kind in ("sum", "avg") for field in ("f", "whole", "fine", "price")]
+    + [(kind, field) for kind in ("min", "max") for field in ("f", "t", "o", "day", "at", "letter", "price", "moment")]
     + [(f"{end}_by {by}", field) for end in ("min", "max") for field in ("t", "i") for by in ("f", "day")]
 )
 
@@ -105,8 +112,9 @@ class Data:
 
     def _row(self, choose: random.Random, watermark: int, nulls: bool) -> Row:
         key = choose.randrange(self.keys)
+        integers = {name: self._integer(choose, bits) for name, bits in (("b", 8), ("s", 16), ("i", 32), ("l", 64))}
         values: dict[str, Any] = {
-            **{name: self._integer(choose, bits) for name, bits in (("b", 8), ("s", 16), ("i", 32), ("l", 64))},
+            **integers,
             "d": self._float(choose),
             "f": choose.choice((0.5, -0.0, 0.0, 3.25, math.inf, math.nan)),
             "t": choose.choice(("", "a", "ä\0", "🙂", "zz")),
@@ -114,8 +122,15 @@ class Data:
             "day": datetime.date.min + datetime.timedelta(days=choose.randrange(3_000_000)),
             "at": datetime.datetime(1969, 1, 1) + datetime.timedelta(microseconds=choose.randrange(10**14)),
             "list": [self._float(choose) for _ in range(choose.randrange(3))],
+            "row": Row(one=integers["i"], other=choose.choice(("", None))),
+            "letter": choose.choice("xä🙂"),
+            "whole": choose.choice((10**30, -(10**20), 0, 7)),
+            # A column of BIG_DEC has 18 decimals.
+            "fine": decimal.Decimal((choose.randrange(2), tuple(map(int, str(choose.randrange(10**30)))), -18)),
+            "price": decimal.Decimal(choose.randrange(-(10**6), 10**6)).scaleb(-2),
+            "moment": Instant(choose.randrange(-(10**9), 10**9), 1000 * choose.randrange(10**6)),
+            "map": {letter: choose.randrange(9) for letter in "abc" if choose.random() < 0.5},
         }
-        values["row"] = Row(one=values["i"], other=choose.choice(("", None)))
         values = {name: None if nulls and choose.random() < 0.1 else value for name, value in values.items()}
         none = nulls and self.null_keys and choose.random() < 0.02
         values |= (
@@ -325,7 +340,7 @@ def test_first_records_of_a_field(folded: list[int]) -> None:
     @given(
         data=DATA,
         n=st.sampled_from((1, 2, 10)),
-        field=st.sampled_from([field for field in FIELDS if field not in ("flag", "row", "list")]),
+        field=st.sampled_from([field for field in FIELDS if field not in ("flag", "row", "list", "map")]),
         ascending=st.booleans(),
         key=KEY_FIELDS,
         way=WAYS,
