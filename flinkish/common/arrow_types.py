@@ -436,6 +436,7 @@ def is_widened(have: pa.DataType, wanted: pa.DataType) -> bool:
     return bool((types.is_date(wanted) and types.is_date(have)) or (types.is_time(wanted) and types.is_time(have)))
 
 
+#: A day in the units of Arrow's times of day.
 _DAY = {"s": 86_400, "ms": 86_400_000, "us": 86_400_000_000, "ns": 86_400_000_000_000}
 
 
@@ -447,7 +448,7 @@ def widened(column: pa.Array, wanted: pa.DataType) -> pa.Array:
     if pa.types.is_time(column.type) and len(column):
         ends = pc.min_max(column.view(pa.int32() if column.type.bit_width == 32 else pa.int64())).as_py()
         if ends["min"] is not None and not 0 <= ends["min"] <= ends["max"] < _DAY[column.type.unit]:
-            raise ValueError("a time of day is not within a day")
+            raise ValueError("a time of day must be from 00:00 to before 24:00")
     if column.type == wanted:
         return column
     if pa.types.is_timestamp(wanted) and pa.types.is_timestamp(column.type) and column.type.unit == "ns":

@@ -115,14 +115,12 @@ class Layout:
                 hint=f"take the operator, or pyarrow.compute.{wrapping[1]}_checked(), with which the job fails instead.",
             )
         if _TO_FLOAT32 not in text:
-            values = [
-                _NOT_IN_FLOAT32 if pa.types.is_integer(each) and each.bit_width > 16 else None for each in self.schema.types
-            ]
-            columns = [pa.array([value], each) for value, each in zip(values, self.schema.types, strict=True)]
+            large = (pa.int32(), pa.int64())
+            columns = [pa.array([_NOT_IN_FLOAT32 if each in large else None], each) for each in self.schema.types]
             try:
                 evaluated(self.batch(columns), [expression])
             except pa.ArrowException as error:
-                # Any other error is one of this value alone, or also one of no values.
+                # Other errors come from this number alone, or `type_of` meets them, too.
                 if _REFUSED_AS_FLOAT32 in str(error):
                     raise _narrowed(expression) from error
 
@@ -436,7 +434,8 @@ def _is_alike(have: pa.DataType, wanted: pa.DataType) -> bool:
 def frame_of(batch: pa.RecordBatch) -> Any:
     """Return a batch as a DataFrame, in which columns of numbers and booleans with nulls have pandas' nullable types.
 
-    As floats, large integers would be rounded, and a null would be the same as NaN.
+    As floats, large integers would be rounded, and a null would be the same as NaN. Nested values are Python's: lists, dicts for
+    rows, and lists of pairs for maps.
     """
     # Not a plain import, by which all processes would seem to need pandas.
     pandas = importlib.import_module("pandas")

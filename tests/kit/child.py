@@ -19,7 +19,7 @@ def python(
 ) -> subprocess.CompletedProcess[str]:
     """Run Python with these arguments in a folder; return what it has written. It finds flinkish and the tests.
 
-    It must end with the status; None = any. `given` is what it reads, `environment` has further variables.
+    Fails unless it exits with `status`; None = with any. `given`: its standard input; `environment`: further variables of it.
     """
     variables = {**os.environ, "PYTHONPATH": _ROOT, **environment}
     run = subprocess.run(

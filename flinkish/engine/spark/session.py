@@ -9,6 +9,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from pyspark import SparkContext
@@ -102,7 +103,7 @@ def hold_session(settings: SparkSettings) -> HeldSession:
 
 def share_session(configuration: Configuration) -> Callable[[], None]:
     """Hold a session like jobs with this configuration; return the function that releases it. For the table of engines."""
-    return open_session(configuration)[1]
+    return partial(release_session, hold_session(SparkSettings.of(configuration)))
 
 
 def open_session(configuration: Configuration) -> tuple[SparkSession, Callable[[], None]]:
@@ -110,7 +111,7 @@ def open_session(configuration: Configuration) -> tuple[SparkSession, Callable[[
     held = hold_session(SparkSettings.of(configuration))
     # What the program does to it, such as settings and views, is not for the next job.
     session = held.session.newSession() if held.own else held.session
-    return session, lambda: release_session(held)
+    return session, partial(release_session, held)
 
 
 def hold_delta_session(settings: SparkSettings) -> HeldSession:

@@ -178,17 +178,9 @@ class AggregateOperator(GatheringOperator, FunctionOperator[AggregateConfig]):
             times = columns.timestamps.take(pa.array(last)).to_pylist()
         self._touched.update(zip(keys, times, strict=True))
 
-    def watermark(self, timestamp: int) -> None:
-        # Behind it, results would be late, as those of an epoch have the times of its records.
-        self.before_barrier()
-        super().watermark(timestamp)
-
-    def status(self, idle: bool) -> None:
-        self.before_barrier()
-        super().status(idle)
-
-    def before_barrier(self) -> None:
-        self.flush()
+    def settle(self) -> None:
+        # Results of an epoch have the times of its records, so behind the watermark they would be late.
+        super().settle()
         if self._touched:
             touched, self._touched = self._touched, {}
             self._show(list(touched), list(touched.values()))

@@ -14,16 +14,20 @@ class WaitingOperator(Operator):
         """Process what waits."""
         raise NotImplementedError
 
-    def watermark(self, timestamp: int) -> None:
+    def settle(self) -> None:
+        """Emit everything that must precede a watermark, a change of the status, or the end of the epoch."""
         self.flush()
+
+    def watermark(self, timestamp: int) -> None:
+        self.settle()
         super().watermark(timestamp)
 
     def status(self, idle: bool) -> None:
-        self.flush()
+        self.settle()
         super().status(idle)
 
     def before_barrier(self) -> None:
-        self.flush()
+        self.settle()
         super().before_barrier()
 
     def finish(self) -> None:
