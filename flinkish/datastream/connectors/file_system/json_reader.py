@@ -31,6 +31,9 @@ _CHECKED: Final[dict[BasicType | Kind, Any]] = {
 #: A decimal of no fixed scale would get 18 digits after the point in a column.
 _ONE_BY_ONE: Final = (Kind.ROW, Kind.TUPLE, Kind.LIST, Kind.MAP, Kind.PICKLED, BasicType.BIG_DEC)
 
+#: Number of texts whose objects exist at the same time: with 16,384, a text takes 30 % longer, as they leave the cache.
+_TOGETHER: Final = 2_048
+
 
 def _checked(type_info: TypeInformation) -> Any:
     """Return the Python type by which msgspec checks all that the converters of a type check; None if there is none."""
@@ -59,23 +62,6 @@ def struct_of(names: Sequence[str], types: Sequence[Any], *default: Any) -> type
     attributes = [f"f{position}" for position in range(len(names))]
     fields: Any = [(attribute, one, *default) for attribute, one in zip(attributes, types, strict=True)]
     return msgspec.defstruct("Object", fields, rename=dict(zip(attributes, names, strict=True)), gc=False)
-
-
-def _are_lines_of_objects(data: bytes, texts: Sequence[bytes]) -> bool:
-    """Tell whether each of the texts, which `data` has with line feeds between them, begins and ends with a bracket of an object.
-
-    An object that ended in the next text would have to go on there after a line feed, with a comma or a bracket. So if there are
-    no other line feeds, no object is in two texts, and each text has at least one.
-    """
-    import numpy as np  # only columns need it
-
-    if not texts or not all(texts):
-        return False
-    letters = np.frombuffer(data, np.uint8)
-    lengths = np.fromiter(map(len, texts), np.int64, len(texts))
-    ends = np.cumsum(lengths) + np.arange(len(texts))
-    brackets = (letters[ends - lengths] == ord("{")).all() and (letters[ends - 1] == ord("}")).all()
-    return bool(brackets and np.count_nonzero(letters == ord("\n")) == len(texts) - 1)
 
 
 class JsonReader:
@@ -146,21 +132,24 @@ class JsonReader:
         return None if self._one_by_one is None else f"the field {self._one_by_one!r} of JSON objects is read one by one"
 
     def batch(self, texts: Sequence[bytes]) -> pa.RecordBatch | None:
-        """Return the values of texts as columns; None if they must be read one by one, such as when one is malformed."""
-        typed, layout = self._typed, self._layout
-        assert typed is not None
-        data = b"\n".join(texts)
-        if not _are_lines_of_objects(data, texts):
-            return None
+        """Return the values of texts, one at least, as columns; None if they must be read one by one: when one is malformed."""
+        import pyarrow as pa
+
         try:
-            _check_text(data)
-            objects = typed.decode_lines(data)
-            if len(objects) != len(texts):
-                return None
-            columns = []
-            for position, (get, convert, name) in enumerate(zip(self._getters, self._converters, self._names, strict=True)):
-                values = list(map(get, objects))
-                columns.append(layout.column(position, values if convert is None else [convert(value, name) for value in values]))
+            return pa.concat_batches([self._few(texts[start : start + _TOGETHER]) for start in range(0, len(texts), _TOGETHER)])
         except (ValueError, RecursionError, TypeMismatchError):
             return None
-        return layout.batch(columns)
+
+    def _few(self, texts: Sequence[bytes]) -> pa.RecordBatch:
+        assert self._typed is not None
+        if not all(map(bytes.isascii, texts)):
+            for text in texts:
+                _check_text(text)
+        objects = list(map(self._typed.decode, texts))
+        columns = []
+        for position, (get, convert, name) in enumerate(zip(self._getters, self._converters, self._names, strict=True)):
+            values = list(map(get, objects))
+            columns.append(
+                self._layout.column(position, values if convert is None else [convert(value, name) for value in values])
+            )
+        return self._layout.batch(columns)

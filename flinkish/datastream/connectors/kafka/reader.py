@@ -203,13 +203,12 @@ class KafkaReader(SourceReader[Any, KafkaPartitionSplit]):
             if progress.paused and len(messages) < _MOST_WAITING // 2:
                 progress.paused = False
                 self._consumer.resume([self._kafka.TopicPartition(*progress.split.pair)])
-            if not messages:
-                if progress.fetched >= end:
-                    progress.pass_gap(end)  # only the end of a transaction, or aborted messages, lie before it
-                    return
+            if progress.fetched < end and len(messages) < (min(most, _BLOCK) if output.wants_columns else 1):
                 self._fetch(progress)
-                continue
-            most -= self._emit_waiting(progress, most, output)
+            elif messages:
+                most -= self._emit_waiting(progress, most, output)
+            else:
+                progress.pass_gap(end)  # only the end of a transaction, or aborted messages, lie before it
 
     def _emit_waiting(self, progress: _Progress, most: int, output: ReaderOutput[Any]) -> int:
         """Emit messages that were fetched already; return how many were taken."""
@@ -258,10 +257,10 @@ class KafkaReader(SourceReader[Any, KafkaPartitionSplit]):
         )
 
     def _fetch(self, progress: _Progress) -> None:
-        """Take messages from the client until one of this partition has arrived; raises SourceError after the timeout."""
+        """Take messages from the client until one more of this partition has arrived; raises SourceError after the timeout."""
         deadline = self._clock.monotonic() + self._settings.timeout
         fetched, end = progress.fetched, progress.end
-        while progress.fetched == fetched and not progress.messages:
+        while progress.fetched == fetched:
             message = self._consumer.poll(_WAIT)
             if message is not None:
                 self._take([message])
@@ -283,13 +282,11 @@ class KafkaReader(SourceReader[Any, KafkaPartitionSplit]):
                 else:
                     self._take([message])
             return
-        first = 0
         # One by one they would take twice the time.
-        for pair, run in groupby(zip(map(kind.topic, messages), map(kind.partition, messages), strict=True)):
-            end = first + len(list(run))
-            if progress := self._progress.get(pair):
-                self._put(progress, messages[first:end])
-            first = end
+        for partition, run in groupby(messages, kind.partition):
+            for topic, same in groupby(run, kind.topic):
+                if progress := self._progress.get((topic, partition)):
+                    self._put(progress, list(same))
 
     def _put(self, progress: _Progress, messages: Sequence[Any]) -> None:
         """Put messages into the queue of their partition, except for those that were fetched before."""

@@ -6,6 +6,8 @@ from typing import Any
 
 from confluent_kafka import Message
 
+from flinkish.common import Types
+from flinkish.common.column_layout import needed_layout
 from flinkish.common.serialization import SimpleStringSchema
 from flinkish.datastream.connectors.kafka import KafkaSource
 from flinkish.datastream.connectors.kafka.settings import KafkaPartitionSplit
@@ -13,7 +15,7 @@ from tests.unit.datastream.connectors.fakes import FakeOutput, FakeReaderContext
 
 
 class Client:
-    """A consumer that returns messages in one call, after the first one of them."""
+    """A consumer that has some messages."""
 
     def __init__(self, messages: list[Message]) -> None:
         self._messages = messages
@@ -22,7 +24,7 @@ class Client:
         return self._messages.pop(0)
 
     def consume(self, most: int, timeout: float) -> list[Message]:
-        messages, self._messages = self._messages, []
+        messages, self._messages = self._messages[:most], self._messages[most:]
         return messages
 
 
@@ -30,10 +32,13 @@ def message(partition: int, offset: int, topic: str = "letters") -> Message:
     return Message(topic=topic, partition=partition, offset=offset, value=f"{topic} {partition} {offset}".encode())
 
 
-def test_messages_of_several_partitions_are_read_once_though_some_come_again() -> None:
+def reader_of_letters() -> Any:
     builder: Any = KafkaSource.builder().set_bootstrap_servers("localhost:9").set_topics("letters")
-    source = builder.set_value_only_deserializer(SimpleStringSchema()).build()
-    reader = source.create_reader(FakeReaderContext())
+    return builder.set_value_only_deserializer(SimpleStringSchema()).build().create_reader(FakeReaderContext())
+
+
+def test_messages_of_several_partitions_are_read_once_though_some_come_again() -> None:
+    reader = reader_of_letters()
     names = {0: "letters-0", 1: "letters-1"}
     splits = [KafkaPartitionSplit(split_id=name, topic="letters", partition=part, offset=10) for part, name in names.items()]
     reader.add_splits(splits)
@@ -47,3 +52,21 @@ def test_messages_of_several_partitions_are_read_once_though_some_come_again() -
         reader.poll_next(output)
     wanted = [(0, 10), (0, 11), (1, 10), (1, 11), (1, 12), (1, 13)]
     assert output.values == [f"letters {partition} {offset}" for partition, offset in wanted]
+
+
+def test_columns_wait_for_a_whole_block_of_messages() -> None:
+    class Blocks(FakeOutput):
+        def collect_columns(self, batch: Any, times: Any = None) -> None:
+            blocks.append(batch.num_rows)
+            super().collect_columns(batch, times)
+
+    blocks: list[int] = []
+    reader = reader_of_letters()
+    reader.add_splits([KafkaPartitionSplit(split_id="letters-0", topic="letters", partition=0, offset=0)])
+    reader._consumer.close()
+    reader._consumer = Client([message(0, offset) for offset in range(41_000)])
+    reader.set_split_limits({"letters-0": 40_000})
+    output: Any = Blocks(credit=100_000, layout=needed_layout(Types.STRING(), "letters"))
+    reader.poll_next(output)
+    assert blocks == [16_384, 16_384, 40_000 - 2 * 16_384]
+    assert output.values == [f"letters 0 {offset}" for offset in range(40_000)]

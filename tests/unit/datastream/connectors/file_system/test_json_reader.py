@@ -117,15 +117,23 @@ def test_a_block_has_the_rows_of_its_texts_or_is_left_to_be_read_one_by_one(leni
         [b'{"a":1}', b"", b'{"a":2}{"a":3}'],
         [b'{"a":1}', b'{"a":2}{"a":3}'],
         [b'{"a":1}{"a":2}'],
-        [b'{"a":\n1}', b'{"a":2}'],
         [b'{"a":1}', b"null"],
         [b"\xef\xbb\xbf{}", b"{}"],
     ],
 )
-def test_texts_are_not_taken_together_unless_each_is_one_object(texts: list[bytes]) -> None:
+def test_a_block_is_read_one_by_one_unless_each_text_is_one_object(texts: list[bytes]) -> None:
     names = ["a", "b", "t"]
     reader = JsonReader(Types.ROW_NAMED(names, [Types.LONG(), Types.LONG(), Types.STRING()]), JsonConverters())
     assert reader.batch(texts) is None
+
+
+def test_a_large_block_has_all_rows_in_order_or_is_read_one_by_one() -> None:
+    reader = JsonReader(Types.ROW_NAMED(["a"], [Types.LONG()]), JsonConverters())
+    texts = [b'{"a":%d}' % number for number in range(5_000)]
+    batch = reader.batch(texts)
+    assert batch is not None
+    assert batch.column(0).to_pylist() == list(range(5_000))
+    assert reader.batch([*texts, b"null"]) is None
 
 
 def test_why_texts_are_read_one_by_one() -> None:
