@@ -79,7 +79,7 @@ class SourceSplit:
 
     @property
     def records_left(self) -> int | None:
-        """How many records are left; None = not known. If it is known of all splits, a job ends one epoch sooner.
+        """How many records are left at most; None = not known. If it is known of all splits, a job ends one epoch sooner.
 
         Its last checkpoint is then taken in the epoch that reads the last records.
         """

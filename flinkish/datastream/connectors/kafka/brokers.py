@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from typing import Any, Final
 
@@ -227,18 +227,23 @@ class Brokers:
         """Wait at most about a second until the ends of some partitions have moved, and return these."""
         until = self._clock.monotonic() + _LOOKS
         while self.watched is reading:
-            ends, errors = self._listed(reading, self._kafka.admin.OffsetSpec.latest())
-            self._judge(errors)
-            if errors or any(end < self._ends.get(pair, 0) for pair, end in ends.items()):
-                self._same_topics = None
-            # This comes after the request for the ends, so that they belong to the same topics.
-            self._check_topics({topic for topic, _ in ends})
-            moved = {pair: end for pair, end in ends.items() if self._ends.get(pair) != end}
-            self._ends |= moved
+            moved = self.moved(reading)
             self._pause = _SHORTEST_LOOK if moved else min(_LONGEST_LOOK, 2 * self._pause)
             if not self._wait(self._pause) or moved or self._clock.monotonic() >= until:
                 return moved
         return {}
+
+    def moved(self, pairs: Collection[Partition]) -> dict[Partition, int]:
+        """Return the ends of those partitions whose end has changed since they were asked last; those that answer."""
+        ends, errors = self._listed(pairs, self._kafka.admin.OffsetSpec.latest())
+        self._judge(errors)
+        if errors or any(end < self._ends.get(pair, 0) for pair, end in ends.items()):
+            self._same_topics = None
+        # This comes after the request for the ends, so that they belong to the same topics.
+        self._check_topics({topic for topic, _ in ends})
+        moved = {pair: end for pair, end in ends.items() if self._ends.get(pair) != end}
+        self._ends |= moved
+        return moved
 
     def _check_topics(self, topics: set[str]) -> None:
         """Raise SourceError if a topic is not the one whose offsets are known, but another one of the same name."""

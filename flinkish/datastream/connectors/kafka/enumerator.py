@@ -67,7 +67,8 @@ class KafkaEnumerator(SplitEnumerator[KafkaPartitionSplit, KafkaEnumeratorState]
     def handle_split_request(self, subtask: int) -> None:
         """Partitions are assigned when they are found, each to the reader that its name leads to."""
 
-    def _discover(self) -> list[KafkaPartitionSplit]:
+    def _discover(self) -> tuple[list[KafkaPartitionSplit], Mapping[Partition, int]]:
+        """Return new splits, and the ends of their partitions, so that the first epoch has something to read."""
         new = [pair for pair in self._brokers.partitions() if split_id(*pair) not in self._known]
         # All messages of a partition that was added while the job runs are new.
         start = KafkaOffsetsInitializer.earliest() if self._discovered else self._settings.start
@@ -75,12 +76,13 @@ class KafkaEnumerator(SplitEnumerator[KafkaPartitionSplit, KafkaEnumeratorState]
         stops: Mapping[Partition, int | None] = dict.fromkeys(new)
         if self._settings.stop is not None:
             stops = self._brokers.offsets(new, self._settings.stop, "the stopping offset")
-        return [
+        splits = [
             KafkaPartitionSplit(split_id=split_id(*pair), topic=pair[0], partition=pair[1], offset=starts[pair], stop=stops[pair])
             for pair in new
         ]
+        return splits, self._brokers.moved(new) if new else {}
 
-    def _take(self, found: list[KafkaPartitionSplit] | None, error: BaseException | None) -> None:
+    def _take(self, found: tuple[list[KafkaPartitionSplit], Mapping[Partition, int]] | None, error: BaseException | None) -> None:
         if isinstance(error, PassingError):
             if not self._discovered:
                 raise SourceError(str(error)) from None
@@ -90,12 +92,15 @@ class KafkaEnumerator(SplitEnumerator[KafkaPartitionSplit, KafkaEnumeratorState]
             return
         if error is not None:
             raise error
-        self._assign([split for split in found or () if split.split_id not in self._known])
+        assert found is not None
+        splits, ends = found
+        self._assign(split for split in splits if split.split_id not in self._known)
         self._discovered = True
         if self._settings.discovery_interval is None:
             for subtask in range(self._context.parallelism):
                 self._context.signal_no_more_splits(subtask)
-        if found:
+        if splits:
+            self._learn(ends)
             self._watch()
 
     def _assign(self, splits: Iterable[KafkaPartitionSplit]) -> None:
@@ -123,26 +128,23 @@ class KafkaEnumerator(SplitEnumerator[KafkaPartitionSplit, KafkaEnumeratorState]
         if error is not None:
             raise error
         if ends:
-            self._limits.update((split_id(*pair), end) for pair, end in ends.items())
-            self._check_positions(ends)
-            self._drop_ended()
+            self._learn(ends)
+            if self._reading != self._brokers.watched:
+                self._watch()
         if reading is self._brokers.watched:
             self._look(reading)
 
-    def _check_positions(self, ends: Mapping[Partition, int]) -> None:
+    def _learn(self, ends: Mapping[Partition, int]) -> None:
+        """Let the readers read up to the ends; stop requesting those of partitions that have reached their stop offsets."""
+        self._limits.update((split_id(*pair), end) for pair, end in ends.items())
         for split in self._context.assigned_splits():
             assert isinstance(split, KafkaPartitionSplit)
             end = ends.get(split.pair)
             if end is not None and split.offset > end and split.offset != split.stop:
                 raise lost_messages(split.split_id, split.offset, 0, end)
-
-    def _drop_ended(self) -> None:
-        """Stop requesting the ends of partitions that have reached their stop offsets."""
         for pair, stop in list(self._reading.items()):
             if stop is not None and self._limits.get(split_id(*pair), -1) >= stop:
                 del self._reading[pair]
-        if self._reading != self._brokers.watched:
-            self._watch()
 
     def split_limits(self) -> Mapping[str, int]:
         return self._limits

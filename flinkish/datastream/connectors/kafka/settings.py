@@ -124,6 +124,11 @@ class KafkaPartitionSplit(SourceSplit):
     def pair(self) -> Partition:
         return self.topic, self.partition
 
+    @property
+    def records_left(self) -> int | None:
+        # There are fewer if transactions ended before the stop: their ends have offsets, too.
+        return None if self.stop is None else max(0, self.stop - self.offset)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KafkaEnumeratorState:

@@ -125,6 +125,9 @@ class FakeEnumeratorContext:
         self.assigned.setdefault(subtask, []).append(split)
         self.reading[subtask] = True
 
+    def assigned_splits(self) -> list[Any]:
+        return [split for splits in self.assigned.values() for split in splits]
+
     def signal_no_more_splits(self, subtask: int) -> None:
         self.no_more.add(subtask)
 

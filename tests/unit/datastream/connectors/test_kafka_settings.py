@@ -237,7 +237,9 @@ def test_the_ends_of_partitions_are_looked_at_by_one_call_at_a_time(monkeypatch:
     found.add_splits_back([split], 0)
     found.start()
     # Partitions that are found later are looked at together with the others: of two looks that end, one begins another.
-    found._take([KafkaPartitionSplit(split_id="t-1", topic="t", partition=1, offset=0)], None)
+    found._take(([KafkaPartitionSplit(split_id="t-1", topic="t", partition=1, offset=0)], {("t", 1): 5}), None)
+    # The new ones can be read at once.
+    assert found.split_limits() == {"t-1": 5}
     looks = [call for call in context.calls if call[2] is None]
     assert len(looks) == 2
     context.calls.clear()
@@ -263,6 +265,7 @@ def test_partitions_that_were_added_are_found_at_each_start_also_without_discove
         return answer
 
     monkeypatch.setattr(Brokers, "look", lambda self, reading: {})
+    monkeypatch.setattr(Brokers, "moved", lambda self, pairs: dict.fromkeys(pairs, 9))
     monkeypatch.setattr(Brokers, "offsets", offsets)
     monkeypatch.setattr(Brokers, "partitions", partitions)
     source = builder(partition_discovery_interval_ms="-1").set_starting_offsets(KafkaOffsetsInitializer.latest())
@@ -279,6 +282,8 @@ def test_partitions_that_were_added_are_found_at_each_start_also_without_discove
     context.run_calls()
     ((split,),) = context.assigned.values()
     assert (split.split_id, split.offset, split.stop) == ("t-1", 0, 9 if bounded else None)
+    assert split.records_left == split.stop
+    assert found.split_limits() == {"t-1": 9}
     assert context.no_more == {0}
     assert found.snapshot_state(2).known == ("t-0", "t-1")
     found.close()
