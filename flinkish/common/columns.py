@@ -25,15 +25,28 @@ class Columns:
     `timestamps` are the event times in milliseconds, as an array of int64 in which null means none; None = no record has one.
     `key_fields` are the positions of the columns with the keys, on an edge by key: the values of one, or tuples of several; no
     positions = all records have the key 0. None = this is no edge by key.
+
+    A `combined` run is no run of records: see runtime/operators/window/combining.py.
     """
 
     layout: Layout
     batch: pa.RecordBatch
     timestamps: pa.Array | None = None
     key_fields: tuple[int, ...] | None = None
+    combined: bool = False
 
     def __len__(self) -> int:
         return int(self.batch.num_rows)
+
+    @property
+    def number_of_records(self) -> int:
+        """How many records there are, or were before they were combined: then a column behind the keys has the numbers."""
+        if not self.combined:
+            return len(self)
+        import pyarrow.compute as pc
+
+        assert self.key_fields is not None
+        return int(pc.sum(self.column(len(self.key_fields))).as_py())
 
     @property
     def nbytes(self) -> int:
@@ -46,7 +59,7 @@ class Columns:
     def _part(self, choose: Callable[[Any], Any]) -> Columns:
         """Return the columns of some records; `choose` does the same to a batch and to an array."""
         timestamps = None if self.timestamps is None else choose(self.timestamps)
-        return Columns(self.layout, choose(self.batch), timestamps, self.key_fields)
+        return Columns(self.layout, choose(self.batch), timestamps, self.key_fields, self.combined)
 
     def take(self, places: Any) -> Columns:
         """Return the records at some positions: an array of integers of Arrow or numpy."""
@@ -88,23 +101,12 @@ class Columns:
     def groups(self) -> tuple[Any, list[Any]]:
         """Return the number of each record's key, as an array of numpy, and the different keys by number; on an edge by key."""
         import numpy as np
-        import pyarrow as pa
 
         if not self.key_fields:
             return np.zeros(len(self), np.int32), [0]
-        first, *others = [self.column(field).dictionary_encode() for field in self.key_fields]
-        numbers, values = first.indices.to_numpy(), first.dictionary
-        if not others:
-            return numbers, values.to_pylist()
-        # The values of the fields so far, of which each pair has a number below the square of the number of records.
-        parts = [values]
-        for each in others:
-            size = len(each.dictionary)
-            pairs = pa.array(numbers.astype("int64") * size + each.indices.to_numpy()).dictionary_encode()
-            numbers, chosen = pairs.indices.to_numpy(), pairs.dictionary.to_numpy()
-            parts = [part.take(pa.array(chosen // size)) for part in parts]
-            parts.append(each.dictionary.take(pa.array(chosen % size)))
-        return numbers, list(zip(*[part.to_pylist() for part in parts], strict=True))
+        numbers, values = numbered([self.column(field) for field in self.key_fields])
+        lists = [column.to_pylist() for column in values]
+        return numbers, lists[0] if len(lists) == 1 else list(zip(*lists, strict=True))
 
     def keys(self) -> list[Any] | None:
         """Return the keys as Python objects; None on an edge without keys."""
@@ -134,7 +136,8 @@ class Columns:
         sink = pa.BufferOutputStream()
         with pa.ipc.new_stream(sink, whole.schema) as writer:
             writer.write_batch(whole)
-        return _unpickled, (self.layout.encoded, sink.getvalue().to_pybytes(), self.timestamps is not None, self.key_fields)
+        data = sink.getvalue().to_pybytes()
+        return _unpickled, (self.layout.encoded, data, self.timestamps is not None, self.key_fields, self.combined)
 
 
 @functools.lru_cache(maxsize=100)
@@ -144,18 +147,34 @@ def _layout(encoded: bytes) -> Layout:
     return needed_layout(pickling.loads(encoded), "a run of columns")
 
 
-def _unpickled(encoded: bytes, data: bytes, timed: bool, key_fields: tuple[int, ...] | None) -> Columns:
+def _unpickled(encoded: bytes, data: bytes, timed: bool, key_fields: tuple[int, ...] | None, combined: bool) -> Columns:
     import pyarrow as pa
 
     (batch,) = pa.ipc.open_stream(data)
     if not timed:
-        return Columns(_layout(encoded), batch, None, key_fields)
+        return Columns(_layout(encoded), batch, None, key_fields, combined)
     last = batch.num_columns - 1
-    return Columns(_layout(encoded), batch.select(list(range(last))), batch.column(last), key_fields)
+    return Columns(_layout(encoded), batch.select(list(range(last))), batch.column(last), key_fields, combined)
+
+
+def numbered(columns: Sequence[pa.Array]) -> tuple[Any, list[pa.Array]]:
+    """Return the number of each row, as an array of numpy, and the values of each column by number; equal rows have the same."""
+    import pyarrow as pa
+
+    first, *others = [column.dictionary_encode() for column in columns]
+    # The values of the columns so far, of which each pair has a number below the square of the number of rows.
+    numbers, parts = first.indices.to_numpy(), [first.dictionary]
+    for each in others:
+        size = len(each.dictionary)
+        pairs = pa.array(numbers.astype("int64") * size + each.indices.to_numpy()).dictionary_encode()
+        numbers, chosen = pairs.indices.to_numpy(), pairs.dictionary.to_numpy()
+        parts = [part.take(pa.array(chosen // size)) for part in parts]
+        parts.append(each.dictionary.take(pa.array(chosen % size)))
+    return numbers, parts
 
 
 def concat(runs: Sequence[Columns]) -> Columns:
-    """Return one run with the records of several of the same type and key fields; at least one."""
+    """Return one run with the records of several of the same type and key fields, all combined or none; at least one."""
     import pyarrow as pa
 
     if len(runs) == 1:
@@ -164,4 +183,4 @@ def concat(runs: Sequence[Columns]) -> Columns:
     times = None
     if any(run.timestamps is not None for run in runs):
         times = pa.concat_arrays([pa.nulls(len(run), pa.int64()) if run.timestamps is None else run.timestamps for run in runs])
-    return Columns(first.layout, pa.concat_batches([run.batch for run in runs]), times, first.key_fields)
+    return Columns(first.layout, pa.concat_batches([run.batch for run in runs]), times, first.key_fields, first.combined)

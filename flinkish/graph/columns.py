@@ -64,6 +64,15 @@ def fields_read(node: StreamNode) -> frozenset[int] | None:
             return None
 
 
+def combined_before(node: StreamNode) -> FieldAggregates | None:
+    """Return the aggregates of windows if records may be combined before they are sent to them, so that no result changes."""
+    match node.operator:
+        case configs.WindowConfig(fold=FieldAggregates() as aggregates, late_data_tag=None, allowed_lateness=0) as config:
+            return aggregates if are_aligned(config) and aggregates.in_any_order else None
+        case _:
+            return None
+
+
 def working_on_columns(nodes: Iterable[StreamNode], edges: Collection[StreamEdge], *, batch: bool) -> dict[NodeId, str | None]:
     """Return, for each operator, why it works on records; None for those that work on columns. Empty if none does.
 

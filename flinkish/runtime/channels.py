@@ -29,7 +29,7 @@ from flinkish.runtime.elements import (
     unpacked,
 )
 from flinkish.runtime.isolation import SCALARS, isolate
-from flinkish.runtime.protocol import Barrier, Frame
+from flinkish.runtime.protocol import MIN_WATERMARK, Barrier, Frame
 from flinkish.udf.function_wrappers import function_behind
 from flinkish.udf.functions import Function
 
@@ -132,7 +132,7 @@ class Channel:
         """Append a run of columns."""
         self.end_run()
         self._elements.append(columns)
-        self.column_records += len(columns)
+        self.column_records += columns.number_of_records
         self.column_bytes += columns.nbytes
 
     def control(self, element: Element) -> None:
@@ -207,6 +207,10 @@ class EdgeWriter:
     owns = False
     #: Whether all fields are sent, also those that the next operator does not read: dead letters show whole records.
     keeps_all = False
+    #: Whether columns may be combined before they are sent; see operators/window/combining.py.
+    combines = False
+    #: The watermark that was sent last.
+    passed = MIN_WATERMARK
 
     def __init__(self, edge: JobEdge, plan: ExecutionPlan, sender: int) -> None:
         self.edge = edge
@@ -275,6 +279,7 @@ class EdgeWriter:
         self.bytes = 0
 
     def watermark(self, timestamp: int) -> None:
+        self.passed = timestamp
         self._control(Watermark(timestamp))
 
     def status(self, idle: bool) -> None:

@@ -128,9 +128,9 @@ def unpacked(columns: Columns) -> Records:
 def joined(elements: Sequence[Element | PackedRows]) -> list[Element | PackedRows]:
     """Return the elements with columns that follow each other as one run."""
     found: list[Element | PackedRows] = []
-    for columns, group in groupby(elements, lambda element: isinstance(element, Columns)):
+    for combined, group in groupby(elements, lambda element: element.combined if isinstance(element, Columns) else None):
         run: list[Any] = list(group)
-        found += [concat(run)] if columns else run
+        found += run if combined is None else [concat(run)]
     return found
 
 

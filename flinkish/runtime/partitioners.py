@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import random
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from flinkish.common.columns import Columns
 from flinkish.common.conversion import compiled, converter, out_of_bounds, taking_apart
@@ -13,16 +14,20 @@ from flinkish.common.errors import InvalidProgramError, TypeMismatchError
 from flinkish.common.kinds import integer_bounds
 from flinkish.common.typeinfo import PickledBytesTypeInfo, RowTypeInfo, TypeInformation, Types
 from flinkish.common.types import RowColumns
-from flinkish.graph.columns import fields_read
+from flinkish.graph.columns import combined_before, fields_read
 from flinkish.graph.execution_plan import ExecutionPlan
 from flinkish.graph.field_keys import field_read, fields_of_key
 from flinkish.graph.job_graph import JobEdge
 from flinkish.program.transformations import Partitioning
 from flinkish.runtime.channels import Channel, EdgeWriter, RowChannel
-from flinkish.runtime.elements import Emit
+from flinkish.runtime.elements import Element, Emit, Watermark
 from flinkish.runtime.isolation import SCALARS, isolate
 from flinkish.runtime.key_groups import MASK, MULTIPLIER, key_group, key_groups, subtask_of_group
 from flinkish.runtime.keys import CanonicalKey, as_key, is_stored_as_given, original_key
+from flinkish.runtime.protocol import Frame
+
+if TYPE_CHECKING:
+    from flinkish.runtime.operators.window.combining import Combiner
 
 #: Number of records whose channels are found together, and the least number for which numpy does it.
 _RUN_RECORDS = 1_024
@@ -327,20 +332,69 @@ class _HashWriter(EdgeWriter):
 
     def emit_columns(self, columns: Columns) -> None:
         keyed = columns.with_key(fields_of_key(self._select, columns.layout.type_info, self._target_vertex.head.key_type))
-        indexes = self._column_indexes(keyed)
-        if indexes is None:
-            super().emit_columns(columns)
-            return
+        combiner = None if keyed.key_fields is None else self._combiner
+        if combiner is None or not combiner.hold(keyed, self.passed):
+            self._send_all(keyed)
+        elif combiner.is_full:
+            self._release()
+
+    @functools.cached_property
+    def _combiner(self) -> Combiner | None:
+        if not self.combines or combined_before(self._target_vertex.head) is None:
+            return None
+        # Only jobs that have columns import Arrow.
+        from flinkish.runtime.operators.window.combining import Combiner
+
+        return Combiner(self._target_vertex.head)
+
+    def _release(self) -> None:
+        """Send what the combiner holds."""
+        if self._combiner is not None:
+            runs, combined = self._combiner.take()
+            if combined is None or not self._send(combined):
+                for run in runs:
+                    self._send_all(run)
+
+    def _send_all(self, columns: Columns) -> None:
+        """Send a run of columns, or its records if not all keys are sent as they are."""
         read = fields_read(self._target_vertex.head)
-        if read is not None and not self.keeps_all:
-            keyed = keyed.only({*read, *(keyed.key_fields or ())})
-        if len(self.channels) == 1:
-            self._append_columns(0, keyed)
-            return
-        for index in range(len(self.channels)):
-            places = (indexes == index).nonzero()[0]
-            if len(places):
-                self._append_columns(index, keyed.take(places))
+        sent = columns if read is None or self.keeps_all else columns.only({*read, *(columns.key_fields or ())})
+        if not self._send(sent):
+            super().emit_columns(columns)
+
+    def _send(self, columns: Columns) -> bool:
+        """Send a run of columns with keys; return False if not all keys are sent as they are."""
+        indexes = self._column_indexes(columns)
+        if indexes is not None and len(self.channels) == 1:
+            self._append_columns(0, columns)
+        elif indexes is not None:
+            for index in range(len(self.channels)):
+                places = (indexes == index).nonzero()[0]
+                if len(places):
+                    self._append_columns(index, columns.take(places))
+        return indexes is not None
+
+    def begin_epoch(self, epoch: int) -> None:
+        super().begin_epoch(epoch)
+        if self._combiner is not None:
+            self._combiner.forget()
+
+    def watermark(self, timestamp: int) -> None:
+        if self._combiner is not None and self._combiner.ends_by(timestamp):
+            self._release()
+        super().watermark(timestamp)
+
+    def _control(self, element: Element) -> None:
+        if not isinstance(element, Watermark):
+            self._release()
+        super()._control(element)
+
+    def outflow(self) -> int:
+        return super().outflow() + (0 if self._combiner is None else self._combiner.nbytes)
+
+    def frames(self) -> list[Frame]:
+        self._release()
+        return super().frames()
 
     def _column_indexes(self, columns: Columns) -> Any:
         """Return the indexes of the channels of columns with keys as an array; None if not all are sent as they are."""

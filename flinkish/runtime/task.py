@@ -117,6 +117,7 @@ class VertexTask:
         self.head = self.operators[0]
         for writer in self._edges:
             writer.keeps_all = self.head.context.dead_letters.on
+            writer.combines = not self._batch and not writer.keeps_all
         self._dead_letters.open(self.head.context, state.operator(f"{DEAD_LETTERS_UID}/{vertex.id}"), self._metrics.root)
         self._sinks = [operator for operator in self.operators if isinstance(operator, SinkOperator)]
         self._gate = self._make_gate(program)
@@ -205,6 +206,9 @@ class VertexTask:
             for operator in self.operators:
                 kept = list(self._state.operator(operator.node.uid).union_list_state(_WATERMARK_STATE).get())
                 operator.current_watermark = min(kept, default=MIN_WATERMARK)
+        sent = {operator.node.id: operator.current_watermark for operator in self.operators}
+        for writer in self._edges:
+            writer.passed = sent[writer.edge.source]
         for operator in self.operators:
             operator.ended = self._finished
         if self._gate is not None:
@@ -328,7 +332,7 @@ class VertexTask:
         self._input.process_records(input_index, records)
 
     def on_columns(self, input_index: int, columns: Columns) -> None:
-        self._records_in += len(columns)
+        self._records_in += columns.number_of_records
         self._input.process_columns(input_index, columns)
 
     def on_watermark(self, timestamp: int) -> None:

@@ -205,6 +205,15 @@ class FieldAggregates(AggregateFunction):
         #: Why columns cannot be aggregated so; None if they can, because numpy computes the same.
         self.why_by_record = self._by_record() or ("the key has no declared type, but is shown" if untyped else None)
 
+    @property
+    def in_any_order(self) -> bool:
+        """Whether numpy computes the aggregates, and the same ones of records in any order, also if some are combined before."""
+        return self.why_by_record is None and all(
+            slot.kind in ("count", "min", "max")
+            or (slot.kind == "sum" and slot.field is not None and kind_of(self.field_types[slot.field]) in INTEGER_BITS)
+            for slot in self.slots
+        )
+
     def _place(self, slot: Slot) -> int:
         """Return the position of a slot, which is added if it is new."""
         if slot not in self.slots:

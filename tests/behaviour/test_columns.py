@@ -13,6 +13,7 @@ from flinkish.common import Configuration, Row, RowKind, Time, Types, WatermarkS
 from flinkish.datastream import DataStream, StreamExecutionEnvironment, aggregates
 from flinkish.datastream.window import EventTimeSessionWindows, SlidingEventTimeWindows, TumblingEventTimeWindows
 from flinkish.runtime.operators.column_fold import ColumnFold
+from flinkish.runtime.operators.window import combining
 from flinkish.state import SavepointReader
 from flinkish.testing import CrashPoint, JobHarness
 from tests.conftest import also_on_spark
@@ -142,6 +143,73 @@ def test_a_job_goes_on_with_records_and_with_columns_again(engine: str, backend:
         emit(job, 5)
         job.finish()
         assert committed(job) == undisturbed(6)
+
+
+def combined(env: StreamExecutionEnvironment, job: JobHarness) -> None:
+    """Windows by key and over all, for which records of a key are combined before they are sent."""
+    rows: DataStream = env.from_source(job.source("rows", ROW, splits=2), WatermarkStrategy.no_watermarks(), "rows").uid("rows")
+    rows = rows.filter(pc.field("key") >= 0).uid("filter")
+    figures = {"count": aggregates.count(), "sum": aggregates.sum("amount"), "most": aggregates.max("value")}
+    shown = {"start": aggregates.window_start(), **figures}
+    tumbling: Any = rows.key_by("key").window(TumblingEventTimeWindows.of(Time.milliseconds(30)))
+    tumbling.aggregate(key=aggregates.key(), **shown).name("by key").uid("tumbling").sink_to(job.sink("tumbling")).uid("sink")
+    sliding: Any = rows.window_all(SlidingEventTimeWindows.of(Time.milliseconds(40), Time.milliseconds(20)))
+    sliding.aggregate(**shown).name("over all").uid("over all").sink_to(job.sink("over all")).uid("other sink")
+
+
+@also_on_spark("backend", list(BACKENDS), "hashmap")
+def test_windows_of_records_that_were_combined_are_exact_across_crashes(
+    engine: str, backend: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(combining, "_LEAST_RECORDS", 1_000)
+    groups: list[int] = []
+    fold = ColumnFold.combined
+    monkeypatch.setattr(
+        ColumnFold, "combined", lambda self, codes, count, *rest: groups.append(count) or fold(self, codes, count, *rest)
+    )
+    every: list[tuple[int, Row]] = []
+
+    def emit_many(step: int, count: int = 6_000) -> None:
+        source = job.source("rows")
+        for number in range(count):
+            row = Row(key=number % 7, name="", value=number / 2, amount=number * step)
+            every.append((step * 20 + number % 20, row))
+            source.emit(row, step * 20 + number % 20, split=number % 2)
+        for split in (0, 1):
+            source.watermark(step * 20 - 1, split=split)
+
+    with JobHarness(combined, engine=engine, settings=settings_of(tmp_path, **{"state.backend.type": backend})) as job:
+        emit_many(0)
+        job.checkpoint()
+        emit_many(1)
+        job.crash()
+        job.restart(parallelism=3)
+        emit_many(2)
+        job.crash(CrashPoint.AFTER_COMMIT)
+        job.checkpoint()
+        emit_many(3, 40_000)
+        job.finish()
+        found = {
+            name: sorted((record.value for record in job.sink(name).committed()), key=repr) for name in ("tumbling", "over all")
+        }
+        read = [vertex for vertex in job.client.figures().vertices if vertex.name.startswith(("by key", "over all"))]
+    expected: dict[str, Any] = {"tumbling": {}, "over all": {}}
+    for time, row in every:
+        expected["tumbling"].setdefault((row.key, time // 30 * 30), []).append(row)
+        for start in (time // 20 * 20 - 20, time // 20 * 20):
+            expected["over all"].setdefault(start, []).append(row)
+
+    def result(start: int, rows: list[Row], **key: int) -> Row:
+        figures = {"count": len(rows), "sum": sum(row.amount for row in rows), "most": max(row.value for row in rows)}
+        return Row(**key, start=start, **figures)
+
+    by_key = [result(start, rows, key=key) for (key, start), rows in expected["tumbling"].items()]
+    assert found["tumbling"] == sorted(by_key, key=repr)
+    assert found["over all"] == sorted((result(start, rows) for start, rows in expected["over all"].items()), key=repr)
+    # The metrics of the last attempt count the records, although few bytes were sent.
+    assert [vertex.records_in for vertex in read] == [40_000] * 2
+    assert all(sum(subtask.bytes_in for subtask in vertex.subtasks.values()) < 40_000 * 4 for vertex in read)
+    assert bool(groups) == (engine == "local")
 
 
 def check_accumulators(path: str, settings: dict[str, Any]) -> None:

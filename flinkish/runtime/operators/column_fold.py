@@ -75,6 +75,16 @@ class ColumnFold:
         results = self.results(slots, outer, layout)
         return None if results is None else (results, after)
 
+    @np.errstate(invalid="ignore")
+    def combined(self, codes: Any, groups: int, columns: Columns) -> list[Any] | None:
+        """Return the slots of new groups, an array for each; arguments as in `fold`. Only for aggregates in any order."""
+        slots = self._prepared([None] * groups, columns)
+        if slots is None:
+            return None
+        for slot in slots:
+            slot.combine.at(slot.values, codes, slot.fresh)
+        return [slot.values for slot in slots]
+
     def arrays(self, accumulators: Sequence[tuple[Any, ...] | None]) -> list[Any]:
         """Return the values of each slot of accumulators, None for new ones: an array, or a list if a field is taken."""
         starts = self._aggregates.starts
@@ -92,8 +102,12 @@ class ColumnFold:
         """Return what is to be combined for each slot; None if numpy would not do it exactly as Python does."""
         values = self.arrays(before)
         slots: list[_Computed | _Chosen] = []
-        for slot, own, count, start in zip(self._slots, values, self._aggregates.counts, self._aggregates.starts, strict=True):
-            if slot.kind in CHOOSING:
+        parts = slots_of(columns) if columns.combined else [None] * len(values)
+        each = zip(self._slots, values, self._aggregates.counts, self._aggregates.starts, parts, strict=True)
+        for slot, own, count, start, part in each:
+            if part is not None:
+                slots.append(_Combined(slot, own, part))
+            elif slot.kind in CHOOSING:
                 slots.append(_Chosen(slot, own, values[count] > 0, start, columns))
             else:
                 slots.append(_Computed(slot, own, start, columns))
@@ -176,6 +190,16 @@ class _Computed:
         return found
 
 
+class _Combined(_Computed):
+    """The same for groups that were combined before."""
+
+    def __init__(self, slot: Slot, values: Any, part: pa.Array) -> None:
+        self.combine = _COMBINE[slot.kind]
+        self.values = values
+        self.fresh = part.to_numpy().astype(values.dtype, copy=False)
+        self.exact = _safe(slot, values, self.fresh)
+
+
 class _Chosen:
     """A slot that takes a field of one record: numbered from the best one on, the least of the numbers is chosen.
 
@@ -238,6 +262,13 @@ class _Chosen:
         places = pa.array(self._order[np.where(unknown, 0, found)], mask=unknown)
         before = self._layout.column(self._field, list(map(self._slot.shown, self._before, self._known.tolist())))
         return pa.concat_arrays([before, self._column]).take(places)
+
+
+def slots_of(columns: Columns) -> list[pa.Array]:
+    """Return the slots of combined columns, which follow the key and the number of records."""
+    assert columns.key_fields is not None
+    slots: list[pa.Array] = columns.batch.columns[len(columns.key_fields) + 1 :]
+    return slots
 
 
 def _valid(column: pa.Array) -> Any:

@@ -21,6 +21,7 @@ from flinkish.common.errors import JobExecutionError
 from flinkish.common.limits import LONG_MAX, LONG_MIN
 from flinkish.common.typeinfo import DecimalTypeInfo, TypeInformation
 from flinkish.datastream import DataStream, OutputTag, StreamExecutionEnvironment, aggregates
+from flinkish.datastream.connectors.discard import DiscardingSink
 from flinkish.datastream.execution_mode import RuntimeExecutionMode
 from flinkish.datastream.keyed_stream import KeyedStream
 from flinkish.datastream.window import (
@@ -34,7 +35,8 @@ from flinkish.datastream.window import (
     TumblingEventTimeWindows,
     TumblingProcessingTimeWindows,
 )
-from flinkish.runtime.operators.window import counts
+from flinkish.runtime.operators.column_fold import ColumnFold
+from flinkish.runtime.operators.window import combining, counts
 from flinkish.testing import OneInputHarness
 from tests.kit.column_source import RunsSource, Step
 from tests.kit.folded import folded as folded
@@ -409,6 +411,9 @@ ASSIGNERS: dict[str, Callable[[Any], Any]] = {
 }
 
 
+ALIGNED = ("tumbling", "tumbling with an offset", "sliding", "sliding unevenly")
+
+
 def test_windows(folded: list[int]) -> None:
     @several(60)
     @given(
@@ -448,8 +453,9 @@ def test_windows(folded: list[int]) -> None:
                 return found
             return found.map(repr, Types.STRING()).union(found.get_side_output(late).map(repr, Types.STRING()))
 
-        # Sessions that end at the same time may fire in any order.
-        equal(build, data, way, record_type, ordered="sessions" not in window, **settings)
+        # Sessions that end at the same time may fire in any order, and keys whose records were combined before.
+        combined = window in ALIGNED and not lateness and not side
+        equal(build, data, way, record_type, ordered="sessions" not in window and not combined, **settings)
 
     check()
     assert len(folded) > 3
@@ -535,6 +541,85 @@ def test_windows_over_all(folded: list[int]) -> None:
     assert len(folded) > 3
 
 
+#: Aggregates whose records may be combined before they are sent.
+COMBINED = (
+    [(kind, field) for kind in ("sum", "avg") for field in "bsil"]
+    + [(kind, field) for kind in ("min", "max") for field in "bsild"]
+    + [("count", field) for field in ("d", "t", "list")]
+)
+
+
+@pytest.fixture
+def combined(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Have few records combined, but not all; return the numbers of groups."""
+    monkeypatch.setattr(combining, "_LEAST_RECORDS", 2)
+    monkeypatch.setattr(combining, "_LEAST_IN_GROUP", 2)
+    monkeypatch.setattr(combining, "_PAUSE", 1)
+    monkeypatch.setattr(combining, "_MOST_RECORDS", 100)
+    groups: list[int] = []
+    fold = ColumnFold.combined
+
+    def counting(self: ColumnFold, codes: Any, count: int, columns: Any) -> Any:
+        found = fold(self, codes, count, columns)
+        if found is not None:
+            groups.append(count)
+        return found
+
+    monkeypatch.setattr(ColumnFold, "combined", counting)
+    return groups
+
+
+WINDOWS_OF_COMBINED: dict[str, Callable[[Any], Any]] = {
+    **{name: ASSIGNERS[name] for name in ALIGNED},
+    "by clock": lambda keyed: keyed.window(TumblingProcessingTimeWindows.of(Time.days(9_000))),
+    "sliding by clock": lambda keyed: keyed.window(SlidingProcessingTimeWindows.of(Time.days(9_000), Time.days(9_000))),
+}
+
+
+def test_windows_of_records_that_were_combined_before(combined: list[int]) -> None:
+    """Late records are dropped in both ways, and counted."""
+
+    @several(60)
+    @given(
+        data=DATA,
+        chosen=st.lists(st.sampled_from(COMBINED), min_size=1, max_size=4, unique=True),
+        key=KEY_FIELDS,
+        record_type=TYPES,
+        way=WAYS,
+        window=st.sampled_from(["over all", *WINDOWS_OF_COMBINED]),
+        settings=SETTINGS,
+    )
+    def check(data: Data, chosen: Chosen, key: str, record_type: Any, way: Way, window: str, settings: dict[str, Any]) -> None:
+        def build(stream: DataStream) -> DataStream:
+            made = aggregates_of(chosen, place_in(record_type))
+            if window == "over all":
+                over_all: DataStream = stream.window_all(TumblingEventTimeWindows.of(ms(20))).aggregate(**made)
+                return over_all
+            found: DataStream = WINDOWS_OF_COMBINED[window](by_key(stream, key, record_type)).aggregate(
+                key=aggregates.key(), n=aggregates.count(), **made
+            )
+            return found
+
+        equal(build, data, way, record_type, ordered=False, **settings)
+
+    check()
+    assert len(combined) > 10
+
+
+def test_records_that_are_late_although_their_sender_could_not_know_are_counted_one_by_one(combined: list[int]) -> None:
+    row = Types.ROW_NAMED(["key", "time"], [Types.LONG(), Types.LONG()])
+    ahead: tuple[Step, ...] = ([Row(key=1, time=990)], 1_000)
+    idle: tuple[Step, ...] = (True, [Row(key=number % 3, time=number % 30) for number in range(99)])
+    config = Configuration.from_dict({"execution.engine": "local"})
+    env = StreamExecutionEnvironment.get_execution_environment(config).set_parallelism(2)
+    strategy = BY_TIME.with_timestamp_assigner("time")
+    windows: Any = env.from_source(RunsSource(row, (ahead, idle)), strategy, "runs").key_by("key")
+    counts = windows.window(TumblingEventTimeWindows.of(ms(10))).aggregate(n=aggregates.count()).name("counts")
+    counts.sink_to(DiscardingSink())
+    assert env.execute("late").get_accumulator_result("counts.numLateRecordsDropped") == 99
+    assert combined == [9]
+
+
 Operator = Callable[[Any], DataStream]
 FIGURES: dict[str, Any] = {
     "key": aggregates.key(),
@@ -551,6 +636,13 @@ OBJECTS: dict[str, Any] = {
     "total": aggregates.sum("i"),
     "row": aggregates.last("row"),
     "list": aggregates.min_by("list", by="i"),
+}
+WHOLE: dict[str, Any] = {
+    "key": aggregates.key(),
+    "n": aggregates.count(),
+    "total": aggregates.sum("i"),
+    "least": aggregates.min("d"),
+    "mean": aggregates.avg("s"),
 }
 #: Operators that are restored; their results and when they emit them follow from the steps alone.
 OPERATORS: dict[str, Operator] = {
@@ -570,12 +662,14 @@ OPERATORS: dict[str, Operator] = {
     "counts": lambda keyed: keyed.count_window(5).aggregate(**FIGURES),
     "counts of objects": lambda keyed: keyed.count_window(5).aggregate(**OBJECTS),
     "sessions by clock": lambda keyed: keyed.window(ProcessingTimeSessionWindows.with_gap(ms(12))).aggregate(**FIGURES),
+    "combined": lambda keyed: keyed.window(SlidingEventTimeWindows.of(ms(20), ms(10))).aggregate(**WHOLE),
+    "combined by clock": lambda keyed: keyed.window(TumblingProcessingTimeWindows.of(ms(10))).aggregate(**WHOLE),
     "clock": lambda keyed: keyed.window(TumblingProcessingTimeWindows.of(ms(10))).aggregate(**FIGURES),
     "sliding by clock": lambda keyed: keyed.window(SlidingProcessingTimeWindows.of(ms(25), ms(10))).aggregate(**FIGURES),
 }
 
 
-def test_operators_that_are_restored(folded: list[int]) -> None:
+def test_operators_that_are_restored(folded: list[int], combined: list[int]) -> None:
     @several(60)
     @given(
         data=DATA,

@@ -87,8 +87,7 @@ class AlignedWindowOperator(BaseWindowOperator):
         assigner = self.assigner
         self._size: int = assigner._size
         self._slide: int = getattr(assigner, "_slide", assigner._size)
-        self._offset: int = assigner._offset
-        self._length: int = getattr(assigner, "_pane_size", assigner._size)
+        self._offset, self._length = stretch_of(assigner)
         self._progress = context.state.internal("windows")
         #: Processing time (ms) up to which windows that share panes have fired.
         self._fired: int = self._progress.get(_FIRED, MIN_WATERMARK)
@@ -242,6 +241,18 @@ class AlignedWindowOperator(BaseWindowOperator):
         self._table.clear(span)
 
 
+def stretch_of(assigner: Any) -> tuple[int, int]:
+    """Return the offset and the length of the stretches of time whose records belong to the same windows."""
+    return assigner._offset, getattr(assigner, "_pane_size", assigner._size)
+
+
+def starts_of(times: Any, offset: int, length: int) -> Any:
+    """Return when the stretches of times begin, both as arrays; None if a time is near the first or the last one there is."""
+    if int(times.min()) - abs(offset) - length < LONG_MIN or int(times.max()) + abs(offset) > LONG_MAX:
+        return None
+    return times - (times - offset) % length
+
+
 def distinct_of(starts: Any) -> list[int]:
     """Return the different values of an array of numpy, in order."""
     import numpy as np
@@ -278,15 +289,23 @@ class FoldedWindowsOperator(AlignedWindowOperator):
         return WindowColumns(self.node, self._table, self._fold_records)
 
     def _fold_records(self, span: Span, columns: Columns) -> None:
-        values, _, keys = unpacked(columns)
-        assert keys is not None
-        self._table.fold([span], keys, values, self._fold, self.backend)
+        if columns.combined:
+            assert self._columns is not None
+            codes, keys = columns.groups()
+            merged = self._table.get_all(span, keys)
+            for code, accumulator in zip(codes.tolist(), self._columns.accumulators(columns), strict=True):
+                merged[code] = self._fold.merged(merged[code], accumulator)
+            self._table.put_all(span, keys, merged)
+            return
+        values, _, owners = unpacked(columns)
+        assert owners is not None
+        self._table.fold([span], owners, values, self._fold, self.backend)
 
     def process_columns(self, columns: Columns, input_index: int = 0) -> None:
         starts = self._starts(columns) if self._columns is not None and columns.key_fields is not None else None
         distinct = [] if starts is None else distinct_of(starts)
         stretches = {}
-        if len(distinct) * _LEAST_IN_STRETCH <= len(columns):
+        if columns.combined or len(distinct) * _LEAST_IN_STRETCH <= len(columns):
             stretches = {start: self._stretch_at(start) for start in distinct}
         if self._columns is None or not stretches or any(stretch.fired for stretch in stretches.values()):
             super().process_columns(columns, input_index)
@@ -298,7 +317,11 @@ class FoldedWindowsOperator(AlignedWindowOperator):
         self._columns.hold(spans, starts, columns)
         late = [start for start, stretch in stretches.items() if not stretch.spans]
         if late:
-            super().process_columns(self._columns.of_stretches(late, starts, columns), input_index)
+            gone = self._columns.of_stretches(late, starts, columns)
+            if columns.combined:
+                self.late_records.inc(gone.number_of_records)
+            else:
+                super().process_columns(gone, input_index)
 
     def _starts(self, columns: Columns) -> Any:
         """Return when the stretches of time of columns begin, as an array; None if one has no time, or one near the last."""
@@ -310,9 +333,7 @@ class FoldedWindowsOperator(AlignedWindowOperator):
             return None
         else:
             times = columns.timestamps.to_numpy()
-        if int(times.min()) - abs(self._offset) - self._length < LONG_MIN or int(times.max()) + abs(self._offset) > LONG_MAX:
-            return None
-        return times - (times - self._offset) % self._length
+        return starts_of(times, self._offset, self._length)
 
     def flush(self) -> None:
         """Fold columns that wait."""

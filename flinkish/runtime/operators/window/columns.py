@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from itertools import groupby
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -12,7 +14,7 @@ from flinkish.common.column_layout import needed_layout
 from flinkish.common.columns import Columns, concat
 from flinkish.graph.stream_graph import StreamNode
 from flinkish.program.operators import WindowConfig
-from flinkish.runtime.operators.column_fold import ColumnFold
+from flinkish.runtime.operators.column_fold import ColumnFold, slots_of
 from flinkish.runtime.state.backend import PaneTable
 from flinkish.udf.aggregates import FieldAggregates
 
@@ -63,7 +65,7 @@ class WindowColumns(FoldedWindows):
     """
 
     def __init__(self, node: StreamNode, table: PaneTable, by_records: Callable[[Span, Columns], None]) -> None:
-        """Make one for a table of windows; `by_records` folds what columns cannot, record by record."""
+        """Make one for a table of windows; `by_records` folds what columns cannot, one by one."""
         super().__init__(node)
         self._table = table
         self._by_records = by_records
@@ -91,14 +93,20 @@ class WindowColumns(FoldedWindows):
     def flush(self) -> None:
         """Fold all columns that wait."""
         waiting, self._waiting, self._records = self._waiting, {}, 0
-        for span, runs in waiting.items():
-            columns = concat(runs)
-            codes, keys = columns.groups()
-            after = self._fold.fold(codes, self._table.get_all(span, keys), columns)
-            if after is None:
-                self._by_records(span, columns)
-            else:
-                self._table.put_all(span, keys, after)
+        for span, its in waiting.items():
+            for _, runs in groupby(its, attrgetter("combined")):
+                columns = concat(list(runs))
+                codes, keys = columns.groups()
+                after = self._fold.fold(codes, self._table.get_all(span, keys), columns)
+                if after is None:
+                    self._by_records(span, columns)
+                else:
+                    self._table.put_all(span, keys, after)
+
+    @staticmethod
+    def accumulators(columns: Columns) -> list[tuple[Any, ...]]:
+        """Return the accumulators that combined columns have."""
+        return list(zip(*[slot.to_pylist() for slot in slots_of(columns)], strict=True))
 
     def results(self, window: Span, keys: Sequence[Any], accumulators: Sequence[tuple[Any, ...]]) -> Columns | None:
         """Return the results of a window for its keys; None if they cannot be columns."""
