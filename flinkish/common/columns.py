@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from flinkish.common import pickling
@@ -59,7 +59,7 @@ class Columns:
     def _part(self, choose: Callable[[Any], Any]) -> Columns:
         """Return the columns of some records; `choose` does the same to a batch and to an array."""
         timestamps = None if self.timestamps is None else choose(self.timestamps)
-        return Columns(self.layout, choose(self.batch), timestamps, self.key_fields, self.combined)
+        return replace(self, batch=choose(self.batch), timestamps=timestamps)
 
     def take(self, places: Any) -> Columns:
         """Return the records at some positions: an array of integers of Arrow or numpy."""
@@ -81,14 +81,13 @@ class Columns:
 
         absent = pa.nulls(len(self))
         arrays = [column if position in fields else absent for position, column in enumerate(self.batch.columns)]
-        batch = pa.RecordBatch.from_arrays(arrays, list(self.layout.names))
-        return Columns(self.layout, batch, self.timestamps, self.key_fields)
+        return replace(self, batch=pa.RecordBatch.from_arrays(arrays, list(self.layout.names)))
 
     def with_key(self, key_fields: tuple[int, ...] | None) -> Columns:
-        return Columns(self.layout, self.batch, self.timestamps, key_fields)
+        return replace(self, key_fields=key_fields)
 
     def with_times(self, timestamps: pa.Array | None) -> Columns:
-        return Columns(self.layout, self.batch, timestamps, self.key_fields)
+        return replace(self, timestamps=timestamps)
 
     def records(self) -> list[Any]:
         """Return the records as Python objects."""
@@ -183,4 +182,4 @@ def concat(runs: Sequence[Columns]) -> Columns:
     times = None
     if any(run.timestamps is not None for run in runs):
         times = pa.concat_arrays([pa.nulls(len(run), pa.int64()) if run.timestamps is None else run.timestamps for run in runs])
-    return Columns(first.layout, pa.concat_batches([run.batch for run in runs]), times, first.key_fields, first.combined)
+    return replace(first, batch=pa.concat_batches([run.batch for run in runs]), timestamps=times)

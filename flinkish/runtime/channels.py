@@ -207,8 +207,10 @@ class EdgeWriter:
     owns = False
     #: Whether all fields are sent, also those that the next operator does not read: dead letters show whole records.
     keeps_all = False
-    #: Whether columns may be combined before they are sent; see operators/window/combining.py.
+    #: Whether columns may be combined before they are sent, see operators/window/combining.py; and until which epoch they are
+    #: not, because it did not pay.
     combines = False
+    rests_until = 0
     #: The watermark that was sent last.
     passed = MIN_WATERMARK
 
@@ -277,6 +279,9 @@ class EdgeWriter:
         self._frames = []
         self.records = 0
         self.bytes = 0
+
+    def settle(self) -> None:
+        """Pass on what is held back."""
 
     def watermark(self, timestamp: int) -> None:
         self.passed = timestamp

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import math
 import random
 from collections.abc import Callable, Iterable, Sequence
@@ -24,7 +23,6 @@ from flinkish.runtime.elements import Element, Emit, Watermark
 from flinkish.runtime.isolation import SCALARS, isolate
 from flinkish.runtime.key_groups import MASK, MULTIPLIER, key_group, key_groups, subtask_of_group
 from flinkish.runtime.keys import CanonicalKey, as_key, is_stored_as_given, original_key
-from flinkish.runtime.protocol import Frame
 
 if TYPE_CHECKING:
     from flinkish.runtime.operators.window.combining import Combiner
@@ -34,6 +32,8 @@ _RUN_RECORDS = 1_024
 _MANY_RECORDS = 256
 #: Maximum number of keys whose target each edge caches; about 100 bytes each.
 _LOCATED_KEYS = 200_000
+#: Number of epochs for which columns are not combined after that was tried in vain.
+_REST = 64
 
 
 class _ForwardWriter(EdgeWriter):
@@ -111,6 +111,14 @@ class _Located(dict[Any, Channel]):
             return None
         return np.array(self._targets)[key_groups(numbers, self._max_parallelism)]
 
+    def takes(self, column: Any) -> bool:
+        """Tell whether the keys in a column of Arrow, integers, texts or booleans without nulls, are of the key's type."""
+        kind = str(column.type)
+        if kind in ("string", "bool"):
+            return self.takes_texts if kind == "string" else self.takes_booleans
+        numbers = column.to_numpy()
+        return bool(self._least <= numbers.min() <= numbers.max() <= self._most)
+
     def indexes_of_tuples(self, columns: Sequence[Any]) -> Any:
         """Return the indexes of the channels of keys that are tuples as numpy's array; `columns` are their items."""
         import numpy as np
@@ -164,6 +172,10 @@ def _appending(type_info: RowTypeInfo, key_field: int | None, timestamp: str | N
 
 class _HashWriter(EdgeWriter):
     """HASH by key group, as Flink's KeyGroupStreamPartitioner; the targets of recent keys are cached."""
+
+    #: Made for the first columns, if they may be combined.
+    _combiner: Combiner | None = None
+    _epoch = 0
 
     def __init__(self, edge: JobEdge, plan: ExecutionPlan, sender: int) -> None:
         super().__init__(edge, plan, sender)
@@ -332,88 +344,83 @@ class _HashWriter(EdgeWriter):
 
     def emit_columns(self, columns: Columns) -> None:
         keyed = columns.with_key(fields_of_key(self._select, columns.layout.type_info, self._target_vertex.head.key_type))
-        combiner = None if keyed.key_fields is None else self._combiner
-        if combiner is None or not combiner.hold(keyed, self.passed):
-            self._send_all(keyed)
-        elif combiner.is_full:
-            self._release()
-
-    @functools.cached_property
-    def _combiner(self) -> Combiner | None:
-        if not self.combines or combined_before(self._target_vertex.head) is None:
-            return None
-        # Only jobs that have columns import Arrow.
-        from flinkish.runtime.operators.window.combining import Combiner
-
-        return Combiner(self._target_vertex.head)
-
-    def _release(self) -> None:
-        """Send what the combiner holds."""
-        if self._combiner is not None:
-            runs, combined = self._combiner.take()
-            if combined is None or not self._send(combined):
-                for run in runs:
-                    self._send_all(run)
-
-    def _send_all(self, columns: Columns) -> None:
-        """Send a run of columns, or its records if not all keys are sent as they are."""
-        read = fields_read(self._target_vertex.head)
-        sent = columns if read is None or self.keeps_all else columns.only({*read, *(columns.key_fields or ())})
-        if not self._send(sent):
+        if not self._are_sent_as_given(keyed):
+            self.settle()
             super().emit_columns(columns)
+            return
+        if self._combiner is None and self.combines and combined_before(self._target_vertex.head) is not None:
+            # Only jobs that have columns import Arrow.
+            from flinkish.runtime.operators.window.combining import Combiner
 
-    def _send(self, columns: Columns) -> bool:
-        """Send a run of columns with keys; return False if not all keys are sent as they are."""
-        indexes = self._column_indexes(columns)
-        if indexes is not None and len(self.channels) == 1:
+            self._combiner = Combiner(self._target_vertex.head)
+        read = fields_read(self._target_vertex.head)
+        if read is not None and not self.keeps_all:
+            keyed = keyed.only({*read, *(keyed.key_fields or ())})
+        combiner = None if 0 < self.rests_until - self._epoch <= _REST else self._combiner
+        if combiner is not None and combiner.hold(keyed, self.passed):
+            if combiner.is_full:
+                self.settle()
+        else:
+            self.settle()
+            self._send(keyed)
+
+    def _are_sent_as_given(self, columns: Columns) -> bool:
+        """Tell whether there are keys, and all of them are sent as they are."""
+        if columns.key_fields is None or not len(columns):
+            return False
+        fields = [columns.column(field) for field in columns.key_fields]
+        if any(field.null_count for field in fields):
+            return False
+        return len(fields) != 1 or self._located.takes(fields[0])
+
+    def _send(self, columns: Columns) -> None:
+        """Send a run of columns whose keys are sent as they are."""
+        if len(self.channels) == 1:
             self._append_columns(0, columns)
-        elif indexes is not None:
-            for index in range(len(self.channels)):
-                places = (indexes == index).nonzero()[0]
-                if len(places):
-                    self._append_columns(index, columns.take(places))
-        return indexes is not None
+            return
+        indexes = self._column_indexes(columns)
+        for index in range(len(self.channels)):
+            places = (indexes == index).nonzero()[0]
+            if len(places):
+                self._append_columns(index, columns.take(places))
+
+    def settle(self) -> None:
+        held = None if self._combiner is None else self._combiner.take()
+        if held is not None:
+            columns, in_vain = held
+            if in_vain:
+                self.rests_until = self._epoch + _REST
+            self._send(columns)
 
     def begin_epoch(self, epoch: int) -> None:
         super().begin_epoch(epoch)
-        if self._combiner is not None:
-            self._combiner.forget()
+        self._epoch = epoch
 
     def watermark(self, timestamp: int) -> None:
         if self._combiner is not None and self._combiner.ends_by(timestamp):
-            self._release()
+            self.settle()
         super().watermark(timestamp)
 
     def _control(self, element: Element) -> None:
         if not isinstance(element, Watermark):
-            self._release()
+            self.settle()
         super()._control(element)
 
     def outflow(self) -> int:
         return super().outflow() + (0 if self._combiner is None else self._combiner.nbytes)
 
-    def frames(self) -> list[Frame]:
-        self._release()
-        return super().frames()
-
     def _column_indexes(self, columns: Columns) -> Any:
-        """Return the indexes of the channels of columns with keys as an array; None if not all are sent as they are."""
+        """Return the indexes of the channels of columns whose keys are sent as they are, as an array."""
         import numpy as np
 
-        if columns.key_fields is None or not len(columns):
-            return None
+        located = self._located
         if not columns.key_fields:
-            return np.full(len(columns), (self._located.get(0) or self._locate(0)).index)
+            return np.full(len(columns), (located.get(0) or self._locate(0)).index)
         fields = [columns.column(field) for field in columns.key_fields]
-        if any(field.null_count for field in fields):
-            return None
         if len(fields) > 1:
-            return self._located.indexes_of_tuples(fields)
-        located, kind = self._located, str(fields[0].type)
-        if kind not in ("string", "bool"):
+            return located.indexes_of_tuples(fields)
+        if str(fields[0].type) not in ("string", "bool"):
             return located.indexes(fields[0].to_numpy(zero_copy_only=False))
-        if not (located.takes_texts if kind == "string" else located.takes_booleans):
-            return None
         codes, keys = columns.groups()
         return np.array([(located.get(key) or located.locate(key)).index for key in keys])[codes]
 

@@ -207,8 +207,10 @@ class VertexTask:
                 kept = list(self._state.operator(operator.node.uid).union_list_state(_WATERMARK_STATE).get())
                 operator.current_watermark = min(kept, default=MIN_WATERMARK)
         sent = {operator.node.id: operator.current_watermark for operator in self.operators}
+        resting = dict(self._table.get("resting", ()))
         for writer in self._edges:
             writer.passed = sent[writer.edge.source]
+            writer.rests_until = resting.get(writer.edge.id, 0)
         for operator in self.operators:
             operator.ended = self._finished
         if self._gate is not None:
@@ -252,6 +254,8 @@ class VertexTask:
             self._notify(command)
         if not command.farewell:
             self._process(command, inputs)
+            for writer in self._edges:
+                writer.settle()
         self._bytes_out = self._outflow()
         self.local_bytes = {writer.edge.id: writer.outflow() for writer in self._edges if writer.local}
         faults.reach(faults.Point.INPUT_HANDLED)
@@ -314,6 +318,8 @@ class VertexTask:
         """Log the data that is kept from epoch to epoch, if it has changed."""
         self._put("watermarks", [operator.current_watermark for operator in self.operators])
         self._put("finished", self._finished)
+        if resting := [(writer.edge.id, writer.rests_until) for writer in self._edges if writer.rests_until]:
+            self._put("resting", resting)
         if self._gate is not None:
             left = self._gate.unaligned()
             assert not left, f"{self.vertex.name}: channels {left} wait for a barrier that did not come on the others"

@@ -207,7 +207,10 @@ class FieldAggregates(AggregateFunction):
 
     @property
     def in_any_order(self) -> bool:
-        """Whether numpy computes the aggregates, and the same ones of records in any order, also if some are combined before."""
+        """Whether numpy computes the results, and they depend neither on the order of records nor on which are combined first.
+
+        The sign of zero may depend on it: the greatest of 0.0 and -0.0 is the one that came first.
+        """
         return self.why_by_record is None and all(
             slot.kind in ("count", "min", "max")
             or (slot.kind == "sum" and slot.field is not None and kind_of(self.field_types[slot.field]) in INTEGER_BITS)

@@ -188,6 +188,7 @@ def test_windows_of_records_that_were_combined_are_exact_across_crashes(
         job.crash(CrashPoint.AFTER_COMMIT)
         job.checkpoint()
         emit_many(3, 40_000)
+        job.restart()  # now all of them are there at once
         job.finish()
         found = {
             name: sorted((record.value for record in job.sink(name).committed()), key=repr) for name in ("tumbling", "over all")
@@ -206,9 +207,9 @@ def test_windows_of_records_that_were_combined_are_exact_across_crashes(
     by_key = [result(start, rows, key=key) for (key, start), rows in expected["tumbling"].items()]
     assert found["tumbling"] == sorted(by_key, key=repr)
     assert found["over all"] == sorted((result(start, rows) for start, rows in expected["over all"].items()), key=repr)
-    # The metrics of the last attempt count the records, although few bytes were sent.
+    # Metrics count the records, although few bytes were sent; a record takes 32, and was sent twice.
     assert [vertex.records_in for vertex in read] == [40_000] * 2
-    assert all(sum(subtask.bytes_in for subtask in vertex.subtasks.values()) < 40_000 * 4 for vertex in read)
+    assert all(sum(subtask.bytes_in for subtask in vertex.subtasks.values()) < 40_000 * 16 for vertex in read)
     assert bool(groups) == (engine == "local")
 
 

@@ -77,7 +77,10 @@ class ColumnFold:
 
     @np.errstate(invalid="ignore")
     def combined(self, codes: Any, groups: int, columns: Columns) -> list[Any] | None:
-        """Return the slots of new groups, an array for each; arguments as in `fold`. Only for aggregates in any order."""
+        """Return the slots of new groups, an array for each; None as in `fold`. Only for aggregates in any order.
+
+        `codes`: for each record, the number of its group, which is below `groups`.
+        """
         slots = self._prepared([None] * groups, columns)
         if slots is None:
             return None

@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 import pytest
 
 from flinkish.common import Instant, Row, RowKind, Time, Types, WatermarkStrategy
+from flinkish.common.columns import Columns
 from flinkish.common.errors import JobExecutionError
 from flinkish.common.limits import LONG_MAX, LONG_MIN
 from flinkish.common.typeinfo import DecimalTypeInfo
@@ -28,7 +29,11 @@ from flinkish.datastream.window import (
     Trigger,
     TriggerResult,
     TumblingEventTimeWindows,
+    TumblingProcessingTimeWindows,
 )
+from flinkish.runtime import partitioners
+from flinkish.runtime.operators.column_fold import ColumnFold
+from flinkish.runtime.operators.window import combining
 from flinkish.testing import OneInputHarness, StreamRecord, WatermarkStatus
 from tests.kit.column_source import RunsSource
 from tests.kit.environments import env_of
@@ -506,3 +511,93 @@ def test_rows_of_a_source_get_the_order_of_the_declared_type(env: StreamExecutio
     stream = env.from_source(source, WatermarkStrategy.no_watermarks(), "rows", declared)
     assert collect(stream.select(value=pc.field("value"))) == [Row(value=100), Row(value=101)]
     assert collect(stream.key_by("key").aggregate(total=aggregates.sum("value"))) == [Row(total=100), Row(total=201)]
+
+
+@pytest.fixture
+def combined(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Have few records combined; return the number of records each time."""
+    monkeypatch.setattr(combining, "_LEAST_RECORDS", 2)
+    monkeypatch.setattr(combining, "_LEAST_IN_GROUP", 1)
+    sizes: list[int] = []
+    fold = ColumnFold.combined
+
+    def counting(self: ColumnFold, codes: Any, groups: int, columns: Any) -> Any:
+        found = fold(self, codes, groups, columns)
+        sizes.extend([] if found is None else [len(columns)])
+        return found
+
+    monkeypatch.setattr(ColumnFold, "combined", counting)
+    return sizes
+
+
+NUMBERS = Types.ROW_NAMED(["key", "value"], [Types.LONG(), Types.LONG()])
+
+
+def sums(stream: DataStream) -> DataStream:
+    """Return sums of windows of 20 ms, each of two stretches."""
+    filtered = stream.filter(pc.field("value").is_valid())
+    windows: Any = filtered.key_by("key").window(SlidingEventTimeWindows.of(Time.milliseconds(20), Time.milliseconds(10)))
+    found: DataStream = windows.aggregate(sum=aggregates.sum("value"))
+    return found
+
+
+@pytest.mark.parametrize("lost", [False, True])
+def test_that_combining_does_not_pay_is_remembered_also_without_the_heap(
+    lost: bool, combined: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(combining, "_LEAST_IN_GROUP", 2)
+    monkeypatch.setattr(partitioners, "_REST", 3)
+    found = []
+    with OneInputHarness(sums, NUMBERS) as harness:
+        for epoch in range(6):
+            with harness.epoch():
+                for number in range(10):
+                    harness.process_element(Row(key=number if epoch == 1 else 1, value=1), 15)
+            found.append(bool(combined))
+            combined.clear()
+            if lost:
+                harness.lose_heap()
+        harness.process_watermark(19)
+        assert Row(sum=51) in [value for value, _ in harness.take_output()]
+    assert found == [True, False, False, False, True, True]
+
+
+def test_a_sum_may_leave_64_bits_in_between_if_records_were_combined(combined: list[int]) -> None:
+    with OneInputHarness(sums, NUMBERS) as harness:
+        for _ in range(2):
+            with harness.epoch():
+                harness.process_element(Row(key=1, value=2**62 - 6), 15)
+        with harness.epoch():
+            harness.process_element(Row(key=1, value=-128), 15)
+            harness.process_element(Row(key=1, value=64), 5)
+        harness.process_watermark(19)
+        assert combined == [2]
+        assert Row(sum=LONG_MAX - 11 - 64) in [value for value, _ in harness.take_output()]
+
+
+def test_keys_that_cannot_be_sent_fail_in_the_operator_that_emits_them(combined: list[int]) -> None:
+    env = env_of()
+    stream = env.from_source(
+        RunsSource(NUMBERS, (([Row(key=1_000, value=1)] * 3,),)), WatermarkStrategy.no_watermarks(), "numbers"
+    )
+    windows: Any = stream.filter(pc.field("value") == 1).name("my filter").key_by("key", Types.BYTE())
+    counts = windows.window(TumblingProcessingTimeWindows.of(Time.hours(1))).aggregate(n=aggregates.count())
+    with pytest.raises(JobExecutionError, match=r"(?s)'my filter'.*must be a whole number from -128 to 127"):
+        collect(counts)
+
+
+def test_only_fields_that_are_read_are_held_before_they_are_combined(monkeypatch: pytest.MonkeyPatch) -> None:
+    held: list[int] = []
+    hold = combining.Combiner.hold
+
+    def looking(self: combining.Combiner, columns: Columns, passed: int) -> bool:
+        held.extend(column.nbytes for column in columns.batch.columns)
+        return hold(self, columns, passed)
+
+    monkeypatch.setattr(combining.Combiner, "hold", looking)
+    env = env_of()
+    large = Types.ROW_NAMED(["key", "text"], [Types.LONG(), Types.STRING()])
+    source = RunsSource(large, (([Row(key=1, text="x" * 1_000)] * 10,),))
+    windows: Any = env.from_source(source, WatermarkStrategy.no_watermarks(), "texts").key_by("key")
+    collect(windows.window(TumblingProcessingTimeWindows.of(Time.hours(1))).aggregate(n=aggregates.count()))
+    assert held == [80, 0]

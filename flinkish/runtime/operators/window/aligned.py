@@ -20,6 +20,7 @@ from flinkish.common.errors import InvalidArgumentError
 from flinkish.common.limits import LONG_MAX, LONG_MIN
 from flinkish.common.typeinfo import Types
 from flinkish.graph.columns import records_only
+from flinkish.program.dead_letters import LATE
 from flinkish.runtime.elements import Records, unpacked
 from flinkish.runtime.operators.base import OperatorContext
 from flinkish.runtime.operators.timestamps import after_all_time
@@ -294,8 +295,10 @@ class FoldedWindowsOperator(AlignedWindowOperator):
             codes, keys = columns.groups()
             merged = self._table.get_all(span, keys)
             for code, accumulator in zip(codes.tolist(), self._columns.accumulators(columns), strict=True):
-                merged[code] = self._fold.merged(merged[code], accumulator)
-            self._table.put_all(span, keys, merged)
+                merged[code] = accumulator if merged[code] is None else self._fold.merge(merged[code], accumulator)
+            # Only then: a sum may leave its type in between.
+            convert = self._fold.convert
+            self._table.put_all(span, keys, merged if convert is None else map(convert, merged))
             return
         values, _, owners = unpacked(columns)
         assert owners is not None
@@ -320,6 +323,7 @@ class FoldedWindowsOperator(AlignedWindowOperator):
             gone = self._columns.of_stretches(late, starts, columns)
             if columns.combined:
                 self.late_records.inc(gone.number_of_records)
+                self.context.dead_letters.dropped(LATE)
             else:
                 super().process_columns(gone, input_index)
 

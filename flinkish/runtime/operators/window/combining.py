@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from flinkish.common.column_layout import needed_layout
+from flinkish.common.column_layout import Layout, needed_layout
 from flinkish.common.columns import Columns, concat, numbered
 from flinkish.common.kinds import shape_of
 from flinkish.common.limits import LONG_MAX
@@ -27,13 +27,12 @@ from flinkish.program.operators import WindowConfig
 from flinkish.runtime.operators.column_fold import ColumnFold
 from flinkish.runtime.operators.window.aligned import distinct_of, starts_of, stretch_of
 
-#: Number of records that are combined at a time, and the least number for which that pays.
+#: Number of records, and their bytes, that are held at most, and the least number of records for which combining pays.
 _MOST_RECORDS = 1 << 19
+_MOST_BYTES = 16 << 20
 _LEAST_RECORDS = 1 << 12
-#: Least number of records for each group: with fewer, grouping takes longer than it saves.
+#: Least number of records for each key and stretch of time: with fewer, grouping takes longer than it saves.
 _LEAST_IN_GROUP = 16
-#: For how many times the records that were too few for each group all records are sent as they are, before the next try.
-_PAUSE = 64
 
 
 class Combiner:
@@ -48,34 +47,24 @@ class Combiner:
         self._what = target.name
         self._fold = ColumnFold(aggregates)
         _, self._slot_types = shape_of(aggregates.accumulator_type)
-        self._read = aggregates.fields_read
+        self._layout: Layout | None = None
         self._runs: list[Columns] = []
         #: For each run, when the stretches of its records begin.
         self._starts: list[Any] = []
         self._records = 0
-        #: Bytes of what would be sent.
+        #: Bytes that would be sent if nothing were combined.
         self.nbytes = 0
-        #: The last time of the first stretch that is held.
+        #: The last timestamp of the earliest stretch that is held.
         self._first_end = LONG_MAX
-        #: Number of records to be sent before the next try.
-        self._pause = 0
 
     @property
     def is_full(self) -> bool:
-        return self._records >= _MOST_RECORDS
-
-    def forget(self) -> None:
-        """Drop what is held."""
-        self._runs, self._starts, self._records, self.nbytes, self._first_end = [], [], 0, 0, LONG_MAX
+        return self._records >= _MOST_RECORDS or self.nbytes >= _MOST_BYTES
 
     def hold(self, columns: Columns, passed: int) -> bool:
         """Hold a run back; return False if it must be sent as it is. `passed` is the watermark that was sent last."""
-        if self._pause > 0:
-            self._pause -= len(columns)
-            return False
-        assert columns.key_fields is not None
         starts = self._starts_of(columns)
-        if starts is None or any(columns.column(field).null_count for field in columns.key_fields):
+        if starts is None:
             return False
         if self._event_time:
             end = int(starts.min()) + self._length - 1
@@ -85,24 +74,24 @@ class Combiner:
         self._runs.append(columns)
         self._starts.append(starts)
         self._records += len(columns)
-        self.nbytes += self._read_part(columns).nbytes
+        self.nbytes += columns.nbytes
         return True
 
     def ends_by(self, watermark: int) -> bool:
         """Tell whether a watermark may end a window of what is held."""
         return self._first_end <= watermark
 
-    def take(self) -> tuple[list[Columns], Columns | None]:
-        """Return the runs that were held, and all of them combined if that pays."""
+    def take(self) -> tuple[Columns, bool] | None:
+        """Return what was held, combined if that pays, and whether that was tried in vain; None if nothing was held."""
         runs, starts, records = self._runs, self._starts, self._records
-        self.forget()
+        if not runs:
+            return None
+        self._runs, self._starts, self._records, self.nbytes, self._first_end = [], [], 0, 0, LONG_MAX
+        columns = concat(runs)
         if records < _LEAST_RECORDS:
-            return runs, None
-        return runs, self._combined(concat([self._read_part(run) for run in runs]), np.concatenate(starts))
-
-    def _read_part(self, columns: Columns) -> Columns:
-        assert columns.key_fields is not None
-        return columns.only({*self._read, *columns.key_fields})
+            return columns, False
+        combined = self._combined(columns, np.concatenate(starts))
+        return (columns, True) if combined is None else (combined, False)
 
     def _starts_of(self, columns: Columns) -> Any:
         if not self._event_time:
@@ -110,7 +99,7 @@ class Combiner:
         if columns.timestamps is None or columns.timestamps.null_count:
             return None
         starts = starts_of(columns.timestamps.to_numpy(), self._offset, self._length)
-        # They are the times of what is sent.
+        # Starts become timestamps of what is combined, so they need a stretch as well.
         return None if starts is None or starts_of(starts, self._offset, self._length) is None else starts
 
     def _combined(self, columns: Columns, starts: Any) -> Columns | None:
@@ -121,19 +110,19 @@ class Combiner:
         size = len(values[0]) if keys else 1
         # A group is a key and a stretch of time; not each key has each stretch.
         most = size * len(distinct)
-        if most <= len(columns):
-            codes = codes if len(distinct) == 1 else codes + size * np.searchsorted(distinct, starts)
-            counts = np.bincount(codes, minlength=most)
-            groups = np.flatnonzero(counts)
-        if most > len(columns) or _LEAST_IN_GROUP * len(groups) > len(columns):
-            self._pause = _PAUSE * len(columns)
+        if most > len(columns):
             return None
-        slots = self._fold.combined(codes, most, columns)
+        if len(distinct) > 1:
+            codes = codes + size * np.searchsorted(distinct, starts)
+        counts = np.bincount(codes, minlength=most)
+        groups = np.flatnonzero(counts)
+        slots = self._fold.combined(codes, most, columns) if _LEAST_IN_GROUP * len(groups) <= len(columns) else None
         if slots is None:
             return None
-        types = [columns.layout.types[field] for field in columns.key_fields]
-        layout = needed_layout(Types.TUPLE([*types, Types.LONG(), *self._slot_types]), self._what)
+        if self._layout is None:
+            key_types = [columns.layout.types[field] for field in columns.key_fields]
+            self._layout = needed_layout(Types.TUPLE([*key_types, Types.LONG(), *self._slot_types]), self._what)
         arrays = [value.take(pa.array(groups % size)) for value in values] + [pa.array(each[groups]) for each in (counts, *slots)]
-        batch = layout.batch([array.cast(part) for array, part in zip(arrays, layout.schema.types, strict=True)])
+        batch = self._layout.batch([array.cast(part) for array, part in zip(arrays, self._layout.schema.types, strict=True)])
         times = pa.array(np.array(distinct)[groups // size]) if self._event_time else None
-        return Columns(layout, batch, times, tuple(range(len(keys))), combined=True)
+        return Columns(self._layout, batch, times, tuple(range(len(keys))), combined=True)
