@@ -350,13 +350,18 @@ class KafkaCommitter(Committer[KafkaCommittable]):
         origins = () if application in self._origins else self._origins
         try:
             producer.begin_transaction()
-            for number, (_, message) in enumerate(_messages(requests)):
-                if refused is None or number not in refused:
-                    outbox.send(message, number)
-                if number % _LOOK_EVERY == 0:
-                    producer.poll(0)
-                    if outbox.failure is not None:
-                        break
+            number = 0
+            for _, messages in _runs(requests):
+                if refused is None:
+                    outbox.send_all(messages)
+                else:
+                    for each, message in enumerate(messages, number):
+                        if each not in refused:
+                            outbox.send(message, each)
+                number += len(messages)
+                producer.poll(0)
+                if outbox.failure is not None:
+                    break
             while outbox.failure is None and producer.flush(_FLUSH_RETRY):
                 pass
             if outbox.failure is not None:
@@ -455,13 +460,20 @@ class KafkaCommitter(Committer[KafkaCommittable]):
             reader.client.close()
 
 
-def _messages(requests: Requests) -> Iterator[tuple[CommitRequest[KafkaCommittable], Message]]:
+def _runs(requests: Requests) -> Iterator[tuple[CommitRequest[KafkaCommittable], Sequence[Message]]]:
+    """Return runs of the messages of each request, at most as many as are sent between two checks."""
     decoder = msgspec.msgpack.Decoder(list[Message])
     for request in requests:
         committable = request.committable
         staged = (read(root_of(committable.root or ""), file) for file in committable.files)
         for chunk in chain.from_iterable(chain(staged, [committable.chunks])):
-            yield from ((request, message) for message in decoder.decode(chunk))
+            messages = decoder.decode(chunk)
+            for start in range(0, len(messages), _LOOK_EVERY):
+                yield request, messages[start : start + _LOOK_EVERY]
+
+
+def _messages(requests: Requests) -> Iterator[tuple[CommitRequest[KafkaCommittable], Message]]:
+    return ((request, message) for request, run in _runs(requests) for message in run)
 
 
 def _prepared(requests: Requests) -> int:
