@@ -45,6 +45,8 @@ class DeserializationSchema:
 
     #: Why messages are decoded one by one; None if `deserialize_batch` decodes many at once.
     why_records: str | None = "the schema decodes messages one by one"
+    #: Whether records are new ones that nothing else refers to, so that they need not be copied.
+    makes_new_records: bool = False
 
     def open(self) -> None:
         """Get ready; called once in each task."""

@@ -88,6 +88,11 @@ class JsonRowDeserializationSchema(DeserializationSchema):
         # A subclass may decode in another way.
         return self._reader.value.why_records if type(self) is JsonRowDeserializationSchema else super().why_records
 
+    @property
+    def makes_new_records(self) -> bool:  # type: ignore[override]
+        # A subclass may keep them.
+        return type(self) is JsonRowDeserializationSchema
+
     def deserialize_batch(self, messages: Sequence[bytes]) -> pa.RecordBatch | None:
         return self._reader.value.batch(messages)
 

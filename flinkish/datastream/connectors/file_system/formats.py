@@ -163,6 +163,10 @@ class SchemaLineFormat(LineFormat):
     def why_records(self) -> str | None:  # type: ignore[override]
         return self.schema.why_records
 
+    @property
+    def makes_new_records(self) -> bool:  # type: ignore[override]
+        return self.schema.makes_new_records
+
     def open(self, split: FileSourceSplit, errors: RecordErrors, *, by_columns: bool = False) -> SplitReader:
         self.schema.open()
         reader = _SchemaLineReader(LineSource(split, self.charset_name), self.schema, errors)

@@ -31,6 +31,7 @@ class JsonLinesFormat(LineFormat):
     """
 
     type_info: TypeInformation | None = None
+    makes_new_records = True
 
     def __post_init__(self) -> None:
         super().__post_init__()

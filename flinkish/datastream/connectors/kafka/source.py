@@ -95,6 +95,11 @@ class KafkaSource(Source[Any, KafkaPartitionSplit, KafkaEnumeratorState]):
         schema = self._settings.deserializer
         return schema.schema.why_records if isinstance(schema, ValueOnly) else "the deserializer looks at whole messages"
 
+    @property
+    def makes_new_records(self) -> bool:  # type: ignore[override]
+        schema = self._settings.deserializer
+        return isinstance(schema, ValueOnly) and schema.schema.makes_new_records
+
     def produced_type(self) -> TypeInformation:
         return self._settings.deserializer.get_produced_type()
 

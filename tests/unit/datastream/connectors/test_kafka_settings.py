@@ -22,6 +22,7 @@ from flinkish.common.errors import (
 from flinkish.common.serialization import SimpleStringSchema
 from flinkish.common.typeinfo import Types
 from flinkish.datastream.connectors.base import DeliveryGuarantee
+from flinkish.datastream.connectors.file_system.json_values import JsonConverters
 from flinkish.datastream.connectors.kafka import (
     KafkaOffsetsInitializer,
     KafkaRecordSerializationSchema,
@@ -38,6 +39,7 @@ from flinkish.datastream.connectors.kafka.client import client_configuration
 from flinkish.datastream.connectors.kafka.committer import KafkaCommitter
 from flinkish.datastream.connectors.kafka.offsets import OffsetKind
 from flinkish.datastream.connectors.kafka.settings import KafkaEnumeratorState, KafkaPartitionSplit
+from flinkish.datastream.formats.json import JsonRowDeserializationSchema
 from tests.unit.datastream.connectors.fakes import FakeEnumeratorContext
 
 JAAS = 'org.apache.kafka.common.security.{}LoginModule required username="me" password="a \\"b\\";c";'
@@ -220,6 +222,18 @@ def test_properties_of_another_kind_of_client_are_named_in_the_log(caplog: pytes
     assert first.startswith("KafkaSource: these properties have no effect on it: ")
     assert "request.required.acks (of a producer)" in first  # librdkafka's own name of acks
     assert second == "KafkaSink: these properties have no effect on it: fetch.min.bytes (of a consumer)."
+
+
+def test_records_are_new_only_if_the_schema_is_known_to_make_them() -> None:
+    class Own(JsonRowDeserializationSchema):
+        """May keep what it returns."""
+
+    row = Types.ROW_NAMED(["a"], [Types.LONG()])
+    kept: Any = Own(row, JsonConverters())
+    made = JsonRowDeserializationSchema.builder().type_info(row).build()
+    for schema, new in ((made, True), (kept, False), (SimpleStringSchema(), False)):
+        source = KafkaSource.builder().set_bootstrap_servers("x:1").set_topics("t").set_value_only_deserializer(schema).build()
+        assert source.makes_new_records is new
 
 
 def test_wrong_kinds_of_arguments_are_named() -> None:
