@@ -25,6 +25,9 @@ JAR = "PYFLINK_KAFKA_JAR"
 QUIX = "QUIX_PYTHON"
 
 
+_FILLED_TOGETHER = 1_000_000
+
+
 @dataclass(frozen=True)
 class Took:
     """What a program took; processor seconds are those of the processes that were waited for: not of the JVM of Spark."""
@@ -38,9 +41,11 @@ def fill(broker: Broker, messages: int, message: Callable[[int], bytes] = b"%010
     from confluent_kafka import Producer
 
     topic = broker.create_topic(4)
-    producer = Producer({**broker.client, "linger.ms": 50, "queue.buffering.max.messages": messages + 1})
+    producer = Producer({**broker.client, "linger.ms": 50, "queue.buffering.max.messages": _FILLED_TOGETHER})
     for number in range(messages):
         producer.produce(topic, message(number), partition=number % 4)
+        if (number + 1) % _FILLED_TOGETHER == 0:
+            producer.flush()
     producer.flush()
     return topic
 
