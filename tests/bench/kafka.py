@@ -25,6 +25,7 @@ JAR = "PYFLINK_KAFKA_JAR"
 QUIX = "QUIX_PYTHON"
 
 
+#: Number of messages that wait in the client while a topic is filled.
 _FILLED_TOGETHER = 1_000_000
 
 
