@@ -40,7 +40,7 @@ class Columns:
 
     @property
     def number_of_records(self) -> int:
-        """How many records there are, or were before they were combined: then a column behind the keys has the numbers."""
+        """How many records there are, or were before they were combined: then the column after the keys has the numbers."""
         if not self.combined:
             return len(self)
         import pyarrow.compute as pc

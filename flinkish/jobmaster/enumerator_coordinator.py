@@ -5,7 +5,6 @@ The recorded splits and positions are authoritative: readers in the tasks are re
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -190,13 +189,18 @@ class EnumeratorCoordinator(SourceCoordinator):
     def ends_within(self, credit: int) -> bool:
         if getattr(self._source.split_type, "records_left", None) in (None, SourceSplit.records_left):
             return False
+        limits = self._limits()
         running = [reader for reader in self._readers if not reader.report.finished]
-        return all(reader.no_more_splits and self._left(reader) <= credit for reader in running)
+        return all(reader.no_more_splits and self._reads_all(reader, credit, limits) for reader in running)
 
-    def _left(self, reader: _Reader) -> float:
-        """Return how many records a reader has to read; infinity if that is not known."""
-        splits = (self._decode(state.split, self._source.split_type, "a split") for state in reader.splits.values())
-        return sum(math.inf if split.records_left is None else split.records_left for split in splits)
+    def _reads_all(self, reader: _Reader, credit: int, limits: Mapping[str, int] | None) -> bool:
+        """Tell whether a reader has at most this many records to read, and may read them."""
+        for name, state in reader.splits.items():
+            left = self._decode(state.split, self._source.split_type, "a split").records_left
+            if left is None or left > credit or (limits is not None and name not in limits):
+                return False
+            credit -= left
+        return True
 
     def watermarks(self) -> list[int]:
         """Return the watermarks of the readers that have splits to read and are not idle."""

@@ -132,7 +132,7 @@ class JsonReader:
         return None if self._one_by_one is None else f"the field {self._one_by_one!r} of JSON objects is read one by one"
 
     def batch(self, texts: Sequence[bytes]) -> pa.RecordBatch | None:
-        """Return the values of texts, one at least, as columns; None if they must be read one by one: when one is malformed."""
+        """Return the values of one text or more as columns; None if they must be read one by one, as when one is malformed."""
         import pyarrow as pa
 
         try:

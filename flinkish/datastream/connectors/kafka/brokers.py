@@ -63,8 +63,8 @@ class Brokers:
         self._pause = _SHORTEST_LOOK
         self._gone_since: dict[Partition, int] = {}
         self.topic_ids = dict(topic_ids)
-        #: When the topics were last found to have these ids; None = check at once.
-        self._same_topics: int | None = None
+        #: When each topic was last found to have this id; a topic that is absent is checked at once.
+        self._same_topics: dict[str, int] = {}
         self._silent_since: int | None = None
         self._reminded = self._renewed = 0
 
@@ -236,9 +236,9 @@ class Brokers:
     def moved(self, pairs: Collection[Partition]) -> dict[Partition, int]:
         """Return the ends of those partitions whose end has changed since they were asked last; those that answer."""
         ends, errors = self._listed(pairs, self._kafka.admin.OffsetSpec.latest())
-        self._judge(errors)
+        self._judge(pairs, errors)
         if errors or any(end < self._ends.get(pair, 0) for pair, end in ends.items()):
-            self._same_topics = None
+            self._same_topics = {}
         # This comes after the request for the ends, so that they belong to the same topics.
         self._check_topics({topic for topic, _ in ends})
         moved = {pair: end for pair, end in ends.items() if self._ends.get(pair) != end}
@@ -248,7 +248,8 @@ class Brokers:
     def _check_topics(self, topics: set[str]) -> None:
         """Raise SourceError if a topic is not the one whose offsets are known, but another one of the same name."""
         now, timeout = self._clock.monotonic(), min(self._timeout, 10.0)
-        if not topics or (self._same_topics is not None and now - self._same_topics < _SAME_TOPICS):
+        topics = {topic for topic in topics if now - self._same_topics.get(topic, now - _SAME_TOPICS) >= _SAME_TOPICS}
+        if not topics:
             return
         asked = self._kafka.TopicCollection(list(topics))
         try:
@@ -264,9 +265,9 @@ class Brokers:
                     f"{SOURCE}: topic {topic!r} was deleted and created again: its offsets are not those that were read",
                     hint="start the source under another uid, so that it starts again from its starting offsets.",
                 )
-        self._same_topics = now
+        self._same_topics.update(dict.fromkeys(topics, now))
 
-    def _judge(self, errors: Mapping[Partition, Any]) -> None:
+    def _judge(self, asked: Collection[Partition], errors: Mapping[Partition, Any]) -> None:
         """Raise SourceError for an error that is not temporary, and for partitions that no longer exist."""
         now = self._clock.monotonic()
         for pair, error in errors.items():
@@ -274,7 +275,7 @@ class Brokers:
                 self._gone_since.setdefault(pair, now)
             elif not client.is_passing(error):
                 raise client.described(SourceError, f"{SOURCE}: {split_id(*pair)}: its end cannot be read", error)
-        self._gone_since = {pair: since for pair, since in self._gone_since.items() if pair in errors}
+        self._gone_since = {pair: since for pair, since in self._gone_since.items() if pair in errors or pair not in asked}
         gone = [split_id(*pair) for pair, since in self._gone_since.items() if now - since >= _GONE_FOR]
         if gone:
             raise SourceError(

@@ -257,7 +257,10 @@ class KafkaReader(SourceReader[Any, KafkaPartitionSplit]):
         )
 
     def _fetch(self, progress: _Progress) -> None:
-        """Take messages from the client until one more of this partition has arrived; raises SourceError after the timeout."""
+        """Take messages from the client until one more of this partition has arrived, or its end.
+
+        Raises SourceError after the timeout.
+        """
         deadline = self._clock.monotonic() + self._settings.timeout
         fetched, end = progress.fetched, progress.end
         while progress.fetched == fetched:

@@ -126,7 +126,7 @@ class KafkaPartitionSplit(SourceSplit):
 
     @property
     def records_left(self) -> int | None:
-        # There are fewer if transactions ended before the stop: their ends have offsets, too.
+        # There are fewer if not each offset before the stop has a message: the end of a transaction has none.
         return None if self.stop is None else max(0, self.stop - self.offset)
 
 

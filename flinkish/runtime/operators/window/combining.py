@@ -1,6 +1,6 @@
 """Aggregates columns by key and window before they are sent, so that few of many records of a key pass the exchange.
 
-Only where no result depends on it. The aggregates are those of integers that may be computed in any order. What is held back is
+Only where no result depends on it, but for the sign of zero: the aggregates may be computed in any order. What is held back is
 sent before the watermark that ends the first of its windows, so it is not late if its records were not. Windows with allowed
 lateness would fire once for all that is combined, and late records themselves may be asked for: such windows get all records.
 

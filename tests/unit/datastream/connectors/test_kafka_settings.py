@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 import sys
+from concurrent.futures import Future
 from types import SimpleNamespace
 from typing import Any
 
@@ -17,6 +18,7 @@ from flinkish.common.errors import (
     InvalidArgumentError,
     InvalidProgramError,
     MissingPackageError,
+    SourceError,
     UnsupportedError,
 )
 from flinkish.common.serialization import SimpleStringSchema
@@ -261,6 +263,22 @@ def test_the_ends_of_partitions_are_looked_at_by_one_call_at_a_time(monkeypatch:
         handler(work(), None)
     assert len(context.calls) == 1
     found.close()
+
+
+def test_a_topic_that_was_made_again_is_noticed_also_if_a_new_one_was_found_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    def described(asked: Any, request_timeout: float) -> dict[str, Future[Any]]:
+        found: dict[str, Future[Any]] = {name: Future() for name in asked.topic_names}
+        for name, future in found.items():
+            future.set_result(SimpleNamespace(topic_id=f"id of {name}"))
+        return found
+
+    monkeypatch.setattr(Brokers, "_listed", lambda self, pairs, spec: (dict.fromkeys(pairs, 500), {}))
+    monkeypatch.setattr(Brokers, "_admin_client", lambda self: SimpleNamespace(describe_topics=described))
+    settings: Any = SimpleNamespace(timeout=1_000)
+    brokers = Brokers(settings, ManualClock(), {"old": "another id"})
+    assert brokers.moved([("new", 0)]) == {("new", 0): 500}
+    with pytest.raises(SourceError, match="'old' was deleted and created again"):
+        brokers.moved([("old", 0)])
 
 
 @pytest.mark.parametrize("bounded", [False, True])
