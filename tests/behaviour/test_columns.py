@@ -18,6 +18,7 @@ from flinkish.state import SavepointReader
 from flinkish.testing import CrashPoint, JobHarness
 from tests.conftest import also_on_spark
 from tests.kit.backends import BACKENDS
+from tests.kit.folded import note_combined
 from tests.kit.stateful import settings_of
 
 ROW = Types.ROW_NAMED(["key", "name", "value", "amount"], [Types.LONG(), Types.STRING(), Types.DOUBLE(), Types.LONG()])
@@ -162,11 +163,7 @@ def test_windows_of_records_that_were_combined_are_exact_across_crashes(
     engine: str, backend: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(combining, "_LEAST_RECORDS", 1_000)
-    groups: list[int] = []
-    fold = ColumnFold.combined
-    monkeypatch.setattr(
-        ColumnFold, "combined", lambda self, codes, count, *rest: groups.append(count) or fold(self, codes, count, *rest)
-    )
+    groups = note_combined(monkeypatch, lambda groups, columns: groups)
     every: list[tuple[int, Row]] = []
 
     def emit_many(step: int, count: int = 6_000) -> None:

@@ -1,4 +1,4 @@
-"""Tells in tests which records were aggregated as columns."""
+"""Tells in tests which records were aggregated as columns, and combined before they were sent."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from flinkish.common.columns import Columns
 from flinkish.runtime.operators.basic import DeduplicateOperator, TopNOperator
 from flinkish.runtime.operators.column_fold import ColumnFold
 from flinkish.runtime.operators.column_reduce import ColumnReduce
@@ -30,3 +31,18 @@ def folded(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     for kind, name in (*methods, (DeduplicateOperator, "process_gathered"), (TopNOperator, "process_gathered")):
         monkeypatch.setattr(kind, name, counting(getattr(kind, name)))
     return sizes
+
+
+def note_combined(monkeypatch: pytest.MonkeyPatch, number: Callable[[int, Columns], int]) -> list[int]:
+    """Return a list that gets a number for each run that is combined; `number` makes it of the number of groups and the run."""
+    numbers: list[int] = []
+    method = ColumnFold.combined
+
+    def call(fold: ColumnFold, codes: Any, groups: int, columns: Columns) -> Any:
+        found = method(fold, codes, groups, columns)
+        if found is not None:
+            numbers.append(number(groups, columns))
+        return found
+
+    monkeypatch.setattr(ColumnFold, "combined", call)
+    return numbers

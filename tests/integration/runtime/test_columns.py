@@ -32,12 +32,12 @@ from flinkish.datastream.window import (
     TumblingProcessingTimeWindows,
 )
 from flinkish.runtime import partitioners
-from flinkish.runtime.operators.column_fold import ColumnFold
 from flinkish.runtime.operators.window import combining
 from flinkish.testing import OneInputHarness, StreamRecord, WatermarkStatus
 from tests.kit.column_source import RunsSource
 from tests.kit.environments import env_of
 from tests.kit.folded import folded as folded
+from tests.kit.folded import note_combined
 from tests.kit.results import collect
 
 ROW = Types.ROW_NAMED(["key", "value", "time"], [Types.LONG(), Types.DOUBLE(), Types.LONG()])
@@ -518,16 +518,7 @@ def combined(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Have few records combined; return the number of records each time."""
     monkeypatch.setattr(combining, "_LEAST_RECORDS", 2)
     monkeypatch.setattr(combining, "_LEAST_IN_GROUP", 1)
-    sizes: list[int] = []
-    fold = ColumnFold.combined
-
-    def counting(self: ColumnFold, codes: Any, groups: int, columns: Any) -> Any:
-        found = fold(self, codes, groups, columns)
-        sizes.extend([] if found is None else [len(columns)])
-        return found
-
-    monkeypatch.setattr(ColumnFold, "combined", counting)
-    return sizes
+    return note_combined(monkeypatch, lambda groups, columns: len(columns))
 
 
 NUMBERS = Types.ROW_NAMED(["key", "value"], [Types.LONG(), Types.LONG()])

@@ -36,11 +36,11 @@ from flinkish.datastream.window import (
     TumblingProcessingTimeWindows,
 )
 from flinkish.runtime import partitioners
-from flinkish.runtime.operators.column_fold import ColumnFold
 from flinkish.runtime.operators.window import combining, counts
 from flinkish.testing import OneInputHarness
 from tests.kit.column_source import RunsSource, Step
 from tests.kit.folded import folded as folded
+from tests.kit.folded import note_combined
 from tests.models.testing.examples import examples
 
 FIELDS = {
@@ -567,17 +567,7 @@ def combined(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     monkeypatch.setattr(combining, "_LEAST_IN_GROUP", 2)
     monkeypatch.setattr(partitioners, "_REST", 1)
     monkeypatch.setattr(combining, "_MOST_RECORDS", 100)
-    groups: list[int] = []
-    fold = ColumnFold.combined
-
-    def counting(self: ColumnFold, codes: Any, count: int, columns: Any) -> Any:
-        found = fold(self, codes, count, columns)
-        if found is not None:
-            groups.append(count)
-        return found
-
-    monkeypatch.setattr(ColumnFold, "combined", counting)
-    return groups
+    return note_combined(monkeypatch, lambda groups, columns: groups)
 
 
 WINDOWS_OF_COMBINED: dict[str, Callable[[Any], Any]] = {
