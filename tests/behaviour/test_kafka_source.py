@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import itertools
+import json
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from deltalake import DeltaTable
 from flinkish.common import Duration, Row, Time, TimestampAssigner, Types, WatermarkStrategy
 from flinkish.common.column_layout import Layout
 from flinkish.common.errors import JobExecutionError, SourceError
+from flinkish.common.serialization import DeserializationSchema
 from flinkish.datastream import StreamExecutionEnvironment, aggregates
 from flinkish.datastream.connectors.hybrid_source import HybridSource
 from flinkish.datastream.connectors.kafka import (
@@ -25,6 +27,7 @@ from flinkish.datastream.connectors.kafka import (
     brokers,
 )
 from flinkish.datastream.connectors.record_errors import RecordErrorPolicy
+from flinkish.datastream.formats.avro import AvroRowDeserializationSchema, AvroRowSerializationSchema
 from flinkish.datastream.formats.json import JsonRowDeserializationSchema
 from flinkish.datastream.functions import ProcessFunction
 from flinkish.datastream.window import TumblingEventTimeWindows
@@ -374,21 +377,40 @@ def test_a_topic_that_is_not_there_or_goes_away_fails_the_job(
             next(results)
 
 
-@BOTH_FORMS
-def test_json_is_counted_in_windows_in_both_forms(kafka: Broker, make_env: MakeEnvironment, by_columns: bool) -> None:
-    topic = kafka.create_topic(3)
-    texts = [f'{{"user": "u{number % 11}", "at": {number * 10}, "amount": {number / 4}, "more": [1]}}' for number in range(3_000)]
+def json_messages(count: int) -> tuple[list[Any], DeserializationSchema]:
+    """Return messages, two of them bad, and the schema by which they are read."""
+    texts = [f'{{"user": "u{number % 11}", "at": {number * 10}, "amount": {number / 4}, "more": [1]}}' for number in range(count)]
     texts[500] = texts[2_000] = "no object"
-    texts[700] = '{"user": "u1", "at": "7000", "amount": 175}'  # which columns leave to the path of records
-    kafka.produce(topic, texts)
+    texts[700] = '{"user": "u7", "at": "7000", "amount": 175}'  # which columns leave to the path of records
     rows = Types.ROW_NAMED(["user", "at", "amount"], [Types.STRING(), Types.LONG(), Types.DOUBLE()])
-    schema = JsonRowDeserializationSchema.builder().type_info(rows).build()
+    return texts, JsonRowDeserializationSchema.builder().type_info(rows).build()
+
+
+def avro_messages(count: int) -> tuple[list[Any], DeserializationSchema]:
+    """Return the same as JSON."""
+    fields = [{"name": "user", "type": ["null", "string"]}, {"name": "at", "type": "long"}, {"name": "amount", "type": "double"}]
+    schema = json.dumps({"type": "record", "name": "Order", "fields": fields})
+    serialize = AvroRowSerializationSchema(avro_schema_string=schema).serialize
+    messages = [{"value": serialize(Row(f"u{number % 11}", number * 10, number / 4))} for number in range(count)]
+    messages[500] = messages[2_000] = {"value": b"\x04"}
+    return messages, AvroRowDeserializationSchema(avro_schema_string=schema)
+
+
+@BOTH_FORMS
+@pytest.mark.parametrize("made", [json_messages, avro_messages])
+def test_rows_are_counted_in_windows_in_both_forms(
+    kafka: Broker, make_env: MakeEnvironment, made: Callable[[int], tuple[list[Any], DeserializationSchema]], by_columns: bool
+) -> None:
+    topic = kafka.create_topic(3)
+    messages, schema = made(3_000)
+    kafka.produce(topic, messages)
+    assert schema.why_records is None
     source = source_of(kafka, topic).set_bounded(LATEST).set_value_only_deserializer(schema)
     source.on_record_error(RecordErrorPolicy.skip())
     out_of_order = WatermarkStrategy.for_bounded_out_of_orderness(Duration.of_seconds(30))
     times = "at" if by_columns else ByField()
     stream = make_env(2, {"execution.epoch.max-records": 700}).from_source(
-        source.build(), out_of_order.with_timestamp_assigner(times), "kafka", rows
+        source.build(), out_of_order.with_timestamp_assigner(times), "kafka"
     )
     windows = stream.key_by("user").window(TumblingEventTimeWindows.of(Time.seconds(10)))
     found = collect(
@@ -399,7 +421,7 @@ def test_json_is_counted_in_windows_in_both_forms(kafka: Broker, make_env: MakeE
     wanted: dict[tuple[str, int], list[float]] = {}
     for number in range(3_000):
         if number not in (500, 2_000):
-            one = wanted.setdefault(("u1" if number == 700 else f"u{number % 11}", number // 1_000 * 10_000), [0, 0.0])
+            one = wanted.setdefault((f"u{number % 11}", number // 1_000 * 10_000), [0, 0.0])
             one[0] += 1
             one[1] += number / 4
     assert {(row.user, row.start): [row.n, row.total] for row in found} == wanted

@@ -7,9 +7,11 @@ Records are plain Python data, as in fastavro: a dict for a record, a list for a
 from __future__ import annotations
 
 import io
+from collections.abc import Sequence
 from typing import Any
 
 import fastavro
+import pyarrow as pa
 
 from flinkish.common.errors import DeserializationError, InvalidArgumentError, UnsupportedError
 from flinkish.common.io import InputFormat
@@ -20,6 +22,7 @@ from flinkish.datastream.connectors.file_system.avro_format import AvroFormat
 from flinkish.datastream.connectors.file_system.avro_schema import AvroPart, AvroSchema, GenericRecordAvroTypeInfo, row_type_of
 from flinkish.datastream.connectors.file_system.avro_writer import AvroWriterFactory, RecordEncoder
 from flinkish.datastream.connectors.file_system.source import FileSource
+from flinkish.datastream.formats._avro_columns import AvroColumns
 from flinkish.datastream.formats._schemas import Made
 
 __all__ = [
@@ -86,6 +89,7 @@ class AvroRowDeserializationSchema(DeserializationSchema):
         self._schema = _schema(record_class, avro_schema_string)
         self._part = Made(AvroPart, self._schema)
         self._row_type = row_type_of(self._part.value, "AvroRowDeserializationSchema")
+        self._columns = Made(AvroColumns, self._schema, self._row_type)
 
     def deserialize(self, message: bytes) -> Row:
         """Return the row of a record; raise DeserializationError if the bytes are not exactly one record of the schema."""
@@ -102,6 +106,19 @@ class AvroRowDeserializationSchema(DeserializationSchema):
                 f"Failed to deserialize Avro record {shown!r}: {str(error) or type(error).__name__}"
             ) from error
         return row
+
+    @property
+    def why_records(self) -> str | None:  # type: ignore[override]
+        # A subclass may decode in another way.
+        return self._columns.value.why_records if type(self) is AvroRowDeserializationSchema else super().why_records
+
+    @property
+    def makes_new_records(self) -> bool:  # type: ignore[override]
+        # A subclass may keep them.
+        return type(self) is AvroRowDeserializationSchema
+
+    def deserialize_batch(self, messages: Sequence[bytes]) -> pa.RecordBatch | None:
+        return self._columns.value.batch(messages)
 
     def get_produced_type(self) -> TypeInformation:
         return self._row_type
