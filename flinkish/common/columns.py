@@ -172,6 +172,17 @@ def numbered(columns: Sequence[pa.Array]) -> tuple[Any, list[pa.Array]]:
     return numbers, parts
 
 
+def slices_of(data: bytes, starts: Any, ends: Any) -> pa.Array:
+    """Return the bytes between positions, given as arrays of numpy. None of them may lie before the one that it follows."""
+    import numpy as np
+    import pyarrow as pa
+
+    offsets = np.column_stack([starts, ends]).ravel()
+    # The bytes between the slices are values, too, which are left out.
+    both = [None, pa.py_buffer(offsets), pa.py_buffer(data)]
+    return pa.Array.from_buffers(pa.large_binary(), len(offsets) - 1, both).take(pa.array(np.arange(0, len(offsets), 2)))
+
+
 def concat(runs: Sequence[Columns]) -> Columns:
     """Return one run with the records of several of the same type and key fields, all combined or none; at least one."""
     import pyarrow as pa

@@ -424,7 +424,7 @@ def _encoded_values(type_info: TypeInformation, values: list[Any], stamps: list[
     if stamps is not None:
         converted = list(zip(stamps, converted, strict=True))
     encoded = encode_all(codec, converted, frozen=False)
-    return encoded, json_column(codec, converted, encoded)
+    return encoded, json_column(codec, encoded)
 
 
 def _encoded_lists(

@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from flinkish.common.column_layout import Layout, layout_of
+from flinkish.common.columns import slices_of
 from flinkish.common.typeinfo import TypeInformation
 from flinkish.datastream.connectors.file_system.avro_schema import LOGICAL, AvroSchema
 
@@ -75,12 +76,7 @@ def _numbers(messages: _Messages, at: Any) -> tuple[Any, Any]:
 def _slices(messages: _Messages, starts: Any, ends: Any, limits: Any) -> pa.Array:
     """Return the bytes between positions; each pair lies in a message of its own."""
     _check((starts <= ends) & (ends <= limits))
-    offsets = np.column_stack([starts, ends]).ravel()
-    # The bytes between the slices are values, too, which are left out.
-    both = pa.LargeBinaryArray.from_buffers(
-        pa.large_binary(), len(offsets) - 1, [None, pa.py_buffer(offsets), pa.py_buffer(messages.octets)]
-    )
-    return both.take(pa.array(np.arange(0, len(offsets), 2)))
+    return slices_of(messages.octets, starts, ends)
 
 
 def _long(messages: _Messages, at: Any, limits: Any) -> tuple[pa.Array, Any]:

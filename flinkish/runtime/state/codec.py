@@ -282,23 +282,26 @@ class _Form:
     immutable: bool = True
     #: Whether parts of a value may be pickled.
     pickles: bool = False
-    #: Name of the column type as which batches of values can be written.
-    batch: str | None = None
+    #: Whether values are numbers, texts or tuples of these, which are their own plain form.
+    plain: bool = False
+    #: Whether JSON for people shows the plain form; `shown_fields`: the names in the object that it shows of a row's plain form.
+    shown: bool = False
+    shown_fields: tuple[str, ...] | None = None
     #: The class whose instances are always valid values, if there is one.
     exact: type | None = None
 
 
 _DATE, _TIME, _TIMESTAMP = DateTypeInfo(), TimeTypeInfo(), TimestampTypeInfo()
 _SIMPLE_FORMS: dict[BasicType | Kind, _Form] = {
-    BasicType.STRING: _Form(batch="string", exact=str),
-    BasicType.CHAR: _Form(batch="string"),
-    BasicType.BOOLEAN: _Form(batch="bool", exact=bool),
-    BasicType.BYTE: _Form(batch="long"),
-    BasicType.SHORT: _Form(batch="long"),
-    BasicType.INT: _Form(batch="long"),
-    BasicType.LONG: _Form(batch="long", exact=int),
-    BasicType.FLOAT: _Form(batch="double", exact=float),
-    BasicType.DOUBLE: _Form(batch="double", exact=float),
+    BasicType.STRING: _Form(plain=True, shown=True, exact=str),
+    BasicType.CHAR: _Form(plain=True, shown=True),
+    BasicType.BOOLEAN: _Form(plain=True, shown=True, exact=bool),
+    BasicType.BYTE: _Form(plain=True, shown=True),
+    BasicType.SHORT: _Form(plain=True, shown=True),
+    BasicType.INT: _Form(plain=True, shown=True),
+    BasicType.LONG: _Form(plain=True, shown=True, exact=int),
+    BasicType.FLOAT: _Form(plain=True, shown=True, exact=float),
+    BasicType.DOUBLE: _Form(plain=True, shown=True, exact=float),
     BasicType.BIG_INT: _Form(
         to_plain=lambda value: _write_big(value).decode(), from_plain=lambda digits: _read_big(digits.encode())
     ),
@@ -339,6 +342,7 @@ def _list_form(element: _Form) -> _Form:
         to_plain=None if to_plain is None else lambda value: [to_plain(item) for item in value],
         from_plain=None if from_plain is None else lambda plain: [from_plain(item) for item in plain],
         immutable=False,
+        shown=element.shown,
         pickles=element.pickles,
     )
 
@@ -384,7 +388,14 @@ def _row_form(names: tuple[str, ...], fields: list[_Form]) -> _Form:
             raise mismatch(values)
         return make_row(names, values if read is None else read(values), _ROW_KINDS[kind])
 
-    return _Form(to_plain=to_plain, from_plain=from_plain, immutable=False, pickles=any(field.pickles for field in fields))
+    return _Form(
+        to_plain=to_plain,
+        from_plain=from_plain,
+        immutable=False,
+        pickles=any(field.pickles for field in fields),
+        # Other names might have to be escaped.
+        shown_fields=names if all(field.shown for field in fields) and all(map(str.isidentifier, names)) else None,
+    )
 
 
 def _tuple_form(fields: list[_Form]) -> _Form:
@@ -393,6 +404,8 @@ def _tuple_form(fields: list[_Form]) -> _Form:
         to_plain=write,
         from_plain=tuple if read is None else lambda plain: tuple(read(plain)),
         immutable=all(field.immutable for field in fields),
+        plain=all(field.plain for field in fields),
+        shown=all(field.shown for field in fields),
         pickles=any(field.pickles for field in fields),
     )
 
@@ -440,7 +453,11 @@ class Codec:
         self.pickles = form.pickles
         self.immutable = form.immutable
         self.exact = form.exact
-        self.batch = None if ttl else form.batch
+        #: Whether values, frozen or not, are numbers, texts or tuples of these, which are encoded as they are.
+        self.plain = form.plain and not ttl
+        #: See _Form.
+        self.shown = form.shown
+        self.shown_fields = None if ttl else form.shown_fields
         self.convert: Function | None = state_converter(type_info)
         #: Raises TypeMismatchError if one of many values cannot be written; None if values were checked before.
         self.check_all: Callable[[Iterable[Any]], None] | None = None
@@ -522,7 +539,10 @@ def _json_default(value: Any) -> Any:
     raise TypeError
 
 
-_encode_json = msgspec.json.Encoder(enc_hook=_json_default).encode
+_JSON = msgspec.json.Encoder(enc_hook=_json_default)
+_encode_json = _JSON.encode
+#: Returns many values as JSON for people, each with a line feed behind it.
+encode_json_lines = _JSON.encode_lines
 
 
 def to_json(value: Any) -> str | None:

@@ -317,7 +317,7 @@ def _removed_rows_of(table: rows.TableRows) -> Iterator[tuple[str, Columns]]:
 
 
 def _removed_columns(keys: _Keys, codec: Codec, batch: list[Any]) -> Columns:
-    addresses, members = zip(*batch, strict=True)
+    addresses, members = ([item[place] for item in batch] for place in range(2))
     return {**keys.columns(addresses), **_encoded("user_key", codec, members, frozen=False)}
 
 
@@ -365,7 +365,7 @@ def _without_key(count: int) -> Columns:
 
 def _encoded(name: str, codec: Codec, values: Sequence[Any], *, frozen: bool = True) -> Columns:
     encoded = encode_all(codec, values, frozen=frozen)
-    return {name: encoded, f"{name}_json": json_column(codec, values, encoded)}
+    return {name: encoded, f"{name}_json": json_column(codec, encoded)}
 
 
 def _namespaces(namespaces: Sequence[Any]) -> Columns:
@@ -377,12 +377,12 @@ def _namespaces(namespaces: Sequence[Any]) -> Columns:
 
 
 def _value_columns(keys: _Keys, codec: Codec, batch: list[Any]) -> Columns:
-    addresses, values = zip(*batch, strict=True)
+    addresses, values = ([item[place] for item in batch] for place in range(2))
     return {**keys.columns(addresses), **_encoded("value", codec, values)}
 
 
 def _list_columns(keys: _Keys, codec: Codec, batch: list[Any]) -> Columns:
-    addresses, lists = zip(*batch, strict=True)
+    addresses, lists = ([item[place] for item in batch] for place in range(2))
     encodings = [list(map(codec.encode_frozen, elements)) for elements in lists]
     joined = binary_column([join_list(elements) for elements in encodings])
     json = pa.array([_json_list(codec, elements) for elements in encodings], pa.large_string())
@@ -396,13 +396,13 @@ def _json_list(codec: Codec, encodings: list[bytes]) -> str | None:
 
 
 def _map_columns(keys: _Keys, key_codec: Codec, codec: Codec, batch: list[Any]) -> Columns:
-    addresses, user_keys, values = zip(*batch, strict=True)
+    addresses, user_keys, values = ([item[place] for item in batch] for place in range(3))
     user_key_columns = _encoded("user_key", key_codec, user_keys, frozen=False)
     return {**keys.columns(addresses), **user_key_columns, **_encoded("value", codec, values)}
 
 
 def _element_columns(codec: Codec, subtask: int, batch: list[Any]) -> Columns:
-    positions, values = zip(*batch, strict=True)
+    positions, values = ([item[place] for item in batch] for place in range(2))
     encodings = [encode_untyped([subtask, position]) for position in positions]
     json = pa.array([json_of(_UNTYPED, encoding) for encoding in encodings], pa.large_string())
     user_keys = {"user_key": binary_column(encodings), "user_key_json": json}
@@ -410,7 +410,7 @@ def _element_columns(codec: Codec, subtask: int, batch: list[Any]) -> Columns:
 
 
 def _broadcast_columns(key_codec: Codec, codec: Codec, subtask: int, batch: list[Any]) -> Columns:
-    _, user_keys, values = zip(*batch, strict=True)
+    _, user_keys, values = ([item[place] for item in batch] for place in range(3))
     user_key_columns = _encoded("user_key", key_codec, user_keys, frozen=False)
     namespaces = _namespaces([subtask] * len(batch))
     return {**_without_key(len(batch)), **namespaces, **user_key_columns, **_encoded("value", codec, values)}

@@ -169,6 +169,15 @@ def test_batches_of_mixed_keys_go_to_the_same_groups(keys: list[Any]) -> None:
     assert key_groups_of(keys, 128).to_pylist() == [key_group(key, 128) for key in keys]
 
 
+_ITEMS = [st.integers(-(2**63), 2**63 - 1), st.text(), st.booleans(), st.integers() | st.booleans(), st.floats(), st.none()]
+
+
+@given(keys=st.lists(st.sampled_from(_ITEMS), max_size=3).flatmap(lambda items: st.lists(st.tuples(*items))))
+def test_batches_of_tuples_go_to_the_same_groups(keys: list[tuple[Any, ...]]) -> None:
+    for some in (keys, [*keys, (1,)], [*keys, (2**64, "\ud800")]):
+        assert key_groups_of(some, 128).to_pylist() == [key_group(key, 128) for key in some]
+
+
 LONGS = st.integers(-(2**63), 2**63 - 1) | st.integers(-200, 200)
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]))
 

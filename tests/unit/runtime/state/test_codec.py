@@ -61,6 +61,12 @@ TYPES: list[tuple[TypeInformation, st.SearchStrategy[Any]]] = [
     (Types.MAP(Types.STRING(), Types.SQL_DATE()), st.dictionaries(TEXTS, st.none() | st.dates(), max_size=4)),
     (Types.MAP(Types.TUPLE([Types.LONG()]), Types.LONG()), st.dictionaries(st.tuples(LONGS), LONGS, max_size=4)),
     (Types.TUPLE([Types.LONG(), Types.STRING()]), st.tuples(LONGS, TEXTS)),
+    (
+        Types.TUPLE([Types.DOUBLE(), Types.BOOLEAN(), Types.TUPLE([Types.STRING()])]),
+        st.tuples(st.floats(allow_nan=False), st.booleans(), st.tuples(TEXTS)),
+    ),
+    (Types.TUPLE([]), st.just(())),
+    (Types.TUPLE([Types.LONG(), Types.STRING()]), st.tuples(st.none() | LONGS, st.none() | TEXTS)),
     (Types.TUPLE([Types.SQL_DATE(), Types.LIST(Types.LONG())]), st.tuples(st.dates(), st.lists(LONGS, max_size=3))),
     (
         Types.ROW_NAMED(["a", "b"], [Types.LONG(), Types.SQL_TIME()]),
@@ -68,6 +74,11 @@ TYPES: list[tuple[TypeInformation, st.SearchStrategy[Any]]] = [
             lambda a, b, kind: Row.of_kind(kind, a=a, b=b), st.none() | LONGS, st.none() | st.times(), st.sampled_from(RowKind)
         ),
     ),
+    (
+        Types.ROW_NAMED(["ä", "l"], [Types.DOUBLE(), Types.LIST(Types.STRING())]),
+        st.builds(lambda a, b: Row(ä=a, l=b), st.none() | st.floats(allow_nan=False), st.none() | st.lists(TEXTS, max_size=2)),
+    ),
+    (Types.ROW_NAMED(['"', "\n"], [Types.LONG(), Types.LONG()]), st.builds(lambda a, b: Row(**{'"': a, "\n": b}), LONGS, LONGS)),
     (Types.LIST(Types.PICKLED_BYTE_ARRAY()), st.lists(st.none() | st.tuples(LONGS, TEXTS) | st.binary(), max_size=3)),
     (ExternalTypeInfo(Types.LONG()), LONGS),
 ]
