@@ -18,11 +18,11 @@ from flinkish.common.io import InputFormat
 from flinkish.common.serialization import BulkWriterFactory, DeserializationSchema, SerializationSchema
 from flinkish.common.typeinfo import TypeInformation
 from flinkish.common.types import Row
+from flinkish.datastream.connectors.file_system.avro_columns import AvroColumns
 from flinkish.datastream.connectors.file_system.avro_format import AvroFormat
 from flinkish.datastream.connectors.file_system.avro_schema import AvroPart, AvroSchema, GenericRecordAvroTypeInfo, row_type_of
 from flinkish.datastream.connectors.file_system.avro_writer import AvroWriterFactory, RecordEncoder
 from flinkish.datastream.connectors.file_system.source import FileSource
-from flinkish.datastream.formats._avro_columns import AvroColumns
 from flinkish.datastream.formats._schemas import Made
 
 __all__ = [
