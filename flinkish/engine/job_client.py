@@ -77,7 +77,7 @@ class EmbeddedJobClient(JobClient):
 
         Differs from Flink: it returns the metrics of RuntimeContext, because Python functions have no accumulators.
         """
-        return CompletableFuture.completed(self.job_master.accumulators())
+        return CompletableFuture.completed(dict(self.job_master.figures().user))
 
     def get_job_execution_result(self) -> CompletableFuture[JobExecutionResult]:
         result: _MainThreadFuture[JobExecutionResult] = _MainThreadFuture(self._after_wait)

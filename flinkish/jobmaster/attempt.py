@@ -120,7 +120,7 @@ class Attempt:
         if self.outcome is None:
             self.outcome = Failed(failure=failure)
             if failure.vertex is not None and failure.subtask is not None:
-                self.graph.move(failure.vertex, failure.subtask, ExecutionState.FAILED, failure.message)
+                self.graph.move(failure.vertex, failure.subtask, ExecutionState.FAILED)
         self.wakeup.signal()
 
     def cancel(self) -> None:

@@ -89,7 +89,6 @@ class Execution:
     slot: int
     state: ExecutionState
     timestamps: Mapping[ExecutionState, int]
-    failure: str | None = None
 
     @property
     def label(self) -> str:
@@ -106,15 +105,11 @@ class Execution:
 class JobDetails:
     """The states of a job at one moment, for REST, tests and people."""
 
-    job_id: str
-    job_name: str
     status: JobStatus
     #: When each status was entered last, in milliseconds since the epoch.
     timestamps: Mapping[JobStatus, int]
     #: Current execution of each subtask, by vertex in topological order and subtask.
     executions: tuple[Execution, ...]
-    #: Text of the last failure, which the job recovered from or which ended it.
-    failure: str | None
 
 
 class ExecutionGraph:
@@ -127,7 +122,6 @@ class ExecutionGraph:
         self._lock = threading.Lock()
         self._status = JobStatus.CREATED
         self._timestamps = {JobStatus.CREATED: clock.wall_time()}
-        self._failure: str | None = None
         self._executions: dict[tuple[VertexId, int], Execution] = {}
         self._create_executions(attempt_number=0)
 
@@ -138,21 +132,14 @@ class ExecutionGraph:
 
     def details(self) -> JobDetails:
         with self._lock:
-            return JobDetails(
-                job_id=self._job_id,
-                job_name=self._plan.job_graph.job_name,
-                status=self._status,
-                timestamps=dict(self._timestamps),
-                executions=tuple(self._executions.values()),
-                failure=self._failure,
-            )
+            return JobDetails(status=self._status, timestamps=dict(self._timestamps), executions=tuple(self._executions.values()))
 
     def execution(self, vertex: VertexId | None, subtask: int | None) -> Execution | None:
         """Return the current execution of a subtask; None if there is no such subtask."""
         with self._lock:
             return None if vertex is None or subtask is None else self._executions.get((vertex, subtask))
 
-    def transition_job(self, to: JobStatus, failure: str | None = None) -> None:
+    def transition_job(self, to: JobStatus) -> None:
         """Change the status of the job; does nothing if it is already `to`."""
         with self._lock:
             before = self._status
@@ -162,8 +149,6 @@ class ExecutionGraph:
                 raise IllegalTransitionError(f"job {self._job_id}: {before.name} -> {to.name} is not a transition")
             self._status = to
             self._timestamps[to] = self._clock.wall_time()
-            if failure is not None:
-                self._failure = failure
         _log.info("Job %s (%s) switched from state %s to %s.", self._plan.job_graph.job_name, self._job_id, before.name, to.name)
 
     def new_attempt(self, attempt_number: int) -> None:
@@ -178,17 +163,14 @@ class ExecutionGraph:
         for vertex, subtask in current:
             self.move(vertex, subtask, to)
 
-    def move(self, vertex: VertexId, subtask: int, to: ExecutionState, failure: str | None = None) -> None:
+    def move(self, vertex: VertexId, subtask: int, to: ExecutionState) -> None:
         """Change the state of an execution if it may enter `to`, and do nothing otherwise."""
         with self._lock:
             execution = self._executions.get((vertex, subtask))
             if execution is None or to not in EXECUTION_TRANSITIONS[execution.state]:
                 return
             self._executions[vertex, subtask] = replace(
-                execution,
-                state=to,
-                timestamps={**execution.timestamps, to: self._clock.wall_time()},
-                failure=failure if failure is not None else execution.failure,
+                execution, state=to, timestamps={**execution.timestamps, to: self._clock.wall_time()}
             )
         _log.info("%s switched from %s to %s.", execution.label, execution.state.name, to.name)
 

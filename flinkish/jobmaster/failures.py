@@ -16,7 +16,6 @@ from flinkish.common.errors import (
     StaleGenerationError,
     TargetRefusedError,
 )
-from flinkish.common.ids import OperatorUid
 from flinkish.common.notices import is_interactive
 from flinkish.graph.job_graph import VertexId
 from flinkish.jobmaster.delivery import PrintError
@@ -58,7 +57,6 @@ class JobFailure:
     error: BaseException | None = None
     vertex: VertexId | None = None
     subtask: int | None = None
-    operator_uid: OperatorUid | None = None
 
     @property
     def message(self) -> str:
@@ -90,7 +88,6 @@ def from_task(failure: TaskFailure, parallelism: int) -> JobFailure:
         error=error,
         vertex=failure.vertex,
         subtask=failure.subtask,
-        operator_uid=failure.operator_uid,
     )
 
 

@@ -11,7 +11,7 @@ import random
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, assert_never
+from typing import TYPE_CHECKING, assert_never
 
 from flinkish.checkpoint.checkpoint_settings import JobEnd
 from flinkish.checkpoint.failure_manager import FailureReason
@@ -131,10 +131,6 @@ class JobMaster:
     def figures(self) -> JobFigures:
         return self._metrics.figures()
 
-    def accumulators(self) -> dict[str, Any]:
-        """Return user metrics by name."""
-        return self._metrics.user_metrics()
-
     def note_metrics(self, values: Mapping[str, object]) -> None:
         """Write figures into the job's history table; the first call for a job that has none logs a warning."""
         notes = self._environment.notes
@@ -206,7 +202,7 @@ class JobMaster:
                 case Cancelled():
                     return self._cancel_job()
                 case Failed(failure=failure):
-                    self._graph.transition_job(JobStatus.FAILING, failure.message)
+                    self._graph.transition_job(JobStatus.FAILING)
                     self._note("attempt failed", f"attempt {number} in {failure.message}")
                     savepoint = self.checkpoints.stopped_with
                     if savepoint is not None:
@@ -351,7 +347,7 @@ class JobMaster:
     def _give_up(self, failure: JobFailure, why_final: str) -> JobExecutionError:
         status = self._graph.status
         if status in (JobStatus.CREATED, JobStatus.RUNNING, JobStatus.RESTARTING):
-            self._graph.transition_job(JobStatus.FAILING, failure.message)
+            self._graph.transition_job(JobStatus.FAILING)
         self._record_failure(failure, why_final)
         error = failures.to_error(
             failure, self.setup.job_name, self.setup.job_id, why_final, full_traceback=self.setup.full_traceback
@@ -431,7 +427,7 @@ class JobMaster:
             return
         try:
             runtime = self._clock.monotonic() - self._started_at
-            self.result.set_result(JobExecutionResult(JobID(self.setup.job_id), runtime, self._metrics.user_metrics()))
+            self.result.set_result(JobExecutionResult(JobID(self.setup.job_id), runtime, self.figures().user))
         except BaseException as failure:
             self.result.set_exception(failure)
             raise

@@ -75,7 +75,6 @@ class SlotProcess:
     pid: int
     cpus: int
     memory: int
-    python: str
     #: The last measurement, at most a second older than the report.
     usage: ProcessUsage | None = None
 
@@ -182,7 +181,7 @@ class JobMetrics:
             for report in reports:
                 if "pid" in report.process:
                     self._processes[report.slot] = SlotProcess(
-                        **{field: report.process[field] for field in ("host", "pid", "cpus", "memory", "python")},
+                        **{field: report.process[field] for field in ("host", "pid", "cpus", "memory")},
                         usage=report.process.get("usage"),
                     )
 
@@ -278,19 +277,11 @@ class JobMetrics:
                 credit=self.credit,
                 epoch_began=self._epoch_began,
                 vertices=vertices,
-                user=self._user(),
+                user=merge(totals.user for subtasks in self._totals.values() for totals in subtasks if totals.user),
                 latencies={} if self._latency is None else self._latency.histograms(),
                 processes=dict(self._processes),
                 reported=self._epoch_ended if self._epochs else None,
             )
-
-    def user_metrics(self) -> dict[str, Any]:
-        """Return user metrics by name; `metrics.registry.merge` combines those of the subtasks."""
-        with self._lock:
-            return self._user()
-
-    def _user(self) -> dict[str, Any]:
-        return merge(totals.user for subtasks in self._totals.values() for totals in subtasks if totals.user)
 
     def _vertex(self, vertex: VertexId, subtasks: Sequence[SubtaskFigures], end: int) -> VertexFigures:
         reported = [totals.watermark for totals in subtasks if totals.watermark is not None]

@@ -42,7 +42,6 @@ class SinkNode:
 
     uid: OperatorUid
     name: str
-    parallelism: int
     sink: Sink[Any, Any]
 
     @property
@@ -89,15 +88,15 @@ def sinks(graph: JobGraph) -> tuple[SinkNode, ...]:
     uid.
     """
     return tuple(
-        SinkNode(uid=node.uid, name=node.name, parallelism=vertex.parallelism, sink=node.operator.sink)
-        for vertex, node in operators(graph)
+        SinkNode(uid=node.uid, name=node.name, sink=node.operator.sink)
+        for _, node in operators(graph)
         if isinstance(node.operator, SinkConfig | SinkWriterConfig)
     )
 
 
 def dead_letters(sink: Sink[Any, Any] | None) -> tuple[SinkNode, ...]:
     """Return the node that commits dead letters, which is not part of the job graph."""
-    return () if sink is None else (SinkNode(uid=DEAD_LETTERS_UID, name="dead letters", parallelism=1, sink=sink),)
+    return () if sink is None else (SinkNode(uid=DEAD_LETTERS_UID, name="dead letters", sink=sink),)
 
 
 def listens_to_checkpoints(graph: JobGraph) -> bool:

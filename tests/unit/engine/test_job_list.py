@@ -86,7 +86,7 @@ def test_a_running_job_is_steered_by_its_id_from_another_thread(tmp_path: Path) 
         checkpoint = job.trigger_checkpoint().result(120)
         savepoint = job.trigger_savepoint(str(tmp_path / "savepoints")).result(120)
         stopped = job.stop_with_savepoint(False, str(tmp_path / "savepoints")).result(120)
-        return job.details().job_name, checkpoint, savepoint, stopped
+        return job.job_master.setup.job_name, checkpoint, savepoint, stopped
 
     name, checkpoint, savepoint, stopped = in_another_thread(steer)
     assert (name, checkpoint) == ("steered", 1)
@@ -109,7 +109,7 @@ def test_all_running_jobs_are_listed_oldest_first(tmp_path: Path) -> None:
     before = len(RUNNING_JOBS.running())
     clients = [cast(EmbeddedJobClient, program(tmp_path).execute_async(name)) for name in ("first", "second")]
     try:
-        assert [job.details().job_name for job in RUNNING_JOBS.running()[before:]] == ["first", "second"]
+        assert [job.job_master.setup.job_name for job in RUNNING_JOBS.running()[before:]] == ["first", "second"]
     finally:
         for client in clients:
             client.cancel().result(120)

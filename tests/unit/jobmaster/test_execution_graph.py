@@ -50,7 +50,7 @@ def test_a_transition_that_the_table_does_not_have_is_refused(graph: ExecutionGr
 
 
 def test_all_executions_that_may_enter_a_state_do(graph: ExecutionGraph) -> None:
-    graph.move(VERTEX, 1, ExecutionState.FAILED, "boom")
+    graph.move(VERTEX, 1, ExecutionState.FAILED)
     graph.transition_all(ExecutionState.SCHEDULED)
     assert Counter(each.state for each in graph.details().executions) == {ExecutionState.SCHEDULED: 1, ExecutionState.FAILED: 1}
 
@@ -62,10 +62,10 @@ def test_the_time_of_each_state_is_noted(graph: ExecutionGraph, clock: ManualClo
 
 
 def test_a_new_attempt_begins_with_new_executions(graph: ExecutionGraph) -> None:
-    graph.move(VERTEX, 0, ExecutionState.FAILED, "boom")
+    graph.move(VERTEX, 0, ExecutionState.FAILED)
     graph.new_attempt(1)
     execution = graph.details().executions[0]
-    assert (execution.state, execution.attempt_number, execution.failure) == (ExecutionState.CREATED, 1, None)
+    assert (execution.state, execution.attempt_number) == (ExecutionState.CREATED, 1)
 
 
 def test_executions_end_as_canceled_from_every_state(graph: ExecutionGraph) -> None:

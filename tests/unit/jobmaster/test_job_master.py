@@ -745,7 +745,7 @@ class TestStates:
         assert Counter(each.state for each in details.executions) == {ExecutionState.FAILED: 1, ExecutionState.CANCELED: 1}
         failed = next(e for e in details.executions if e.state is ExecutionState.FAILED)
         assert failed.vertex == VERTEX
-        assert "bad record" in (failed.failure or "")
+        assert "bad record" in job.master.exceptions.records()[0][0].text
 
     def test_the_job_goes_through_restarting(self) -> None:
         job = Job(Numbers((0, 5)), restart=ONCE)

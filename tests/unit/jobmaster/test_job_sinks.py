@@ -20,7 +20,7 @@ from .support import JOB_ID, SINK, Notes
 
 
 def committers(**sinks: Notes) -> JobSinks:
-    nodes = [SinkNode(uid=OperatorUid(uid), name=uid, parallelism=1, sink=sink) for uid, sink in sinks.items()]
+    nodes = [SinkNode(uid=OperatorUid(uid), name=uid, sink=sink) for uid, sink in sinks.items()]
     return JobSinks(nodes, Configuration(), JOB_ID, LINEAGE)
 
 

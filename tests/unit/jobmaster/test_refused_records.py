@@ -28,7 +28,7 @@ def test_a_table_of_dead_letters_that_takes_no_rows_any_more_ends_the_job_and_ot
         def put_aside(self, *arguments: Any, **named: Any) -> None:
             raise error
 
-    node = SinkNode(uid=SINK, name="sink", parallelism=1, sink=cast("Any", None))
+    node = SinkNode(uid=SINK, name="sink", sink=cast("Any", None))
     kept = KeptRefusedRecords(node, cast("DeadLetterTable", Table()), "job", Configuration(), SystemClock())
     request: CommitRequest[Any] = CommitRequest(
         committable=None, job_id=JOB_ID, lineage="lineage", sink_uid=SINK, subtask_index=0
