@@ -298,10 +298,10 @@ class CheckpointCoordinator:
         If this was the last missing part, it raises the errors of `listener.checkpoint_completed`.
         """
         with self._section():
-            known = self._take_committables(ack)
+            self._take_committables(ack)
             pending = self._pending.get(ack.checkpoint_id)
             if pending is None:
-                self._discard_late(ack, AckResult.DISCARDED if known else AckResult.UNKNOWN)
+                self._discard_late(ack)
                 return
             result = pending.acknowledge(ack, self.clock.wall_time())
             if result is AckResult.SUCCESS:
@@ -406,13 +406,11 @@ class CheckpointCoordinator:
         self._completed_notices.clear()
         self._aborted_notices.clear()
 
-    def _take_committables(self, part: CheckpointPart) -> bool:
-        """Keep what the writers of a subtask have prepared; False if the job has no such subtask."""
+    def _take_committables(self, part: CheckpointPart) -> None:
+        """Keep what the writers of a subtask have prepared, unless the job has no such subtask."""
         subtask = Subtask(part.vertex, part.subtask)
-        known = self._subtasks is not None and subtask in self._subtasks
-        if known:
+        if self._subtasks is not None and subtask in self._subtasks:
             self._uncommitted.take(part, subtask)
-        return known
 
     def _require_running_coordinator(self) -> None:
         if self._shut_down:
@@ -514,13 +512,13 @@ class CheckpointCoordinator:
         )
         return Trigger(barrier=barrier, kind=request.kind, drain=request.drain)
 
-    def _discard_late(self, ack: Acknowledgement, result: AckResult) -> None:
+    def _discard_late(self, ack: Acknowledgement) -> None:
         location = self._aborted_locations.get(ack.checkpoint_id)
         if location is not None:
             self._storage.discard_files(location, ack.files)
         _log.info(
-            "Ignored the acknowledgement (%s) of checkpoint %d by vertex %d subtask %d of job %s: it is not in progress.",
-            result.value, ack.checkpoint_id, ack.vertex, ack.subtask, self.job_id,
+            "Ignored the acknowledgement of checkpoint %d by vertex %d subtask %d of job %s: it is not in progress.",
+            ack.checkpoint_id, ack.vertex, ack.subtask, self.job_id,
         )  # fmt: skip
 
     def _complete_if_ready(self, pending: PendingCheckpoint) -> None:

@@ -468,25 +468,20 @@ class DeltaCheckpointStorage:
         own = f"{_folder_of(location)}/"
         delete(files_at(location.root), [file.path for file in files if is_safe(file.path) and file.path.startswith(own)])
 
-    def clean_up(self, in_use: Collection[CheckpointId]) -> int:
-        """Delete files that no retained checkpoint names, except those that checkpoints in progress may name. Never raises.
-
-        Returns the number of deleted files.
-        """
+    def clean_up(self, in_use: Collection[CheckpointId]) -> None:
+        """Delete files that no retained checkpoint names, except those that checkpoints in progress may name. Never raises."""
         if not self._table.files.is_folder(paths.LOG):
-            return 0  # the table is gone; the next commit will be refused
+            return  # the table is gone; the next commit will be refused
         try:
             kept = {*in_use, *self._unknown}
             self._bases = {checkpoint_id: base for checkpoint_id, base in self._bases.items() if checkpoint_id in kept}
-            deleted = self._table.clean_up([*self._bases.values(), *self._retained], kept, self.generation)
+            self._table.clean_up([*self._bases.values(), *self._retained], kept, self.generation)
             if self._handle is not None and self._retained:
                 self._summarized = self._table.clean_log(
                     self._handle, summarized=self._summarized, oldest_needed=self._retained[0].version, sync=self._durable
                 )
         except Exception:  # cleaning is tried again after the next checkpoint
             _log.warning("Cleaning up %s failed.", self.root, exc_info=True)
-            return 0
-        return deleted
 
     def delete_all(self) -> None:
         """Delete every checkpoint of the job, because the job has ended for good and its retention demands it."""

@@ -209,9 +209,9 @@ class JobTable:
 
     # -- removing ----------------------------------------------------------------------------------------------------------
 
-    def delete(self, files: Iterable[str]) -> int:
-        """Delete files and return how many; files that cannot be deleted are logged and stay."""
-        return delete(self.files, files)
+    def delete(self, files: Iterable[str]) -> None:
+        """Delete files; those that cannot be deleted are logged and stay."""
+        delete(self.files, files)
 
     def discard_folder(self, name: str) -> None:
         """Delete the files of a checkpoint; its empty folder is kept, because its name records that the id was used."""
@@ -219,8 +219,8 @@ class JobTable:
             self.files.refuse_links()
             self.delete(list(self.files.files_below(name)))
 
-    def clean_up(self, retained: Sequence[StoredCheckpoint], in_use: Collection[CheckpointId], own: Generation) -> int:
-        """Delete the files in `cleaning.plan` and drafts of killed drivers; return the number of deleted checkpoint files."""
+    def clean_up(self, retained: Sequence[StoredCheckpoint], in_use: Collection[CheckpointId], own: Generation) -> None:
+        """Delete the files in `cleaning.plan` and drafts of killed drivers."""
         self.files.refuse_links()
         names = sorted(self.files.names())
         removal = cleaning.plan(
@@ -229,14 +229,13 @@ class JobTable:
             in_use=in_use,
             generation=own,
         )
-        deleted = self.delete(removal.files)
+        self.delete(removal.files)
         for folder in removal.folders:
             with contextlib.suppress(OSError):  # a late task has written into it; the next clean-up removes that file
                 self.files.remove_empty_folders(paths.folder_name(*folder))
         # Drafts of `_latest.json` that killed drivers have left; this process is not writing one now.
         drafts = {name: paths.parse_draft(name) for name in self.files.names()}
         self.delete([name for name, generation in drafts.items() if generation is not None and generation <= own])
-        return deleted
 
     def clean_log(self, log: DeltaLog, *, summarized: int, oldest_needed: int, sync: bool) -> int:
         """Delete log entries that are not needed, if enough versions have been written since the last time.
@@ -275,19 +274,16 @@ class JobTable:
         self.files.remove_all()
 
 
-def delete(files: CheckpointFiles, names: Iterable[str]) -> int:
-    """Delete files of a table and return how many; files that cannot be deleted are logged and stay."""
-    deleted = 0
+def delete(files: CheckpointFiles, names: Iterable[str]) -> None:
+    """Delete files of a table; those that cannot be deleted are logged and stay."""
     for name in names:
         faults.reach(faults.Point.DELETING)
         try:
             files.remove(name)
-            deleted += 1
         except FileNotFoundError:
             continue
         except OSError as error:
             _log.warning("%s could not be deleted and stays for the next clean-up: %s", files.root / name, error)
-    return deleted
 
 
 def brief(error: BaseException | None) -> str:

@@ -49,7 +49,7 @@ def table_of(text: str) -> PurePath:
     return _into_table(parse_selection(text)).path
 
 
-def open_checkpoint(text: str, *, signing_key: SigningKey, delta_log: type[DeltaLog] = DeltaLog) -> StoredCheckpoint:
+def open_checkpoint(text: str, *, signing_key: SigningKey) -> StoredCheckpoint:
     """Open the checkpoint that execution.state-recovery.path names; see `parse_selection` for its forms.
 
     The path may be a savepoint, a job's folder below the checkpoint directory, its `state` table, or one checkpoint's folder
@@ -59,9 +59,9 @@ def open_checkpoint(text: str, *, signing_key: SigningKey, delta_log: type[Delta
     selection = _into_table(parse_selection(text))
     root = selection.path
     if selection.checkpoint_id is None and selection.version is None:
-        log, newest = read_newest(root, lambda: _open(root, None, delta_log, text), signing_key)
+        log, newest = read_newest(root, lambda: _open(root, None, text), signing_key)
     else:
-        log = _open(root, selection.version, delta_log, text)
+        log = _open(root, selection.version, text)
         newest = read_checkpoint(root, log, signing_key)
     if newest is None:
         raise ForeignCheckpointError(
@@ -93,16 +93,16 @@ def _into_table(selection: Selection) -> Selection:
     return selection
 
 
-def _open(root: PurePath, version: int | None, delta_log: type[DeltaLog], text: str) -> DeltaLog:
+def _open(root: PurePath, version: int | None, text: str) -> DeltaLog:
     files = files_at(root)
     try:
-        log = delta_log.open(root, version) if files.is_folder() else None
+        log = DeltaLog.open(root, version) if files.is_folder() else None
     except FlinkishError:
         raise
     except Exception as error:
         newest = None
         with contextlib.suppress(Exception):
-            newest = delta_log.open(root)
+            newest = DeltaLog.open(root)
         if version is not None and newest is not None:
             raise ForeignCheckpointError(
                 f"{KEY} = {text!r}: the table has no version {version} (any more); its newest version is {newest.version}",

@@ -33,8 +33,6 @@ class AckResult(Enum):
     DUPLICATE = "duplicate"
     #: The job does not have this subtask; the files are discarded.
     UNKNOWN = "unknown"
-    #: The checkpoint is no longer in progress; the files are discarded.
-    DISCARDED = "discarded"
 
 
 @dataclass(slots=True, kw_only=True)

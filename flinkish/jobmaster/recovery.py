@@ -130,7 +130,6 @@ def check_fits(checkpoint: StoredCheckpoint, graph: JobGraph, *, allow_unclaimed
     that is of another kind now (program/state_kinds.py), and for a changed maximum parallelism. The watermark that the runtime
     stores for an operator is ignored, so operators without own state may be added or removed.
     """
-    from flinkish.checkpoint.checkpoint_files import verify_files
     from flinkish.checkpoint.opening import check_operators
 
     shapes = {node.uid: program_parts.operator_shape(vertex, node) for vertex, node in program_parts.operators(graph)}
@@ -144,7 +143,6 @@ def check_fits(checkpoint: StoredCheckpoint, graph: JobGraph, *, allow_unclaimed
     if allow_unclaimed:
         _log.warning("State of operators %s in %s is left behind.", ", ".join(unclaimed), where)
         return
-    verify_files(checkpoint)
     stateless = set(unclaimed) - _with_state(checkpoint, frozenset(unclaimed))
     files = tuple(
         replace(file, operator_uids=tuple(uid for uid in file.operator_uids if uid not in stateless)) for file in manifest.files
@@ -154,13 +152,10 @@ def check_fits(checkpoint: StoredCheckpoint, graph: JobGraph, *, allow_unclaimed
 
 def _check_kinds(checkpoint: StoredCheckpoint, shapes: Mapping[OperatorUid, OperatorShape]) -> None:
     """Refuse state of operators that keep another kind of state now: it would be lost, or read as state of the new kind."""
-    from flinkish.checkpoint.checkpoint_files import verify_files
-
     coordinator = checkpoint.manifest.coordinator
     changed = {old.uid: old for old in coordinator.operators if old.uid in shapes and old.kind != shapes[old.uid].kind}
     if not changed:
         return
-    verify_files(checkpoint)
     # A source that is read on the driver has no position before its end.
     without_position = {source.uid for source in coordinator.sources if source.enumerator is None}
     for uid in sorted(_with_state(checkpoint, frozenset(changed)) - without_position):
@@ -173,9 +168,12 @@ def _check_kinds(checkpoint: StoredCheckpoint, shapes: Mapping[OperatorUid, Oper
 
 
 def _with_state(checkpoint: StoredCheckpoint, uids: frozenset[OperatorUid]) -> set[OperatorUid]:
-    """Return the operators, among `uids`, that have their own state in a checkpoint whose files were verified."""
+    """Return the operators, among `uids`, that have their own state in a checkpoint, whose files are verified before."""
     import pyarrow.parquet as pq
 
+    from flinkish.checkpoint.checkpoint_files import verify_files
+
+    verify_files(checkpoint)
     manifest = checkpoint.manifest
     found = {source.uid for source in manifest.coordinator.sources}
     found |= {committable.operator_uid for committable in manifest.committables}

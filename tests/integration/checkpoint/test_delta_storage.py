@@ -348,7 +348,7 @@ def test_a_crash_in_the_middle_of_a_clean_up_leaves_every_retained_checkpoint_wh
     for number in range(1, 6):
         take(storage, number)
     with armed(f"P14:raise:nth={crash_after + 1}"):
-        assert storage.clean_up(()) == 0
+        storage.clean_up(())
     successor = make_storage(tmp_path, num_retained=2)
     successor.claim()
     retained = successor.retained()

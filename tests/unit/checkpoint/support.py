@@ -253,9 +253,8 @@ class FakeStorage:
     def discard_files(self, location: CheckpointLocation, files: Collection[StateFile]) -> None:
         self.discarded_files.extend(file.path for file in files)
 
-    def clean_up(self, in_use: Collection[CheckpointId]) -> int:
+    def clean_up(self, in_use: Collection[CheckpointId]) -> None:
         self.cleaned.append(tuple(in_use))
-        return 0
 
     def delete_all(self) -> None:
         self.deleted_all += 1
