@@ -143,7 +143,7 @@ class RestClient:
                 return (decode or self._decode)(response.read(_LONGEST_ANSWER))
         except urllib.error.HTTPError as error:
             with error:
-                self._refused(error.code, path, error.read(_LONGEST_ANSWER))
+                self._refused(error.code, error.read(_LONGEST_ANSWER))
         except (OSError, http.client.HTTPException) as error:
             reason = error.reason if isinstance(error, urllib.error.URLError) else error
             if isinstance(reason, ssl.SSLError):
@@ -166,7 +166,7 @@ class RestClient:
             hint="check the address: -m HOST:PORT, or rest.address and rest.port of the configuration.",
         )
 
-    def _refused(self, status: int, path: str, content: bytes) -> NoReturn:
+    def _refused(self, status: int, content: bytes) -> NoReturn:
         """Raise the error for an answer with an error status."""
         url = self.address.url
         if status == 401 and self.address.token is None:

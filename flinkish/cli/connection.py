@@ -76,11 +76,16 @@ def connect(jobmanager: str | None, properties: Sequence[str]) -> RestClient:
     return RestClient(find_address(jobmanager, load_configuration(properties, environment=os.environ)))
 
 
+def begin_log(level: int) -> None:
+    """Have the log go to standard error, without secrets."""
+    logging.basicConfig(level=level, format="%(levelname)s %(name)s: %(message)s", force=True)
+    redaction.protect_log()
+
+
 @contextlib.contextmanager
 def errors_printed(level: int = logging.WARNING) -> Iterator[None]:
     """Print errors of flinkish and exit with code 1, or with code 130 at Ctrl-C. `level` is the level of the log."""
-    logging.basicConfig(level=level, format="%(levelname)s %(name)s: %(message)s", force=True)
-    redaction.protect_log()
+    begin_log(level)
     try:
         yield
     except FlinkishError as error:

@@ -16,10 +16,10 @@ from typing import Any
 import click
 
 from flinkish.cli import cluster_commands, history_command, job_commands, state_commands
-from flinkish.cli.connection import INTERRUPTED, connect, errors_printed, say, with_properties
+from flinkish.cli.connection import INTERRUPTED, begin_log, connect, errors_printed, say, with_properties
 from flinkish.cli.packaging import pack_environment
 from flinkish.cli.script import Explained, ExplainingExecutor, error_text, remind, run_script
-from flinkish.common import notices, redaction
+from flinkish.common import notices
 from flinkish.common import options as job_options
 from flinkish.common.config_file import PROPERTIES_VARIABLE, parse_properties
 from flinkish.common.engines import ENGINES
@@ -342,17 +342,15 @@ def _run_on_cluster(
 @notices.told_always()
 def _run(job: Path, *, python_files: tuple[str, ...], properties: Sequence[str], verbose: bool, arguments: Sequence[str]) -> int:
     """Run a script with properties; return the exit code."""
-    logging.basicConfig(
-        level=logging.INFO if verbose else logging.WARNING, format="%(levelname)s %(name)s: %(message)s", force=True
-    )
-    redaction.protect_log()
+    level = logging.INFO if verbose else logging.WARNING
+    begin_log(level)
     of_script, behind = split_arguments(arguments)
     short = _given_short()
     if python_files:
         from flinkish.engine.dependencies import extend_script_path
 
         short[job_options.PYTHON_FILES.key] = ",".join(python_files)
-        with errors_printed():
+        with errors_printed(level):
             extend_script_path(python_files)
     forgotten_programs()
     try:

@@ -88,11 +88,8 @@ class StateTable:
         import pandas as pd
 
         # pandas turns the integers of a column with nulls into floats, which changes large ones.
-        return pd.DataFrame({name: pd.Series(values, dtype=_dtype(values)) for name, values in self._columns.items()})
-
-
-def _dtype(values: Sequence[Any]) -> type | None:
-    return object if any(value is None for value in values) else None
+        dtypes = {name: object if any(value is None for value in values) else None for name, values in self._columns.items()}
+        return pd.DataFrame({name: pd.Series(values, dtype=dtypes[name]) for name, values in self._columns.items()})
 
 
 def text_of(value: Any) -> str:

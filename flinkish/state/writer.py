@@ -24,7 +24,6 @@ from flinkish.common.configuration import Configuration
 from flinkish.common.conversion import same, state_converter
 from flinkish.common.errors import CheckpointError, ConfigurationError, CorruptCheckpointError, InvalidArgumentError
 from flinkish.common.files import store_settings
-from flinkish.common.files.checkpoint_files import CheckpointFiles
 from flinkish.common.files.schemes import files_at
 from flinkish.common.ids import AttemptId, CheckpointId, Generation, LineageId, OperatorUid, random_id
 from flinkish.common.limits import UPPER_BOUND_MAX_PARALLELISM
@@ -205,17 +204,13 @@ class SavepointWriter:
                     raise InvalidArgumentError(
                         f"operator {uid} has no state and no timer of the key {next(iter(missing.values()))!r}"
                     )
-            self._sync(files, folder, written)
+            for inside in (*(file.path for file in written), folder, ""):
+                files.sync(inside)
             write_savepoint(files, self._manifest(base, written), key, durable=True, time=self._clock.wall_time())
         except BaseException:
             files.remove_all()
             raise
         return str(files.root)
-
-    @staticmethod
-    def _sync(files: CheckpointFiles, folder: str, written: Collection[StateFile]) -> None:
-        for inside in (*(file.path for file in written), folder, ""):
-            files.sync(inside)
 
     def _base_manifest(self) -> Manifest:
         if self.base is not None:

@@ -77,7 +77,7 @@ def job_summaries(state: SessionState, call: Call) -> Answer:
 def jobs_metrics(state: SessionState, call: Call) -> Answer:
     ids = set(call.query_ids("jobs"))
     reports = [report for report in state.dispatcher.drivers() if not ids or report.job_id in ids]
-    return _aggregated(state, call, "/jobs/metrics", [(report, f"/jobs/{report.job_id}/metrics") for report in reports])
+    return _aggregated(call, "/jobs/metrics", [(report, f"/jobs/{report.job_id}/metrics") for report in reports])
 
 
 def managers_metrics(state: SessionState, call: Call) -> Answer:
@@ -85,10 +85,10 @@ def managers_metrics(state: SessionState, call: Call) -> Answer:
     ids = set(call.words("taskmanagers"))
     found = [(report, manager["id"]) for report, manager in _task_managers(state)]
     questions = [(report, f"/taskmanagers/{name}/metrics") for report, name in found if not ids or name in ids]
-    return _aggregated(state, call, "/taskmanagers/metrics", questions)
+    return _aggregated(call, "/taskmanagers/metrics", questions)
 
 
-def _aggregated(state: SessionState, call: Call, listing: str, questions: Sequence[tuple[Report, str]]) -> Answer:
+def _aggregated(call: Call, listing: str, questions: Sequence[tuple[Report, str]]) -> Answer:
     """Combine the answers of drivers about one metric each; `listing` is where a driver lists the metrics that are numbers."""
     names = call.words("get")
     found: dict[str, list[float]] = {}
