@@ -58,8 +58,8 @@ class PendingCheckpoint:
     records: tuple[SubtaskRecord, ...] = ()
     _acknowledgements: dict[Subtask, Acknowledgement] = field(default_factory=dict)
 
-    def acknowledge(self, ack: Acknowledgement, now: int = -1) -> AckResult:
-        """Take the part of one subtask, which arrived at `now`, in milliseconds since the epoch (-1: unknown)."""
+    def acknowledge(self, ack: Acknowledgement, now: int) -> AckResult:
+        """Take the part of one subtask, which arrived at `now`, in milliseconds since the epoch."""
         subtask = Subtask(ack.vertex, ack.subtask)
         if subtask not in self.expected:
             return AckResult.UNKNOWN

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Final, TypeVar
 
@@ -67,10 +67,10 @@ class ReporterSettings:
 
     name: str
     kind: ReporterKind
-    excluded: frozenset[str] = frozenset()
-    additional: Mapping[str, str] = field(default_factory=dict)
+    excluded: frozenset[str]
+    additional: Mapping[str, str]
     #: Settings of its kind by their names.
-    own: Mapping[str, Any] = field(default_factory=dict)
+    own: Mapping[str, Any]
 
     @property
     def ports(self) -> tuple[int, ...]:

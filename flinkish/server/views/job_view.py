@@ -49,7 +49,7 @@ class JobView:
     failure_count: int
     now: int
     #: Milliseconds since the slots last reported; None = they have not reported yet.
-    silent: int | None = None
+    silent: int | None
 
     @property
     def job_id(self) -> str:

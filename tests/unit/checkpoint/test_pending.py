@@ -32,8 +32,8 @@ def file(name: str) -> StateFile:
 
 def test_it_is_complete_when_all_subtasks_and_the_driver_have_given_their_part() -> None:
     pending = make_pending()
-    assert pending.acknowledge(ack(7, A)) is AckResult.SUCCESS
-    assert pending.acknowledge(ack(7, B)) is AckResult.SUCCESS
+    assert pending.acknowledge(ack(7, A), 0) is AckResult.SUCCESS
+    assert pending.acknowledge(ack(7, B), 0) is AckResult.SUCCESS
     assert not pending.is_complete
     assert pending.set_coordinator_state(coordinator_state())
     assert pending.is_complete
@@ -42,15 +42,15 @@ def test_it_is_complete_when_all_subtasks_and_the_driver_have_given_their_part()
 def test_the_drivers_part_alone_does_not_complete_it() -> None:
     pending = make_pending()
     pending.set_coordinator_state(coordinator_state())
-    pending.acknowledge(ack(7, A))
+    pending.acknowledge(ack(7, A), 0)
     assert not pending.is_complete
     assert pending.missing == {B}
 
 
 def test_a_second_acknowledgement_of_a_subtask_has_no_effect() -> None:
     pending = make_pending()
-    pending.acknowledge(ack(7, A, files=(file("first"),)))
-    assert pending.acknowledge(ack(7, A, files=(file("second"),))) is AckResult.DUPLICATE
+    pending.acknowledge(ack(7, A, files=(file("first"),)), 0)
+    assert pending.acknowledge(ack(7, A, files=(file("second"),)), 0) is AckResult.DUPLICATE
     assert [item.path for item in pending.files] == ["first"]
 
 
@@ -63,16 +63,16 @@ def test_a_second_driver_part_has_no_effect() -> None:
 
 
 def test_a_subtask_that_is_not_expected_is_unknown() -> None:
-    assert make_pending().acknowledge(ack(7, Subtask(VertexId(9), 0))) is AckResult.UNKNOWN
-    assert make_pending().acknowledge(ack(7, Subtask(A.vertex, 5))) is AckResult.UNKNOWN
+    assert make_pending().acknowledge(ack(7, Subtask(VertexId(9), 0)), 0) is AckResult.UNKNOWN
+    assert make_pending().acknowledge(ack(7, Subtask(A.vertex, 5)), 0) is AckResult.UNKNOWN
 
 
 def test_what_it_collected_does_not_depend_on_the_order_of_arrival() -> None:
     one, other = make_pending(), make_pending()
     of_a, of_b = ack(7, A, files=(file("a"),)), ack(7, B, files=(file("b"),))
     for message in (of_a, of_b):
-        one.acknowledge(message)
+        one.acknowledge(message, 0)
     for message in (of_b, of_a):
-        other.acknowledge(dataclasses.replace(message))
+        other.acknowledge(dataclasses.replace(message), 0)
     assert one.files == other.files
     assert one.acknowledgements == other.acknowledgements

@@ -117,7 +117,7 @@ class ScanSettings:
     #: Without a snapshot, begin with the changes of this version; -1 = the next version to appear.
     first_version: int | None
     #: Returns for the partition values of a file whether to read it; None = read all files.
-    wanted: Callable[[dict[str, str | None]], bool] | None = None
+    wanted: Callable[[dict[str, str | None]], bool] | None
 
     @property
     def row_type(self) -> TypeInformation:

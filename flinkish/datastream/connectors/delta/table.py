@@ -58,15 +58,15 @@ class DeltaWrites:
     partition_by: tuple[str, ...]
     #: Properties of a table that the sink creates.
     table_properties: dict[str, str]
-    overwrite: bool = False
+    overwrite: bool
     #: Columns by which rows are merged; empty = rows are appended.
-    keys: tuple[str, ...] = ()
+    keys: tuple[str, ...]
     #: Whether to add columns that the table lacks.
-    add_columns: bool = False
+    add_columns: bool
     #: Number of commits after which to merge small files, and the approximate size in bytes of merged files; None = never.
-    compaction: tuple[int, int] | None = None
+    compaction: tuple[int, int] | None
     #: One of writer.COMPRESSIONS.
-    compression: str = "snappy"
+    compression: str
 
 
 class TableLayout:
@@ -79,8 +79,8 @@ class TableLayout:
         partition_by: tuple[str, ...],
         path: str,
         *,
-        by_position: bool = False,
-        by_deltalake: bool = False,
+        by_position: bool,
+        by_deltalake: bool,
     ) -> None:
         """Raise InvalidProgramError if a table cannot have these columns.
 

@@ -82,7 +82,7 @@ class JdbcSinkSettings:
     database: Database
     execution: JdbcExecutionOptions
     #: None: at least once.
-    checkpoint_table: str | None = None
+    checkpoint_table: str | None
 
     @property
     def shape(self) -> RowShape:
