@@ -349,7 +349,8 @@ class KafkaReader(SourceReader[Any, KafkaPartitionSplit]):
         reset = self._settings.reset
         if reset == "none" or wanted > high:
             raise lost_messages(split.split_id, wanted, low, high, client.text_of(error))
-        progress.fetched = progress.end if reset == "latest" else min(low, progress.end)
+        # The messages of this epoch may all have been fetched before, so its end may lie before what is gone.
+        progress.fetched = max(low, progress.end) if reset == "latest" else low
         text = "%s: %s: offsets %d to %d are gone and were left out (auto.offset.reset=%s)."
         client.log.warning(text, SOURCE, split.split_id, wanted, progress.fetched - 1, reset)
         self._begin_fetching()

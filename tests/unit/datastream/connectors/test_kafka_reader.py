@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from confluent_kafka import Message
+import pytest
+from confluent_kafka import KafkaError, Message, TopicPartition
 
 from flinkish.common import Types
 from flinkish.common.column_layout import needed_layout
@@ -27,13 +28,21 @@ class Client:
         messages, self._messages = self._messages[:most], self._messages[most:]
         return messages
 
+    def get_watermark_offsets(self, partition: TopicPartition, timeout: float) -> tuple[int, int]:
+        return 200, 300
+
+    def assign(self, partitions: list[TopicPartition]) -> None:
+        self.assigned = {each.partition: each.offset for each in partitions}
+
 
 def message(partition: int, offset: int, topic: str = "letters") -> Message:
     return Message(topic=topic, partition=partition, offset=offset, value=f"{topic} {partition} {offset}".encode())
 
 
-def reader_of_letters() -> Any:
+def reader_of_letters(**properties: str) -> Any:
     builder: Any = KafkaSource.builder().set_bootstrap_servers("localhost:9").set_topics("letters")
+    for name, value in properties.items():
+        builder.set_property(name.replace("_", "."), value)
     return builder.set_value_only_deserializer(SimpleStringSchema()).build().create_reader(FakeReaderContext())
 
 
@@ -70,3 +79,23 @@ def test_columns_wait_for_a_whole_block_of_messages() -> None:
     reader.poll_next(output)
     assert blocks == [16_384, 16_384, 40_000 - 2 * 16_384]
     assert output.values == [f"letters 0 {offset}" for offset in range(40_000)]
+
+
+@pytest.mark.parametrize(
+    ("reset", "limit", "next_offset"),
+    [("earliest", 50, 200), ("earliest", 150, 200), ("latest", 50, 200), ("latest", 150, 200), ("latest", 250, 250)],
+)
+def test_messages_that_are_gone_are_left_out_once_also_while_their_partition_is_not_read(
+    caplog: pytest.LogCaptureFixture, reset: str, limit: int, next_offset: int
+) -> None:
+    reader = reader_of_letters(auto_offset_reset=reset)
+    reader.add_splits([KafkaPartitionSplit(split_id="letters-0", topic="letters", partition=0, offset=0)])
+    reader._consumer.close()
+    reader._consumer = Client([message(0, offset) for offset in range(100)])
+    reader.set_split_limits({"letters-0": 50})
+    reader.poll_next(FakeOutput(credit=1000))
+    reader.set_split_limits({"letters-0": limit})
+    with caplog.at_level("WARNING"):
+        reader._take([Message(topic="letters", partition=0, error=KafkaError(KafkaError.OFFSET_OUT_OF_RANGE))])
+    assert reader._consumer.assigned == {0: next_offset}
+    assert f"offsets 100 to {next_offset - 1} are gone" in caplog.text
