@@ -31,7 +31,6 @@ class JsonLinesFormat(LineFormat):
     """
 
     type_info: TypeInformation | None = None
-    makes_new_records = True
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -46,6 +45,11 @@ class JsonLinesFormat(LineFormat):
         if not _is_utf8(self.charset_name):
             return "only lines of UTF-8 are read as columns"
         return JsonReader(self.type_info, JsonConverters()).why_records
+
+    @property
+    def makes_new_records(self) -> bool:  # type: ignore[override]
+        # A reader of a subclass may keep them.
+        return type(self).open is JsonLinesFormat.open
 
     def produced_type(self) -> TypeInformation | None:
         return self.type_info

@@ -59,7 +59,6 @@ class ParquetFormat(RowGroupFormat, BulkFormat):
     if that column is read.
     """
 
-    makes_new_records = True
     split_by_default = True
     #: Whether times without zone are in the machine's zone; otherwise they are in UTC, or as in the file.
     local_timestamps = False
@@ -94,6 +93,11 @@ class ParquetFormat(RowGroupFormat, BulkFormat):
         # That needs Python's knowledge of time zones.
         local = self.local_timestamps and _has_timestamps(self.type_info)
         return "times are read in the zone of the machine" if local else None
+
+    @property
+    def makes_new_records(self) -> bool:  # type: ignore[override]
+        # A reader of a subclass may keep them.
+        return type(self).open is ParquetFormat.open
 
     def produced_type(self) -> TypeInformation | None:
         return self.type_info

@@ -18,8 +18,11 @@ from flinkish.common.time import Instant
 from flinkish.common.typeinfo import TypeInformation, Types
 from flinkish.common.types import Row
 from flinkish.datastream.connectors.file_system import BulkFormat, FileEnumeratorProvider, FileSource, StreamFormat
+from flinkish.datastream.connectors.file_system.json_format import JsonLinesFormat
+from flinkish.datastream.connectors.file_system.parquet_format import ParquetFormat
 from flinkish.datastream.connectors.record_errors import RECORD_ERROR_TYPE, RECORD_ERRORS_METRIC, RecordErrorPolicy
 from flinkish.datastream.formats.json import JsonRowSerializationSchema
+from flinkish.datastream.formats.parquet import ParquetColumnarRowInputFormat
 from flinkish.datastream.output_tag import OutputTag
 from tests.unit.datastream.connectors.fakes import SourceRun
 
@@ -348,6 +351,17 @@ def test_what_is_no_parquet_file_is_named(tmp_path: Path) -> None:
 def test_an_empty_parquet_file_has_no_rows(tmp_path: Path) -> None:
     many(tmp_path / "a.parquet", rows=0)
     assert parquet(BulkFormat.parquet_format(), tmp_path) == []
+
+
+@pytest.mark.parametrize("format_class", [JsonLinesFormat, ParquetFormat, ParquetColumnarRowInputFormat])
+def test_records_are_new_unless_the_reader_is_that_of_a_subclass(format_class: Any) -> None:
+    class Own(format_class):  # type: ignore[misc]
+        def open(self, *args: Any, **kwargs: Any) -> Any:
+            """Return a reader that may keep its records."""
+
+    row = Types.ROW_NAMED(["a"], [Types.LONG()])
+    assert format_class(row).makes_new_records
+    assert not Own(row).makes_new_records
 
 
 def test_wrong_settings_of_parquet_are_refused() -> None:
