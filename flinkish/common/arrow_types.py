@@ -463,10 +463,13 @@ def plain_column(column: pa.Array) -> Any:
     return column.to_numpy() if numbers and not column.null_count else column.to_pylist()
 
 
-def read_converter(type_info: TypeInformation, *, local: bool = False) -> Convert | None:
-    """Return the function that converts values of Arrow's `to_pylist` to a type; None if no conversion is needed."""
+def read_converter(type_info: TypeInformation, *, local: bool = False, keys_once: bool = False) -> Convert | None:
+    """Return the function that converts values of Arrow's `to_pylist` to a type; None if no conversion is needed.
+
+    `keys_once`: it raises ValueError for a map with two entries of a key, of which a dict has the last one.
+    """
     kind, types = shape_of(type_info)
-    parts = [read_converter(part, local=local) for part in types]
+    parts = [read_converter(part, local=local, keys_once=keys_once) for part in types]
     converters = [part or same for part in parts]
     convert: Convert | None
     match kind:
@@ -481,6 +484,8 @@ def read_converter(type_info: TypeInformation, *, local: bool = False) -> Conver
         case Kind.MAP:
             key, value = converters
             convert = lambda entries: {key(k): value(v) for k, v in entries}  # noqa: E731
+            if keys_once:
+                convert = _with_keys_once(convert)
         case Kind.ROW:
             names = part_names(type_info)
             convert = lambda struct: make_row(  # noqa: E731
@@ -493,6 +498,16 @@ def read_converter(type_info: TypeInformation, *, local: bool = False) -> Conver
         case _:
             convert = _READ.get(kind)
     return nullable(convert)
+
+
+def _with_keys_once(convert: Convert) -> Convert:
+    def checked(entries: list[Any]) -> Any:
+        value = convert(entries)
+        if len(value) != len(entries):
+            raise ValueError(f"a map has two entries of a key: {entries!r}")
+        return value
+
+    return checked
 
 
 def texts_of(row: Sequence[pa.Array]) -> list[str]:

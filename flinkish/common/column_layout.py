@@ -61,7 +61,7 @@ class Layout:
         self.types: tuple[TypeInformation, ...] = types if self.has_fields else (plain_type(type_info),)
         columns = zip(self.names, self.types, strict=True)
         self.schema = pa.schema([(name, arrow_type(part, name, zoned=False)) for name, part in columns])
-        self._converters = [read_converter(part) for part in self.types]
+        self._converters = [read_converter(part, keys_once=True) for part in self.types]
         self._changed = list(map(_changed, self.types))
         self._rows = RowsToArrow(self.names, self.types, zoned=False)
 
@@ -141,7 +141,7 @@ class Layout:
 
     def holds(self, types: Sequence[pa.DataType | None]) -> bool:
         """Return whether columns of these Arrow types can be as good as their records, see `batch_of`."""
-        return self.schema.types == list(types) and not any(map(_has_inner_map, self.schema.types))
+        return bool(self.schema.types == list(types))
 
     def batch_of(self, columns: Sequence[pa.Array]) -> pa.RecordBatch:
         """Return columns of the schema's types, which come from outside and which it `holds`, as a batch.
@@ -155,7 +155,7 @@ class Layout:
     def _valid(self, position: int, column: pa.Array) -> pa.Array:
         """Return the column of a field; raise the errors of `batch_of`."""
         if pa.types.is_nested(column.type):
-            self._check_nested(position, column)
+            self.values_of(position, column)
         elif pa.types.is_temporal(column.type):
             try:
                 pc.min_max(column).as_py()
@@ -166,15 +166,6 @@ class Layout:
             if kind_of(self.types[position]) is BasicType.CHAR:
                 self.values_of(position, column.unique())
         return column
-
-    def _check_nested(self, position: int, column: pa.Array) -> None:
-        """Raise the errors of `batch_of` for the column of a field."""
-        values, convert = column.to_pylist(), self._converters[position]
-        records = values if convert is None else list(map(convert, values))
-        if pa.types.is_map(column.type):
-            for value, record in zip(values, records, strict=True):
-                if value is not None and len(value) != len(record):
-                    raise ValueError(f"a map has two entries of a key: {value!r}")
 
     def columns_of(self, records: Sequence[Any], timestamps: Sequence[int | None] | None) -> Columns:
         """Return records that were checked against the type as columns.
@@ -298,18 +289,9 @@ class StoredColumns:
         for position, wanted, field in zip(positions, rows.types, rows.schema, strict=True):
             same = plain_type(layout.types[position]) == plain_type(wanted) and kind_of(wanted) is not BasicType.CHAR
             have = layout.schema.field(position).type
-            if not same or _has_inner_map(have) or (have != field.type and (rows.local or not pa.types.is_timestamp(have))):
+            if not same or (have != field.type and (rows.local or not pa.types.is_timestamp(have))):
                 return None
         return positions
-
-
-def _has_inner_map(arrow: pa.DataType) -> bool:
-    """Return whether values of a type contain maps, in which nothing looks for two entries of a key."""
-    if pa.types.is_map(arrow):
-        parts = [arrow.key_type, arrow.item_type]
-    else:
-        parts = [arrow.field(index).type for index in range(arrow.num_fields)]
-    return any(pa.types.is_map(part) or _has_inner_map(part) for part in parts)
 
 
 def layout_of(type_info: TypeInformation) -> Layout | None:

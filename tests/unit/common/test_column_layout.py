@@ -249,10 +249,22 @@ def test_a_time_that_no_record_has_is_refused(type_info: TypeInformation, number
         layout.checked(pa.table([column], ["at"]), "it")
 
 
-def test_a_map_with_two_entries_of_a_key_is_refused() -> None:
-    layout = Layout(Types.ROW_NAMED(["m"], [Types.MAP(Types.STRING(), Types.LONG())]))
-    maps = pa.array([[("a", 1), ("b", 1)], None, [], [("a", 1), ("a", 2)]], layout.schema.field(0).type)
-    assert layout.checked(pa.table([maps[:3]], ["m"]), "it").num_rows == 3
+MAP = Types.MAP(Types.STRING(), Types.LONG())
+
+
+@pytest.mark.parametrize(
+    ("type_info", "good", "bad"),
+    [
+        (MAP, [[("a", 1), ("b", 1)], None, []], [("a", 1), ("a", 2)]),
+        (Types.LIST(MAP), [[[("a", 1)], [("a", 1)], None]], [[("a", 1)], [("a", 1), ("a", 2)]]),
+        (Types.MAP(Types.LONG(), MAP), [[(1, [("a", 1)]), (2, [("a", 1)])]], [(1, [("a", 1), ("a", 2)])]),
+        (Types.ROW_NAMED(["n"], [MAP]), [{"n": [("a", 1)]}, {"n": None}], {"n": [("a", 1), ("a", 2)]}),
+    ],
+)
+def test_a_map_with_two_entries_of_a_key_is_refused(type_info: TypeInformation, good: list[Any], bad: Any) -> None:
+    layout = Layout(Types.ROW_NAMED(["m"], [type_info]))
+    maps = pa.array([*good, bad], layout.schema.field(0).type)
+    assert layout.checked(pa.table([maps[:-1]], ["m"]), "it").num_rows == len(good)
     with pytest.raises(
         TypeMismatchError, match=r"it: column 'm' must be .*: a map has two entries of a key: \[\('a', 1\), \('a', 2\)\]"
     ):
