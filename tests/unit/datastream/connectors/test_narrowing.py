@@ -53,7 +53,7 @@ COLUMNS: Final[dict[str, pa.Array]] = {
     "timestamp[us, Berlin]": pa.array([NANOS // 1000], pa.timestamp("us", "Europe/Berlin")),
     "timestamp[ms]": pa.array([NANOS // 1_000_000], pa.timestamp("ms")),
     "date": pa.array([datetime.date(2024, 2, 29)]),
-    "time[ns]": pa.array([1_234_567_891, 1_000], pa.time64("ns")),
+    "time[ns]": pa.array([1_234_567_000, 1_000], pa.time64("ns")),
     "time[ms]": pa.array([1_234], pa.time32("ms")),
     "string": pa.array(["abc", "x"]),
     "large_string": pa.array(["abc", "x"], pa.large_string()),

@@ -326,6 +326,15 @@ def test_a_datetime_has_no_nanoseconds_but_a_point_in_time_keeps_them_also_befor
 
 
 @pytest.mark.usefixtures("both_ways")
+def test_a_time_of_day_has_no_nanoseconds(tmp_path: Path) -> None:
+    nanos = pa.array([1999, 86_399_999_999_999, None], pa.int64())
+    pq.write_table(pa.table({"t": nanos.view(pa.time64("ns"))}), tmp_path / "a.parquet")
+    for type_info in (None, Types.ROW_NAMED(["t"], [Types.SQL_TIME()])):
+        rows = parquet(BulkFormat.parquet_format(type_info), tmp_path)
+        assert [row.t for row in rows] == [datetime.time(0, 0, 0, 1), datetime.time.max, None]
+
+
+@pytest.mark.usefixtures("both_ways")
 def test_a_point_in_time_is_read_as_utc_where_the_type_has_no_zone(tmp_path: Path) -> None:
     when = datetime.datetime(2021, 1, 9, 10, tzinfo=datetime.UTC)
     pq.write_table(pa.table({"t": pa.array([when], pa.timestamp("us", "Europe/Berlin"))}), tmp_path / "a.parquet")
