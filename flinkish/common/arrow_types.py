@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from flinkish.common.conversion import nullable, same
-from flinkish.common.errors import InvalidArgumentError, InvalidProgramError, SinkError, TypeMismatchError
+from flinkish.common.errors import InvalidArgumentError, InvalidProgramError, SinkError, TypeMismatchError, without_hint
 from flinkish.common.kinds import INTEGER_BITS, Kind, kind_of, part_names, plain_type, shape_of
 from flinkish.common.limits import one_character, to_float32
 from flinkish.common.time import Instant, instant_of, utc_time, without_zone
@@ -341,7 +341,11 @@ def type_of_arrow(arrow: pa.DataType, what: str) -> TypeInformation:
     if is_list(arrow):
         return Types.LIST(type_of_arrow(arrow.value_type, f"{what}.element"))
     if types.is_map(arrow):
-        return Types.MAP(type_of_arrow(arrow.key_type, f"{what}.key"), type_of_arrow(arrow.item_type, f"{what}.value"))
+        key, value = type_of_arrow(arrow.key_type, f"{what}.key"), type_of_arrow(arrow.item_type, f"{what}.value")
+        try:
+            return Types.MAP(key, value)
+        except InvalidArgumentError as error:
+            raise InvalidArgumentError(f"{what} has the Arrow type {arrow}: {without_hint(error)}") from error
     if types.is_struct(arrow):
         fields = [arrow.field(i) for i in range(arrow.num_fields)]
         return Types.ROW_NAMED([f.name for f in fields], [type_of_arrow(f.type, f"{what}.{f.name}") for f in fields])

@@ -302,14 +302,30 @@ class ListTypeInfo(ArrayTypeInfo[list[Any]]):
 
 
 class MapTypeInfo(TypeInformation[dict[Any, Any]]):
-    """Dicts with keys of one type and values of another; values may be None."""
+    """Dicts with keys of one type and values of another; values may be None.
+
+    Raises InvalidArgumentError for keys that are lists or dicts, or rows or tuples with some, as a dict cannot have such keys.
+    """
 
     def __init__(self, key_type_info: TypeInformation, value_type_info: TypeInformation) -> None:
         self.key_type: Final = _checked_type(key_type_info, "key type of MAP")
         self.value_type: Final = _checked_type(value_type_info, "value type of MAP")
+        if not _is_hashable(self.key_type):
+            raise InvalidArgumentError(
+                f"a MAP is a Python dict, whose keys can neither be nor contain lists and dicts; got {self.key_type!r}",
+                hint="declare a LIST of TUPLEs of key and value, or take TUPLE or STRING as the type of the keys.",
+            )
 
     def _parts(self) -> tuple[Any, ...]:
         return (self.key_type, self.value_type)
+
+
+def _is_hashable(type_info: TypeInformation) -> bool:
+    """Return whether a dict can have values of a type as keys."""
+    if isinstance(type_info, ArrayTypeInfo):  # an array of BYTE is bytes
+        return isinstance(type_info, PrimitiveArrayTypeInfo) and type_info.element_type == Types.BYTE()
+    parts = [part for part in type_info._parts() if isinstance(part, TypeInformation)]
+    return not isinstance(type_info, MapTypeInfo) and all(map(_is_hashable, parts))
 
 
 class PickledBytesTypeInfo(TypeInformation):

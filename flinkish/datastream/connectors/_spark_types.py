@@ -11,9 +11,9 @@ from collections.abc import Callable, Mapping
 from operator import itemgetter
 from typing import Any, Final
 
-from flinkish.common.errors import UnsupportedError
+from flinkish.common.errors import InvalidArgumentError, UnsupportedError
 from flinkish.common.kinds import Kind, fields_of, kind_of, part_names, plain_type, shape_of
-from flinkish.common.typeinfo import BasicType, DecimalTypeInfo, ListTypeInfo, RowTypeInfo, TypeInformation, Types
+from flinkish.common.typeinfo import BasicType, DecimalTypeInfo, RowTypeInfo, TypeInformation, Types
 
 #: By the name of a simple type in the JSON of Spark and Delta: our type, and the name in DDL.
 SIMPLE: Final[Mapping[str, tuple[Callable[[], TypeInformation], str]]] = {
@@ -46,13 +46,12 @@ def type_of(
     path: str,
     unsupported: Callable[[str, str], Exception],
     *,
-    no_keys: tuple[type[TypeInformation], ...] = (),
     name_of: Callable[[Any], str] = itemgetter("name"),
 ) -> TypeInformation:
     """Return our type for a type in the JSON of Spark and Delta.
 
     For a type that has no counterpart, `unsupported` makes the error to raise, from the path of the column and the name of the
-    type. `no_keys`: types that keys of maps may not have. `name_of` returns the name of a field.
+    type. `name_of` returns the name of a field.
     """
 
     def of(part: Any, path: str) -> TypeInformation:
@@ -68,9 +67,10 @@ def type_of(
                 return Types.LIST(of(part["elementType"], f"{path}.element"))
             case "map":
                 key, value = of(part["keyType"], f"{path}.key"), of(part["valueType"], f"{path}.value")
-                if isinstance(key, no_keys):
-                    raise unsupported(path, "map with keys that Python's dict cannot hold")
-                return Types.MAP(key, value)
+                try:
+                    return Types.MAP(key, value)
+                except InvalidArgumentError as error:
+                    raise unsupported(path, "map with keys that Python's dict cannot hold") from error
             case "struct":
                 names = list(map(name_of, part["fields"]))
                 if len(set(names)) < len(names):
@@ -104,7 +104,7 @@ def row_type_of(schema: Mapping[str, Any]) -> RowTypeInfo:
             hint="cast the column (for example to string), or leave it out with drop().",
         )
 
-    row_type = type_of(schema, "", unsupported, no_keys=(RowTypeInfo, ListTypeInfo))
+    row_type = type_of(schema, "", unsupported)
     assert isinstance(row_type, RowTypeInfo)
     return row_type
 

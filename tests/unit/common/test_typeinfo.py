@@ -107,11 +107,22 @@ def test_a_type_that_was_not_called_is_refused_with_a_hint() -> None:
         ),
         (lambda: Types.LIST("int"), "element type of ListTypeInfo must be a TypeInformation"),
         (lambda: Types.MAP(str, Types.INT()), "key type of MAP must be a TypeInformation"),
+        (lambda: Types.MAP(Types.LIST(Types.INT()), Types.INT()), r"lists and dicts; got ListTypeInfo<Integer>"),
+        (lambda: Types.MAP(Types.PRIMITIVE_ARRAY(Types.INT()), Types.INT()), "declare a LIST of TUPLEs of key and value"),
+        (lambda: Types.MAP(Types.ROW([Types.MAP(Types.INT(), Types.INT())]), Types.INT()), "lists and dicts; got RowTypeInfo"),
+        (lambda: Types.MAP(DataTypes.ARRAY(DataTypes.INT()).type_info, Types.INT()), "lists and dicts; got"),
     ],
 )
 def test_wrong_types_are_refused_when_they_are_made(build: Any, message: str) -> None:
     with pytest.raises(InvalidArgumentError, match=message):
         build()
+
+
+@pytest.mark.parametrize(
+    "key", [Types.PRIMITIVE_ARRAY(Types.BYTE()), Types.ROW([Types.TUPLE([Types.STRING()])]), Types.PICKLED_BYTE_ARRAY()]
+)
+def test_keys_of_maps_may_be_bytes_rows_and_tuples(key: Any) -> None:
+    assert Types.MAP(key, Types.INT()).key_type == key
 
 
 def test_there_are_no_java_types() -> None:

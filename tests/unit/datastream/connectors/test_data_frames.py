@@ -90,6 +90,11 @@ class TestTypes:
         )
         assert ddl_of(row_type, "the sink") == "`a` ARRAY<STRUCT<`x`: INT>>, `m` MAP<STRING, ARRAY<TIMESTAMP>>"
 
+    def test_rows_can_be_keys_of_maps(self) -> None:
+        assert row_type_of(struct(m=mapping(struct(x="integer"), "string"))) == Types.ROW_NAMED(
+            ["m"], [Types.MAP(Types.ROW_NAMED(["x"], [Types.INT()]), Types.STRING())]
+        )
+
     @pytest.mark.parametrize(
         ("spark", "path", "shown"),
         [
@@ -99,6 +104,7 @@ class TestTypes:
             (array("void"), "c.element", "void"),
             (struct(x=mapping("string", "variant")), "c.x.value", "variant"),
             ({"type": "udt", "class": "x"}, "c", "udt"),
+            (struct(m=mapping(array("long"), "long")), "c.m", "map with keys that Python's dict cannot hold"),
         ],
     )
     def test_a_type_without_counterpart_is_named_with_its_column(self, spark: Any, path: str, shown: str) -> None:

@@ -349,6 +349,16 @@ def test_missing_parquet_columns_are_named(tmp_path: Path) -> None:
         parquet(BulkFormat.parquet_format(columns=["x"]), tmp_path)
 
 
+def test_a_column_of_maps_whose_keys_are_lists_is_named(tmp_path: Path) -> None:
+    maps = pa.array([[([1], 2)]], pa.map_(pa.list_(pa.int64()), pa.int64()))
+    pq.write_table(pa.table({"m": maps, "n": [7]}), tmp_path / "a.parquet")
+    with pytest.raises(
+        SourceError, match=r"a\.parquet: column 'm' has the Arrow type map<.*lists and dicts; got ListTypeInfo<Long>"
+    ):
+        parquet(BulkFormat.parquet_format(), tmp_path)
+    assert parquet(BulkFormat.parquet_format(columns=["n"]), tmp_path) == [Row(n=7)]
+
+
 @pytest.mark.usefixtures("both_ways")
 def test_what_is_no_parquet_file_is_named(tmp_path: Path) -> None:
     (tmp_path / "a.parquet").write_text("text")
