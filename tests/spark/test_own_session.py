@@ -11,7 +11,7 @@ from tests.kit.child import python
 pytestmark = pytest.mark.spark
 
 _SCRIPT = """
-import os, sys, time
+import os, sys, threading, time
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 from flinkish.common import Configuration, Row, Types
@@ -61,6 +61,13 @@ session = SparkSession.builder.getOrCreate()
 client.get_job_execution_result().result()
 session.stop()
 job()
+made = []
+maker = threading.Thread(target=lambda: made.append(SparkSession.builder.getOrCreate()))
+maker.start()
+job()
+maker.join()
+print("made at the same time", len(made))
+made[0].stop()
 def write(df, epoch):
     print("views", [table.name for table in df.sparkSession.catalog.listTables()], df.sparkSession.conf.get("my.setting", None))
     df.createOrReplaceTempView("latest")
@@ -84,6 +91,7 @@ def test_a_session_of_ours_stays_for_further_jobs_and_gives_way_to_one_of_the_pr
         "another True",
         "mine mine local[1] None",
         "still 3 mine",
+        "made at the same time 1",
         "views [] None",
         "views [] None",
         "new True",

@@ -6,7 +6,6 @@ import contextlib
 import os
 import subprocess
 import sys
-import threading
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
@@ -32,7 +31,8 @@ from flinkish.engine.spark.session_start import jar_settings, make_session
 from flinkish.engine.spark.spark_settings import SparkSettings
 from flinkish.graph.execution_plan import ExecutionPlan
 
-_lock = threading.Lock()
+#: PySpark's, so that a session which the program makes at the same time neither stops nor meets the one that a job is given.
+_lock = SparkSession.Builder._lock
 #: Number of holders of the session that flinkish created.
 _holders = 0
 _made: SparkSession | None = None
