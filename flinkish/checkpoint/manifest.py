@@ -99,8 +99,6 @@ class CoordinatorState:
     job_name: str
     sources: tuple[SourceState, ...]
     operators: tuple[OperatorShape, ...]
-    #: Hash of the program's structure, for information only: a restore into another structure is allowed.
-    graph_fingerprint: str
     attempt_id: str = ""
     #: More plain data of the JobMaster, by name; MessagePack.
     extra: Mapping[str, bytes] = field(default_factory=dict)

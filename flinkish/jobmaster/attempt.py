@@ -370,7 +370,6 @@ class Attempt:
             job_name=self.setup.job_name,
             sources=self._sources.snapshot(checkpoint_id),
             operators=tuple(program_parts.operator_shape(vertex, node) for vertex, node in program_parts.operators(graph)),
-            graph_fingerprint=program_parts.fingerprint(graph),
             attempt_id=self.attempt_id,
             extra=self.metrics.snapshot(),
         )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass, fields
 from typing import Any
@@ -108,12 +107,3 @@ def listens_to_checkpoints(graph: JobGraph) -> bool:
         if any(isinstance(part, CheckpointListener) for part in held):
             return True
     return False
-
-
-def fingerprint(graph: JobGraph) -> str:
-    """Return a hash of a program's structure (operators, their chains and the edges between them): 32 hexadecimal digits."""
-    parts = [f"{vertex.id}:{','.join(node.uid for node in vertex.operators)}" for vertex in graph.vertices.values()]
-    parts += [
-        f"{edge.source}>{edge.target_vertex}.{edge.input_index}:{edge.partitioner.partitioning.value}" for edge in graph.edges
-    ]
-    return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:32]

@@ -223,7 +223,7 @@ class SavepointWriter:
             kind=CheckpointKind.SAVEPOINT,
             trigger_time=self._clock.wall_time(),
             completion_time=self._clock.wall_time(),
-            coordinator=CoordinatorState(job_name="", sources=(), operators=(), graph_fingerprint=""),
+            coordinator=CoordinatorState(job_name="", sources=(), operators=()),
             committables=(),
             files=(),
         )

@@ -299,7 +299,6 @@ class Driver:
                 OperatorShape(uid=uid, name=uid, parallelism=parallelism, max_parallelism=MAX_PARALLELISM, kind="")
                 for uid in (COUNT, SINK)
             ),
-            graph_fingerprint="",
             extra={"position": attempt.position.to_bytes(4, "big")},
         )
 

@@ -48,7 +48,6 @@ def coordinator_state(position: int = 0) -> CoordinatorState:
             OperatorShape(uid=COUNT, name="count", parallelism=2, max_parallelism=128, kind=""),
             OperatorShape(uid=SINK, name="Sink: table", parallelism=1, max_parallelism=128, kind=""),
         ),
-        graph_fingerprint="f00d",
         attempt_id="attempt-1",
         extra={"note": msgspec.msgpack.encode("plain")},
     )
