@@ -163,7 +163,7 @@ def test_windows_of_records_that_were_combined_are_exact_across_crashes(
     engine: str, backend: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(combining, "_LEAST_RECORDS", 1_000)
-    groups = note_combined(monkeypatch, lambda groups, columns: groups)
+    groups = note_combined(monkeypatch, lambda groups, records: groups)
     every: list[tuple[int, Row]] = []
 
     def emit_many(step: int, count: int = 6_000) -> None:

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from flinkish.common.columns import Columns
 from flinkish.runtime.operators.basic import DeduplicateOperator, TopNOperator
 from flinkish.runtime.operators.column_fold import ColumnFold
 from flinkish.runtime.operators.column_reduce import ColumnReduce
@@ -33,16 +32,14 @@ def folded(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return sizes
 
 
-def note_combined(monkeypatch: pytest.MonkeyPatch, number: Callable[[int, Columns], int]) -> list[int]:
-    """Return a list that gets a number for each run that is combined; `number` makes it of the number of groups and the run."""
+def note_combined(monkeypatch: pytest.MonkeyPatch, number: Callable[[int, int], int]) -> list[int]:
+    """Return a list that gets a number for each run that is combined; `number` makes it of the numbers of groups and records."""
     numbers: list[int] = []
     method = ColumnFold.combined
 
-    def call(fold: ColumnFold, codes: Any, groups: int, columns: Columns) -> Any:
-        found = method(fold, codes, groups, columns)
-        if found is not None:
-            numbers.append(number(groups, columns))
-        return found
+    def call(fold: ColumnFold, slots: Any, codes: Any, groups: int) -> Any:
+        numbers.append(number(groups, len(codes)))
+        return method(fold, slots, codes, groups)
 
     monkeypatch.setattr(ColumnFold, "combined", call)
     return numbers

@@ -75,18 +75,20 @@ class ColumnFold:
         results = self.results(slots, outer, layout)
         return None if results is None else (results, after)
 
-    @np.errstate(invalid="ignore")
-    def combined(self, codes: Any, groups: int, columns: Columns) -> list[Any] | None:
-        """Return the slots of new groups, an array for each; None as in `fold`. Only for aggregates in any order.
+    def combinable(self, columns: Columns) -> list[Any] | None:
+        """Return the slots of a run for `combined`; None as in `fold`."""
+        return self._prepared([], columns)
 
-        `codes`: for each record, the number of its group, which is below `groups`.
+    @np.errstate(invalid="ignore")
+    def combined(self, slots: Sequence[Any], codes: Any, groups: int) -> list[Any]:
+        """Return the slots of new groups, an array for each. Only for aggregates in any order.
+
+        `slots`: those of the run; `codes`: for each record, the number of its group, which is below `groups`.
         """
-        slots = self._prepared([None] * groups, columns)
-        if slots is None:
-            return None
-        for slot in slots:
-            slot.combine.at(slot.values, codes, slot.fresh)
-        return [slot.values for slot in slots]
+        found = [np.full(groups, start, slot.values.dtype) for slot, start in zip(slots, self._aggregates.starts, strict=True)]
+        for slot, values in zip(slots, found, strict=True):
+            slot.combine.at(values, codes, slot.fresh)
+        return found
 
     def arrays(self, accumulators: Sequence[tuple[Any, ...] | None]) -> list[Any]:
         """Return the values of each slot of accumulators, None for new ones: an array, or a list if a field is taken."""

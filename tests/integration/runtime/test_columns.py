@@ -16,7 +16,7 @@ from flinkish.common import Instant, Row, RowKind, Time, Types, WatermarkStrateg
 from flinkish.common.columns import Columns
 from flinkish.common.errors import JobExecutionError
 from flinkish.common.limits import LONG_MAX, LONG_MIN
-from flinkish.common.typeinfo import DecimalTypeInfo
+from flinkish.common.typeinfo import DecimalTypeInfo, TypeInformation
 from flinkish.datastream import DataStream, OutputTag, StreamExecutionEnvironment, aggregates
 from flinkish.datastream.connectors import DataGeneratorSource
 from flinkish.datastream.connectors.number_seq import NumberSequenceSource
@@ -518,7 +518,7 @@ def combined(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Have few records combined; return the number of records each time."""
     monkeypatch.setattr(combining, "_LEAST_RECORDS", 2)
     monkeypatch.setattr(combining, "_LEAST_IN_GROUP", 1)
-    return note_combined(monkeypatch, lambda groups, columns: len(columns))
+    return note_combined(monkeypatch, lambda groups, records: records)
 
 
 NUMBERS = Types.ROW_NAMED(["key", "value"], [Types.LONG(), Types.LONG()])
@@ -551,6 +551,31 @@ def test_that_combining_does_not_pay_is_remembered_also_without_the_heap(
         harness.process_watermark(19)
         assert Row(sum=51) in [value for value, _ in harness.take_output()]
     assert found == [True, False, False, False, True, True]
+
+
+@pytest.mark.parametrize(
+    ("type_info", "aggregate", "usual", "odd"),
+    [(Types.LONG(), aggregates.sum("value"), 1, 2**62), (Types.DOUBLE(), aggregates.max("value"), 1.0, -0.0)],
+)
+def test_a_value_that_is_not_combined_does_not_keep_later_runs_from_it(
+    combined: list[int], type_info: TypeInformation, aggregate: Any, usual: Any, odd: Any
+) -> None:
+    def program(stream: DataStream) -> DataStream:
+        windows: Any = (
+            stream.filter(pc.field("value").is_valid()).key_by("key").window(TumblingEventTimeWindows.of(Time.seconds(1)))
+        )
+        found: DataStream = windows.aggregate(result=aggregate)
+        return found
+
+    found = []
+    with OneInputHarness(program, Types.ROW_NAMED(["key", "value"], [Types.LONG(), type_info])) as harness:
+        for value in (usual, odd, usual):
+            with harness.epoch():
+                harness.process_element(Row(key=1, value=value), 15)
+                harness.process_element(Row(key=1, value=usual), 15)
+            found.append(bool(combined))
+            combined.clear()
+    assert found == [True, False, True]
 
 
 def test_a_sum_may_leave_64_bits_in_between_if_records_were_combined(combined: list[int]) -> None:

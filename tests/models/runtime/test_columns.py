@@ -567,7 +567,7 @@ def combined(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     monkeypatch.setattr(combining, "_LEAST_IN_GROUP", 2)
     monkeypatch.setattr(partitioners, "_REST", 1)
     monkeypatch.setattr(combining, "_MOST_RECORDS", 100)
-    return note_combined(monkeypatch, lambda groups, columns: groups)
+    return note_combined(monkeypatch, lambda groups, records: groups)
 
 
 WINDOWS_OF_COMBINED: dict[str, Callable[[Any], Any]] = {

@@ -82,15 +82,16 @@ class Combiner:
         return self._first_end <= watermark
 
     def take(self) -> tuple[Columns, bool] | None:
-        """Return what was held, combined if that pays, and whether that was tried in vain; None if nothing was held."""
+        """Return what was held, combined if that is exact and pays, and whether it does not pay; None if nothing was held."""
         runs, starts, records = self._runs, self._starts, self._records
         if not runs:
             return None
         self._runs, self._starts, self._records, self.nbytes, self._first_end = [], [], 0, 0, LONG_MAX
         columns = concat(runs)
-        if records < _LEAST_RECORDS:
+        slots = None if records < _LEAST_RECORDS else self._fold.combinable(columns)
+        if slots is None:
             return columns, False
-        combined = self._combined(columns, np.concatenate(starts))
+        combined = self._combined(columns, np.concatenate(starts), slots)
         return (columns, True) if combined is None else (combined, False)
 
     def _starts_of(self, columns: Columns) -> Any:
@@ -102,7 +103,8 @@ class Combiner:
         # Starts become timestamps of what is combined, so they need a stretch as well.
         return None if starts is None or starts_of(starts, self._offset, self._length) is None else starts
 
-    def _combined(self, columns: Columns, starts: Any) -> Columns | None:
+    def _combined(self, columns: Columns, starts: Any, slots: list[Any]) -> Columns | None:
+        """Return a run combined; None if that does not pay. `slots`: those of the fold."""
         assert columns.key_fields is not None
         distinct = distinct_of(starts)
         keys = [columns.column(field) for field in columns.key_fields]
@@ -116,13 +118,13 @@ class Combiner:
             codes = codes + size * np.searchsorted(distinct, starts)
         counts = np.bincount(codes, minlength=most)
         groups = np.flatnonzero(counts)
-        slots = self._fold.combined(codes, most, columns) if _LEAST_IN_GROUP * len(groups) <= len(columns) else None
-        if slots is None:
+        if _LEAST_IN_GROUP * len(groups) > len(columns):
             return None
+        found = self._fold.combined(slots, codes, most)
         if self._layout is None:
             key_types = [columns.layout.types[field] for field in columns.key_fields]
             self._layout = needed_layout(Types.TUPLE([*key_types, Types.LONG(), *self._slot_types]), self._what)
-        arrays = [value.take(pa.array(groups % size)) for value in values] + [pa.array(each[groups]) for each in (counts, *slots)]
+        arrays = [value.take(pa.array(groups % size)) for value in values] + [pa.array(each[groups]) for each in (counts, *found)]
         batch = self._layout.batch([array.cast(part) for array, part in zip(arrays, self._layout.schema.types, strict=True)])
         times = pa.array(np.array(distinct)[groups // size]) if self._event_time else None
         return Columns(self._layout, batch, times, tuple(range(len(keys))), combined=True)
