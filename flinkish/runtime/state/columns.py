@@ -224,23 +224,18 @@ _TOGETHER = 2_048
 def json_column(codec: Codec, encoded: pa.Array) -> pa.Array:
     """Return the readable forms of encoded values, null where there is none."""
     decode = _shown_by(codec)
-    parts = [_json_part(codec, encoded.slice(start, _TOGETHER), decode) for start in range(0, len(encoded), _TOGETHER)]
-    return pa.concat_arrays(parts) if parts else pa.array([], pa.large_string())
-
-
-def _json_part(codec: Codec, encoded: pa.Array, decode: Callable[[bytes], list[Any]] | None) -> pa.Array:
-    if decode is not None and pc.max(pc.binary_length(encoded)).as_py() <= JSON_LIMIT:
-        # What has no JSON is found one by one.
+    if decode is not None and len(encoded) and pc.max(pc.binary_length(encoded)).as_py() <= JSON_LIMIT:
+        # If there is one without JSON, it is found below.
         with contextlib.suppress(
             TypeError, ValueError, OverflowError, RecursionError, msgspec.MsgspecError, CorruptCheckpointError
         ):
-            values = decode(_list_header(len(encoded)) + _contents(encoded))
-            if all(value.__class__ is not float or math.isfinite(value) for value in values):
-                return _lines(encode_json_lines(values))
+            parts = [encoded.slice(start, _TOGETHER) for start in range(0, len(encoded), _TOGETHER)]
+            return _lines([encode_json_lines(decode(_list_header(len(part)) + _contents(part))) for part in parts])
     return pa.array([json_of(codec, data) for data in encoded.to_pylist()], pa.large_string())
 
 
-def _lines(text: bytes) -> pa.Array:
+def _lines(texts: Sequence[bytes]) -> pa.Array:
+    text = b"".join(texts)
     ends = np.flatnonzero(np.frombuffer(text, dtype=np.uint8) == ord("\n"))
     return slices_of(text, np.concatenate([[0], ends[:-1] + 1]), ends).cast(pa.large_string())
 
@@ -248,13 +243,22 @@ def _lines(text: bytes) -> pa.Array:
 def _shown_by(codec: Codec) -> Callable[[bytes], list[Any]] | None:
     """Return the function that decodes the encoding of a list of values to what JSON shows of them; None if there is none."""
     if codec.untyped:
-        return decode_plain_list
+        return lambda data: _finite(decode_plain_list(data))
+    if codec.shown and codec.exact is float:
+        return lambda data: _finite(_decode_list(data))
     if codec.shown or codec.pickles:
         return _decode_list
     if codec.shown_fields is None:
         return None
     decode, make = _row_decoder(codec.shown_fields)
     return lambda data: [make(*msgspec.structs.astuple(row)[1:]) for row in decode(data)]
+
+
+def _finite(values: list[Any]) -> list[Any]:
+    """Return the values; raise ValueError if one is NaN or infinite, whose names are shown."""
+    if any(value.__class__ is float and not math.isfinite(value) for value in values):
+        raise ValueError("not finite")
+    return values
 
 
 @functools.lru_cache(maxsize=256)
