@@ -33,6 +33,8 @@ from flinkish.common import Configuration
 from flinkish.common.serialization import Encoder
 from flinkish.datastream import DataStream
 from flinkish.datastream.connectors import FileSink
+from flinkish.datastream.connectors.base import Sink
+from flinkish.datastream.connectors.delta import DeltaSink
 from flinkish.datastream.connectors.discard import DiscardingSink
 from flinkish.engine.spark.session import open_session
 from jobs import plain_spark
@@ -98,15 +100,18 @@ def _flinkish(
             .set_string("execution.windows.share-panes", "true")  # as Flink's windows in SQL do
         )
         streams = Streams(env, count, arguments.seed)
-        results = queries[name](streams)
-        if name == "q10":
-            files = FileSink.for_row_format(f"{folder}/bids", Encoder.simple_string_encoder())
-            results.sink_to(files.with_bucket_assigner(ByMinute()).build())
-        else:
-            results.sink_to(DiscardingSink())
+        queries[name](streams).sink_to(_log(f"{folder}/bids", queries) if name == "q10" else DiscardingSink())
         started = time.perf_counter()
         env.execute(f"Nexmark {name}")
         return streams.records, time.perf_counter() - started
+
+
+def _log(folder: str, queries: Mapping[str, Callable[[Streams], DataStream]]) -> Sink:
+    """Return the sink of q10: lines of text in folders by date and minute or, on columns, a Delta table with the same ones."""
+    if queries is columns.QUERIES:
+        return DeltaSink(folder, partition_by=["dt", "hm"])
+    lines = FileSink.for_row_format(folder, Encoder.simple_string_encoder())
+    return lines.with_bucket_assigner(ByMinute()).build()
 
 
 def _spark(arguments: argparse.Namespace, files: Path, name: str, count: int) -> tuple[int, float]:

@@ -35,6 +35,14 @@ def _remainder(dividend: Any, divisor: int) -> Any:
     return dividend - pc.divide_checked(dividend, divisor) * divisor
 
 
+def _time() -> Any:
+    return pc.field("date_time").cast(pa.timestamp("ms", "UTC"))
+
+
+def _day() -> Any:
+    return pc.strftime(_time(), format="%Y-%m-%d")
+
+
 def q0(streams: Streams) -> DataStream:
     return streams.bid.select("auction", "bidder", "price", "date_time", "extra")
 
@@ -106,6 +114,12 @@ def q8(streams: Streams) -> DataStream:
     return counted.filter(pc.field("name").is_valid() & (pc.field("auctions") > 0)).select("id", "name", "start")
 
 
+def q10(streams: Streams) -> DataStream:
+    """Show date and minute as fields, by which a sink makes folders."""
+    minute = pc.strftime(_time(), format="%H:%M")
+    return streams.bid.select("auction", "bidder", "price", "date_time", "extra", dt=_day(), hm=minute)
+
+
 def q11(streams: Streams) -> DataStream:
     return _counts(streams.bid, "bidder", EventTimeSessionWindows.with_gap(TEN_SECONDS))
 
@@ -142,10 +156,6 @@ def q14(streams: Streams) -> DataStream:
         extra=pc.field("extra"),
         count=_whole(pc.count_substring(pc.field("extra"), pattern="c")),
     )
-
-
-def _day() -> Any:
-    return pc.strftime(pc.field("date_time").cast(pa.timestamp("ms", "UTC")), format="%Y-%m-%d")
 
 
 def _one_if(condition: Any) -> Any:
@@ -210,5 +220,5 @@ def q22(streams: Streams) -> DataStream:
 
 
 QUERIES: Final[dict[str, Callable[[Streams], DataStream]]] = {
-    query.__name__: query for query in (q0, q1, q2, q5, q7, q8, q11, q12, q13, q14, q15, q17, q18, q21, q22)
+    query.__name__: query for query in (q0, q1, q2, q5, q7, q8, q10, q11, q12, q13, q14, q15, q17, q18, q21, q22)
 }

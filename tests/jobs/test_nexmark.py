@@ -424,16 +424,17 @@ def test_the_measurement_prints_a_table_and_writes_its_figures(
         set_arguments(monkeypatch, measure.__file__, *arguments, "--output", tmp_path / file)
         measure.main()
     lines = capsys.readouterr().out.splitlines()
-    assert [line.split()[:3] for line in lines[1:6]] == [
+    assert [line.split()[:3] for line in lines[1:7]] == [
         ["q0", "flinkish", "920"],
         ["q0", "columns", "920"],
         ["q8", "flinkish", "80"],
         ["q8", "columns", "80"],
         ["q10", "flinkish", "920"],
+        ["q10", "columns", "920"],
     ]
     written = json.loads((tmp_path / "figures.json").read_text())
     assert [(row["query"], row["events"], row["small_events"]) for row in written] == [
-        ("q0", 920, 92), ("q0", 920, 92), ("q8", 80, 8), ("q8", 80, 8), ("q10", 920, 92)
+        ("q0", 920, 92), ("q0", 920, 92), ("q8", 80, 8), ("q8", 80, 8), ("q10", 920, 92), ("q10", 920, 92)
     ]  # fmt: skip
     assert (tmp_path / "figures.csv").read_text().splitlines()[1].startswith("q0,flinkish,920,")
 
