@@ -197,18 +197,16 @@ class AvroColumns:
 
     def __init__(self, schema: AvroSchema, row_type: TypeInformation) -> None:
         self._layout: Layout | None = layout_of(row_type)
-        self._readers: list[_Read] = []
+        fields = schema.parsed["fields"] if isinstance(schema.parsed, dict) else ()
+        readers = {field["name"]: _reader(field["type"], schema.named) for field in fields}
+        self._readers = [read for read in readers.values() if read is not None]
         #: Why messages cannot be columns; None if they can.
         self.why_records: str | None = None
-        fields = schema.parsed["fields"]
-        for field in fields:
-            read = _reader(field["type"], schema.named)
-            if read is None:
-                self.why_records = f"the field {field['name']!r} of Avro records is read one by one"
-                return
-            self._readers.append(read)
-        if not fields:
-            self.why_records = "an Avro record without fields has no columns"
+        if not readers:
+            self.why_records = "only Avro records with fields are read as columns"
+        elif len(self._readers) < len(readers):
+            name = next(name for name, read in readers.items() if read is None)
+            self.why_records = f"the field {name!r} of Avro records is read one by one"
 
     def batch(self, messages: Sequence[bytes]) -> pa.RecordBatch | None:
         """Return one message or more as columns; None if they must be read one by one, as when one is malformed."""

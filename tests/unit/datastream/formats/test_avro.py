@@ -763,6 +763,9 @@ def test_what_is_not_read_as_columns_is_told() -> None:
         {"type": "bytes", "logicalType": "decimal", "precision": 4}, {"type": "string", "logicalType": "uuid"},
     ):  # fmt: skip
         assert "'f1' of Avro records is read one by one" in why("int", kind)
-    assert "without fields" in why()
+    assert "with fields" in why()
+    optional = AvroRowDeserializationSchema(avro_schema_string=json.dumps(["null", NUMBERS.definition]))
+    assert "only Avro records" in (optional.why_records or "")
+    assert optional.deserialize(b"\x02\x02\x00") == Row(n=1, text="")
     assert "one by one" in (Own(None, str(NUMBERS)).why_records or "")
     assert not Own(None, str(NUMBERS)).makes_new_records
