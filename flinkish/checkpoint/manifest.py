@@ -145,7 +145,7 @@ def _decoder() -> msgspec.msgpack.Decoder[Manifest]:
     return msgspec.msgpack.Decoder(Manifest)
 
 
-# Text that is not UTF-8 raises UnicodeDecodeError, which is a ValueError and not an error of msgspec.
+# Text that is not UTF-8 raises UnicodeDecodeError in msgspec before 0.23, which is a ValueError and not an error of msgspec.
 _UNDECODABLE = (msgspec.MsgspecError, ValueError, RecursionError)
 
 

@@ -79,9 +79,8 @@ class _JsonLinesReader(LineSplitReader):
             return NO_RECORD
         try:
             return self._read(text)
-        except UnicodeDecodeError as error:
-            raise ValueError(self.undecodable) from error
-        except msgspec.DecodeError as error:
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            self.decoded(line)  # raises the error for a line that is not text
             raise ValueError(f"not valid JSON: {error}") from error
         except RecursionError as error:
             raise ValueError("not valid JSON: nested too deeply") from error
