@@ -21,9 +21,10 @@ from flinkish.common.errors import CorruptCheckpointError, ForeignCheckpointErro
 from flinkish.common.ids import CheckpointId, Generation, LineageId, OperatorUid
 from flinkish.runtime.protocol import SplitState, StateFile
 
-#: Increased whenever older versions of flinkish cannot read the new format. Since 3, state files may replace rows of others.
-FORMAT_VERSION = 3
-_READABLE = (2, 3)
+#: Increased whenever older versions of flinkish cannot read the new format. Since 3, state files may replace rows of others;
+#: since 4, there is no hash of the program's structure.
+FORMAT_VERSION = 4
+_READABLE = (2, 3, 4)
 
 
 class CheckpointKind(Enum):
@@ -145,7 +146,7 @@ def _decoder() -> msgspec.msgpack.Decoder[Manifest]:
     return msgspec.msgpack.Decoder(Manifest)
 
 
-# Text that is not UTF-8 raises UnicodeDecodeError in msgspec before 0.23, which is a ValueError and not an error of msgspec.
+# Before 0.23, msgspec raises UnicodeDecodeError, a ValueError, for text that is not UTF-8.
 _UNDECODABLE = (msgspec.MsgspecError, ValueError, RecursionError)
 
 

@@ -447,7 +447,7 @@ _DAY = {"s": 86_400, "ms": 86_400_000, "us": 86_400_000_000, "ns": 86_400_000_00
 def widened(column: pa.Array, wanted: pa.DataType) -> pa.Array:
     """Return a column cast to the result of `reading_type`; raise ArrowInvalid (a ValueError) for a value that does not fit.
 
-    Times are cut to microseconds, which is the precision of Python's datetime; within lists, maps and structs they must fit.
+    Times are cut to microseconds, the precision of Python's datetime; nanoseconds within lists, maps and structs must fit.
     """
     if pa.types.is_time(column.type) and len(column):
         ends = pc.min_max(column.view(pa.int32() if column.type.bit_width == 32 else pa.int64())).as_py()

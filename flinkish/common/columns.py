@@ -173,7 +173,10 @@ def numbered(columns: Sequence[pa.Array]) -> tuple[Any, list[pa.Array]]:
 
 
 def slices_of(data: bytes, starts: Any, ends: Any) -> pa.Array:
-    """Return the bytes between positions, given as arrays of numpy. None of them may lie before the one that it follows."""
+    """Return the bytes from each start to its end: arrays of numpy with the same number of integers of 64 bits, at least one.
+
+    Positions must not decrease: a slice begins where the one before it ends, or later.
+    """
     import numpy as np
     import pyarrow as pa
 

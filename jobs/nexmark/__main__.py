@@ -100,13 +100,13 @@ def _flinkish(
             .set_string("execution.windows.share-panes", "true")  # as Flink's windows in SQL do
         )
         streams = Streams(env, count, arguments.seed)
-        queries[name](streams).sink_to(_log(f"{folder}/bids", queries) if name == "q10" else DiscardingSink())
+        queries[name](streams).sink_to(_files(f"{folder}/bids", queries) if name == "q10" else DiscardingSink())
         started = time.perf_counter()
         env.execute(f"Nexmark {name}")
         return streams.records, time.perf_counter() - started
 
 
-def _log(folder: str, queries: Mapping[str, Callable[[Streams], DataStream]]) -> Sink:
+def _files(folder: str, queries: Mapping[str, Callable[[Streams], DataStream]]) -> Sink:
     """Return the sink of q10: lines of text in folders by date and minute or, on columns, a Delta table with the same ones."""
     if queries is columns.QUERIES:
         return DeltaSink(folder, partition_by=["dt", "hm"])

@@ -76,7 +76,7 @@ class ColumnFold:
         return None if results is None else (results, after)
 
     def combinable(self, columns: Columns) -> list[Any] | None:
-        """Return the slots of a run for `combined`; None as in `fold`."""
+        """Return the slots of a run for `combined`; None if numpy would not combine them exactly."""
         return self._prepared([], columns)
 
     @np.errstate(invalid="ignore")

@@ -282,9 +282,9 @@ class _Form:
     immutable: bool = True
     #: Whether parts of a value may be pickled.
     pickles: bool = False
-    #: Whether values are numbers, texts or tuples of these, which are their own plain form.
+    #: Whether values are numbers, texts, booleans or tuples of these, which are their own plain form.
     plain: bool = False
-    #: Whether JSON for people shows the plain form; `shown_fields`: the names in the object that it shows of a row's plain form.
+    #: Whether the JSON for people is that of the plain form. `shown_fields`: for a row whose fields are all so, their names.
     shown: bool = False
     shown_fields: tuple[str, ...] | None = None
     #: The class whose instances are always valid values, if there is one.

@@ -225,12 +225,12 @@ def json_column(codec: Codec, encoded: pa.Array) -> pa.Array:
     """Return the readable forms of encoded values, null where there is none."""
     decode = _shown_by(codec)
     if decode is not None and len(encoded) and pc.max(pc.binary_length(encoded)).as_py() <= JSON_LIMIT:
-        # If there is one without JSON, it is found below.
+        # If a value has no JSON, all are made one by one below.
         with contextlib.suppress(
             TypeError, ValueError, OverflowError, RecursionError, msgspec.MsgspecError, CorruptCheckpointError
         ):
             parts = [encoded.slice(start, _TOGETHER) for start in range(0, len(encoded), _TOGETHER)]
-            return _lines([encode_json_lines(decode(_list_header(len(part)) + _contents(part))) for part in parts])
+            return _lines([encode_json_lines(_finite(decode(_list_header(len(part)) + _contents(part)))) for part in parts])
     return pa.array([json_of(codec, data) for data in encoded.to_pylist()], pa.large_string())
 
 
@@ -243,9 +243,7 @@ def _lines(texts: Sequence[bytes]) -> pa.Array:
 def _shown_by(codec: Codec) -> Callable[[bytes], list[Any]] | None:
     """Return the function that decodes the encoding of a list of values to what JSON shows of them; None if there is none."""
     if codec.untyped:
-        return lambda data: _finite(decode_plain_list(data))
-    if codec.shown and codec.exact is float:
-        return lambda data: _finite(_decode_list(data))
+        return decode_plain_list
     if codec.shown or codec.pickles:
         return _decode_list
     if codec.shown_fields is None:
@@ -256,7 +254,7 @@ def _shown_by(codec: Codec) -> Callable[[bytes], list[Any]] | None:
 
 def _finite(values: list[Any]) -> list[Any]:
     """Return the values; raise ValueError if one is NaN or infinite, whose names are shown."""
-    if any(value.__class__ is float and not math.isfinite(value) for value in values):
+    if float in set(map(type, values)) and any(value.__class__ is float and not math.isfinite(value) for value in values):
         raise ValueError("not finite")
     return values
 

@@ -351,8 +351,8 @@ class KafkaReader(SourceReader[Any, KafkaPartitionSplit]):
             raise lost_messages(split.split_id, wanted, low, high, client.text_of(error))
         # The messages of this epoch may all have been fetched before, so its end may lie before what is gone.
         progress.fetched = max(low, progress.end) if reset == "latest" else low
-        text = "%s: %s: offsets %d to %d are gone and were left out (auto.offset.reset=%s)."
-        client.log.warning(text, SOURCE, split.split_id, wanted, progress.fetched - 1, reset)
+        text = "%s: %s: offsets %d to %d are left out, as those before %d are gone (auto.offset.reset=%s)."
+        client.log.warning(text, SOURCE, split.split_id, wanted, progress.fetched - 1, low, reset)
         self._begin_fetching()
 
     def snapshot_state(self) -> Sequence[KafkaPartitionSplit]:

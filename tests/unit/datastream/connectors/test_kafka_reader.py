@@ -98,4 +98,4 @@ def test_messages_that_are_gone_are_left_out_once_also_while_their_partition_is_
     with caplog.at_level("WARNING"):
         reader._take([Message(topic="letters", partition=0, error=KafkaError(KafkaError.OFFSET_OUT_OF_RANGE))])
     assert reader._consumer.assigned == {0: next_offset}
-    assert f"offsets 100 to {next_offset - 1} are gone" in caplog.text
+    assert f"offsets 100 to {next_offset - 1} are left out" in caplog.text
