@@ -14,6 +14,7 @@ import uuid
 from array import array
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NoReturn
 
 import msgspec
@@ -291,17 +292,18 @@ class _Form:
     exact: type | None = None
 
 
+_plain = partial(_Form, plain=True, shown=True)
 _DATE, _TIME, _TIMESTAMP = DateTypeInfo(), TimeTypeInfo(), TimestampTypeInfo()
 _SIMPLE_FORMS: dict[BasicType | Kind, _Form] = {
-    BasicType.STRING: _Form(plain=True, shown=True, exact=str),
-    BasicType.CHAR: _Form(plain=True, shown=True),
-    BasicType.BOOLEAN: _Form(plain=True, shown=True, exact=bool),
-    BasicType.BYTE: _Form(plain=True, shown=True),
-    BasicType.SHORT: _Form(plain=True, shown=True),
-    BasicType.INT: _Form(plain=True, shown=True),
-    BasicType.LONG: _Form(plain=True, shown=True, exact=int),
-    BasicType.FLOAT: _Form(plain=True, shown=True, exact=float),
-    BasicType.DOUBLE: _Form(plain=True, shown=True, exact=float),
+    BasicType.STRING: _plain(exact=str),
+    BasicType.CHAR: _plain(),
+    BasicType.BOOLEAN: _plain(exact=bool),
+    BasicType.BYTE: _plain(),
+    BasicType.SHORT: _plain(),
+    BasicType.INT: _plain(),
+    BasicType.LONG: _plain(exact=int),
+    BasicType.FLOAT: _plain(exact=float),
+    BasicType.DOUBLE: _plain(exact=float),
     BasicType.BIG_INT: _Form(
         to_plain=lambda value: _write_big(value).decode(), from_plain=lambda digits: _read_big(digits.encode())
     ),

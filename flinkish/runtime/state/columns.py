@@ -113,7 +113,7 @@ def _sizes(values: Sequence[Any]) -> npt.NDArray[np.int64] | None:
     if kind is not tuple:
         return _SIZES[kind](values) if kind in _SIZES else None
     total = np.full(len(values), len(_list_header(len(values[0]))))
-    for items in _apart(values):
+    for items in apart(values):
         sizes = _sizes(items)
         if sizes is None:
             return None
@@ -121,8 +121,11 @@ def _sizes(values: Sequence[Any]) -> npt.NDArray[np.int64] | None:
     return total
 
 
-def _apart(tuples: Sequence[tuple[Any, ...]]) -> list[list[Any]]:
-    """Return the items of tuples by their position; raise ValueError if some tuples have more of them than others."""
+def apart(tuples: Sequence[tuple[Any, ...]]) -> list[list[Any]]:
+    """Return the items of tuples, at least one, by their position; raise ValueError if some have more of them than others.
+
+    For many tuples, zip(*tuples) takes several times as long, as it makes an iterator for each.
+    """
     if len(set(map(len, tuples))) > 1:
         raise ValueError("tuples of different lengths")
     return [[each[position] for each in tuples] for position in range(len(tuples[0]))]
@@ -281,7 +284,7 @@ def key_groups_of(keys: Sequence[Any], max_parallelism: int) -> pa.Array:
         if kinds == {int}:
             groups = key_groups(np.frombuffer(array("q", keys), dtype=np.int64), max_parallelism)
         elif kinds == {tuple}:
-            items = _apart(keys)
+            items = apart(keys)
             if items and all(set(map(type, each)) in _HASHED_BY_COLUMN for each in items):
                 groups = crcs_of_tuples(list(map(pa.array, items))) % max_parallelism
     if groups is None:

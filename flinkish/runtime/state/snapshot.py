@@ -28,6 +28,7 @@ from flinkish.runtime.state.backend import SnapshotFiles
 from flinkish.runtime.state.codec import Codec, encode_untyped
 from flinkish.runtime.state.columns import (
     JSON_LIMIT,
+    apart,
     binary_column,
     encode_all,
     join_list,
@@ -317,7 +318,7 @@ def _removed_rows_of(table: rows.TableRows) -> Iterator[tuple[str, Columns]]:
 
 
 def _removed_columns(keys: _Keys, codec: Codec, batch: list[Any]) -> Columns:
-    addresses, members = ([item[place] for item in batch] for place in range(2))
+    addresses, members = apart(batch)
     return {**keys.columns(addresses), **_encoded("user_key", codec, members, frozen=False)}
 
 
@@ -377,12 +378,12 @@ def _namespaces(namespaces: Sequence[Any]) -> Columns:
 
 
 def _value_columns(keys: _Keys, codec: Codec, batch: list[Any]) -> Columns:
-    addresses, values = ([item[place] for item in batch] for place in range(2))
+    addresses, values = apart(batch)
     return {**keys.columns(addresses), **_encoded("value", codec, values)}
 
 
 def _list_columns(keys: _Keys, codec: Codec, batch: list[Any]) -> Columns:
-    addresses, lists = ([item[place] for item in batch] for place in range(2))
+    addresses, lists = apart(batch)
     encodings = [list(map(codec.encode_frozen, elements)) for elements in lists]
     joined = binary_column([join_list(elements) for elements in encodings])
     json = pa.array([_json_list(codec, elements) for elements in encodings], pa.large_string())
@@ -396,13 +397,13 @@ def _json_list(codec: Codec, encodings: list[bytes]) -> str | None:
 
 
 def _map_columns(keys: _Keys, key_codec: Codec, codec: Codec, batch: list[Any]) -> Columns:
-    addresses, user_keys, values = ([item[place] for item in batch] for place in range(3))
+    addresses, user_keys, values = apart(batch)
     user_key_columns = _encoded("user_key", key_codec, user_keys, frozen=False)
     return {**keys.columns(addresses), **user_key_columns, **_encoded("value", codec, values)}
 
 
 def _element_columns(codec: Codec, subtask: int, batch: list[Any]) -> Columns:
-    positions, values = ([item[place] for item in batch] for place in range(2))
+    positions, values = apart(batch)
     encodings = [encode_untyped([subtask, position]) for position in positions]
     json = pa.array([json_of(_UNTYPED, encoding) for encoding in encodings], pa.large_string())
     user_keys = {"user_key": binary_column(encodings), "user_key_json": json}
@@ -410,7 +411,7 @@ def _element_columns(codec: Codec, subtask: int, batch: list[Any]) -> Columns:
 
 
 def _broadcast_columns(key_codec: Codec, codec: Codec, subtask: int, batch: list[Any]) -> Columns:
-    _, user_keys, values = ([item[place] for item in batch] for place in range(3))
+    _, user_keys, values = apart(batch)
     user_key_columns = _encoded("user_key", key_codec, user_keys, frozen=False)
     namespaces = _namespaces([subtask] * len(batch))
     return {**_without_key(len(batch)), **namespaces, **user_key_columns, **_encoded("value", codec, values)}
