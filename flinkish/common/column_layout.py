@@ -64,6 +64,8 @@ class Layout:
         self._converters = [read_converter(part, keys_once=True) for part in self.types]
         self._changed = list(map(_changed, self.types))
         self._rows = RowsToArrow(self.names, self.types, zoned=False)
+        #: For each field the layout of the rows in it; None if it has other values.
+        self.inner = [Layout(part) if self.has_fields and kind_of(part) is Kind.ROW else None for part in self.types]
 
     @functools.cached_property
     def encoded(self) -> bytes:
@@ -154,7 +156,11 @@ class Layout:
 
     def _valid(self, position: int, column: pa.Array) -> pa.Array:
         """Return the column of a field; raise the errors of `batch_of`."""
-        if pa.types.is_nested(column.type):
+        inner = self.inner[position]
+        if inner is not None and inner.is_row:
+            for place, part in enumerate(column.flatten()):
+                inner._valid(place, part)
+        elif pa.types.is_nested(column.type):
             self.values_of(position, column)
         elif pa.types.is_temporal(column.type):
             try:

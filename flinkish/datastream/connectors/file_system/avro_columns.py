@@ -154,6 +154,17 @@ def _optional(read: _Read, there: int, null: int) -> _Read:
     return read_union
 
 
+def _row(names: Sequence[str], readers: Sequence[_Read]) -> _Read:
+    def read(messages: _Messages, at: Any, limits: Any) -> tuple[pa.Array, Any]:
+        columns = []
+        for read_field in readers:
+            values, at = read_field(messages, at, limits)
+            columns.append(values)
+        return pa.StructArray.from_arrays(columns, names), at
+
+    return read
+
+
 _PRIMITIVES: Final[dict[str, _Read]] = {
     "boolean": _boolean,
     "int": _whole(-(2**31), 2**31),
@@ -186,10 +197,20 @@ def _reader(schema: Any, named: dict[str, Any]) -> _Read | None:
     match kind:
         case "enum":
             return _symbol(schema["symbols"])
+        case "record" if schema["fields"]:
+            readers = _field_readers(schema, named)
+            found = [read for read in readers.values() if read is not None]
+            return _row(list(readers), found) if len(found) == len(readers) else None
         case "fixed" if type(schema["size"]) is int:  # fastavro takes other sizes, too, and refuses each message
             return _fixed(schema["size"])
         case _:
             return _PRIMITIVES.get(kind)
+
+
+def _field_readers(record: Any, named: dict[str, Any]) -> dict[str, _Read | None]:
+    """Return the functions that read the fields of a record; a record within itself is no column."""
+    others = {name: one for name, one in named.items() if name != record["name"]}
+    return {field["name"]: _reader(field["type"], others) for field in record["fields"]}
 
 
 class AvroColumns:
@@ -197,8 +218,7 @@ class AvroColumns:
 
     def __init__(self, schema: AvroSchema, row_type: TypeInformation) -> None:
         self._layout: Layout | None = layout_of(row_type)
-        fields = schema.parsed["fields"] if isinstance(schema.parsed, dict) else ()
-        readers = {field["name"]: _reader(field["type"], schema.named) for field in fields}
+        readers = _field_readers(schema.parsed, schema.named) if isinstance(schema.parsed, dict) else {}
         self._readers = [read for read in readers.values() if read is not None]
         #: Why messages cannot be columns; None if they can.
         self.why_records: str | None = None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import operator
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any, Final, Optional
@@ -38,12 +39,15 @@ _TOGETHER: Final = 2_048
 def _checked(type_info: TypeInformation) -> Any:
     """Return the Python type by which msgspec checks all that the converters of a type check; None if there is none."""
     kind, types = shape_of(type_info)
-    if kind is not Kind.LIST:
+    if kind not in (Kind.LIST, Kind.MAP):
         return _CHECKED.get(kind)
-    element = _CHECKED.get(kind_of(types[0]))
-    if element is None:
+    *key, part = map(kind_of, types)
+    element = _CHECKED.get(part)
+    if element is None or key not in ([], [BasicType.STRING]):
         return None
-    return list[element if isinstance(plain_type(type_info), PrimitiveArrayTypeInfo) else Optional[element]]  # type: ignore[misc]  # noqa: UP045
+    if not isinstance(plain_type(type_info), PrimitiveArrayTypeInfo):
+        element = Optional[element]  # noqa: UP045
+    return dict[str, element] if key else list[element]  # type: ignore[valid-type]
 
 
 def _check_text(text: bytes | str) -> None:
@@ -64,6 +68,79 @@ def struct_of(names: Sequence[str], types: Sequence[Any], *default: Any) -> type
     return msgspec.defstruct("Object", fields, rename=dict(zip(attributes, names, strict=True)), gc=False)
 
 
+class _Objects:
+    """The objects of a row type: how msgspec decodes them, and what they are as rows and as columns."""
+
+    def __init__(self, type_info: TypeInformation, converters: JsonConverters) -> None:
+        self._names, types = part_names(type_info), shape_of(type_info)[1]
+        #: For each field the objects in it, None if it is no row.
+        self._inner: list[_Objects | None] = [_objects(part, converters) for part in types]
+        checked = [_checked(part) if inner is None else inner.decoded for part, inner in zip(types, self._inner, strict=True)]
+        #: For each field its converter, None if its values are what the decoder returns.
+        self._converters: list[JsonConverter | None] = [
+            inner.row if inner is not None else converters.build(part) if one is None else None
+            for part, inner, one in zip(types, self._inner, checked, strict=True)
+        ]
+        self._converts = any(self._converters)
+        #: The class of what is decoded.
+        self.decoded: type[msgspec.Struct] = struct_of(
+            self._names,
+            [Any if one is None else Optional[one] for one in checked],  # noqa: UP045
+            *([] if converters.fail_on_missing_field else [None]),
+        )
+        self._getters = list(map(operator.attrgetter, self.decoded.__struct_fields__))
+        alone = map(_one_by_one, self._names, types, checked, self._inner)
+        #: A field that cannot be read as a column, also one of a row within; None if there is none.
+        self.one_by_one: str | None = next((name for name in alone if name is not None), None)
+
+    def row(self, decoded: Any, _path: str = "") -> Any:
+        """Return what was decoded as a row, as a JsonConverter does."""
+        if decoded is None:
+            return None
+        values: Any = msgspec.structs.astuple(decoded)
+        if self._converts:
+            parts = zip(values, self._converters, self._names, strict=True)
+            values = [value if convert is None else convert(value, name) for value, convert, name in parts]
+        return make_row(self._names, values)
+
+    def batch(self, decoded: Sequence[Any], layout: Layout) -> pa.RecordBatch:
+        """Return what was decoded as columns."""
+        columns = []
+        for position, (get, convert, inner, name) in enumerate(
+            zip(self._getters, self._converters, self._inner, self._names, strict=True)
+        ):
+            values = list(map(get, decoded))
+            rows = layout.inner[position]
+            if inner is not None and rows is not None:
+                columns.append(inner._column(values, rows))
+            else:
+                columns.append(layout.column(position, values if convert is None else [convert(value, name) for value in values]))
+        return layout.batch(columns)
+
+    def _column(self, decoded: Sequence[Any], layout: Layout) -> pa.Array:
+        """Return what was decoded, or None, as one column of rows."""
+        import pyarrow as pa
+
+        count = itertools.count()
+        places = [None if one is None else next(count) for one in decoded]
+        there = [one for one in decoded if one is not None]
+        return self.batch(there, layout).to_struct_array().take(pa.array(places, pa.int64()))
+
+
+def _objects(type_info: TypeInformation, converters: JsonConverters) -> _Objects | None:
+    """Return how the objects of a row type are decoded; None for other types, and for names that msgspec does not take."""
+    kind, types = shape_of(type_info)
+    return _Objects(type_info, converters) if kind is Kind.ROW and types and fits_struct(part_names(type_info)) else None
+
+
+def _one_by_one(name: str, type_info: TypeInformation, checked: Any, inner: _Objects | None) -> str | None:
+    """Return the name of a field whose values are no column, or the name of such a field within its rows."""
+    if inner is not None:
+        return None if inner.one_by_one is None else f"{name}.{inner.one_by_one}"
+    by_column = checked is not None or kind_of(type_info) not in _ONE_BY_ONE
+    return None if by_column or isinstance(plain_type(type_info), DecimalTypeInfo) else name
+
+
 class JsonReader:
     """Reads texts of JSON.
 
@@ -72,36 +149,12 @@ class JsonReader:
     """
 
     def __init__(self, type_info: TypeInformation, converters: JsonConverters) -> None:
+        self._type_info = type_info
         self._decoder = json_decoder(type_info)
         self._convert = converters.build(type_info)
-        self._type_info = type_info
-        self._typed: msgspec.json.Decoder[Any] | None = None
-        kind, types = shape_of(type_info)
-        self._names = part_names(type_info)
-        if kind is not Kind.ROW or not types or not fits_struct(self._names):
-            return
-        checked = [_checked(part) for part in types]
-        #: For each field its converter, None if its values are what the decoder returns.
-        self._converters: list[JsonConverter | None] = [
-            converters.build(part) if one is None else None for part, one in zip(types, checked, strict=True)
-        ]
-        self._converts = any(self._converters)
-        decoded = struct_of(
-            self._names,
-            [Any if one is None else Optional[one] for one in checked],  # noqa: UP045
-            *([] if converters.fail_on_missing_field else [None]),
-        )
-        self._typed = msgspec.json.Decoder(decoded, float_hook=self._decoder.float_hook)
-        self._getters = list(map(operator.attrgetter, decoded.__struct_fields__))
-        #: A field that cannot be read as a column; None if there is none.
-        self._one_by_one = next(
-            (
-                name
-                for name, part, one in zip(self._names, types, checked, strict=True)
-                if one is None and kind_of(part) in _ONE_BY_ONE and not isinstance(plain_type(part), DecimalTypeInfo)
-            ),
-            None,
-        )
+        self._objects = _objects(type_info, converters)
+        if self._objects is not None:
+            self._typed = msgspec.json.Decoder(self._objects.decoded, float_hook=self._decoder.float_hook)
 
     @functools.cached_property
     def _layout(self) -> Layout:
@@ -111,25 +164,21 @@ class JsonReader:
 
     def read(self, text: bytes | str) -> Any:
         """Return the value of a text; raise ValueError, or RecursionError, if it has none."""
-        if self._typed is not None:
+        if self._objects is not None:
             try:
                 _check_text(text)
-                values: Any = msgspec.structs.astuple(self._typed.decode(text))
-                return make_row(self._names, self._converted(values) if self._converts else values)
+                return self._objects.row(self._typed.decode(text))
             except (ValueError, RecursionError):
-                pass  # the next lines find out
+                pass  # the next line finds out
         return self._convert(self._decoder.decode(text), "")
-
-    def _converted(self, values: Sequence[Any]) -> list[Any]:
-        parts = zip(values, self._converters, self._names, strict=True)
-        return [value if convert is None else convert(value, name) for value, convert, name in parts]
 
     @property
     def why_records(self) -> str | None:
         """Why blocks of texts cannot be columns; None if they can."""
-        if self._typed is None:
+        if self._objects is None:
             return "only JSON objects of a declared row type are read as columns"
-        return None if self._one_by_one is None else f"the field {self._one_by_one!r} of JSON objects is read one by one"
+        name = self._objects.one_by_one
+        return None if name is None else f"the field {name!r} of JSON objects is read one by one"
 
     def batch(self, texts: Sequence[bytes]) -> pa.RecordBatch | None:
         """Return the values of one text or more as columns; None if they must be read one by one, as when one is malformed."""
@@ -141,15 +190,8 @@ class JsonReader:
             return None
 
     def _few(self, texts: Sequence[bytes]) -> pa.RecordBatch:
-        assert self._typed is not None
+        assert self._objects is not None
         if not all(map(bytes.isascii, texts)):
             for text in texts:
                 _check_text(text)
-        objects = list(map(self._typed.decode, texts))
-        columns = []
-        for position, (get, convert, name) in enumerate(zip(self._getters, self._converters, self._names, strict=True)):
-            values = list(map(get, objects))
-            columns.append(
-                self._layout.column(position, values if convert is None else [convert(value, name) for value in values])
-            )
-        return self._layout.batch(columns)
+        return self._objects.batch(list(map(self._typed.decode, texts)), self._layout)

@@ -627,6 +627,18 @@ _LOGICAL = {
     "local-timestamp-millis": ("long", [-1, 1_700_000_000_123]),
     "local-timestamp-micros": ("long", [-1, 1_700_000_000_123_456]),
 }
+_TIME = {"type": "long", "logicalType": "timestamp-millis"}
+_DAYS = {"type": "record", "name": "Day", "fields": [{"name": "at", "type": _TIME}]}
+_ROW = {
+    "type": "record",
+    "name": "Row",
+    "fields": [
+        {"name": "i", "type": "int"},
+        {"name": "t", "type": ["null", "string"]},
+        {"name": "at", "type": _TIME},
+        {"name": "row", "type": [_DAYS, "null"]},
+    ],
+}
 #: Types that are read as columns, and values of them in the form that is written.
 FLAT: dict[str, tuple[Any, list[Any]]] = {
     "boolean": ("boolean", [True, False]),
@@ -639,6 +651,7 @@ FLAT: dict[str, tuple[Any, list[Any]]] = {
     "fixed": ({"type": "fixed", "name": "Three", "size": 3}, [b"abc", b"\x80\xff\x00"]),
     "enum": ({"type": "enum", "name": "Colour", "symbols": ["RED", "GREEN"]}, ["RED", "GREEN"]),
     "alone": (["int"], [1, 2]),
+    "record": (_ROW, [{"i": 7, "t": None, "at": 0, "row": None}, {"i": -1, "t": "é", "at": -1, "row": {"at": -86_400_000}}]),
     **{name: ({"type": base, "logicalType": name}, values) for name, (base, values) in _LOGICAL.items()},
 }
 
@@ -763,6 +776,9 @@ def test_what_is_not_read_as_columns_is_told() -> None:
         {"type": "bytes", "logicalType": "decimal", "precision": 4}, {"type": "string", "logicalType": "uuid"},
     ):  # fmt: skip
         assert "'f1' of Avro records is read one by one" in why("int", kind)
+        within = {"type": "record", "name": "Within", "fields": [{"name": "f", "type": kind}]}
+        assert "'f1' of Avro records is read one by one" in why("int", within)
+    assert "'f0' of Avro records is read one by one" in why(["null", "R"])
     assert "with fields" in why()
     optional = AvroRowDeserializationSchema(avro_schema_string=json.dumps(["null", NUMBERS.definition]))
     assert "only Avro records" in (optional.why_records or "")

@@ -31,6 +31,7 @@ FIELDS: dict[str, TypeInformation] = {
     "longs": Types.LIST(Types.LONG()),
     "doubles": Types.PRIMITIVE_ARRAY(Types.DOUBLE()),
     "días": Types.SQL_DATE(),
+    "map": Types.MAP(Types.STRING(), Types.LONG()),
 }
 FLAT = Types.ROW_NAMED(list(FIELDS), list(FIELDS.values()))
 NESTED = Types.ROW_NAMED(["id", "inner", "pair"], [Types.LONG(), FLAT, Types.TUPLE([Types.LONG(), Types.STRING()])])
@@ -39,7 +40,7 @@ _TEXTS = """
 null true false 0 -0 -0.0 7 -8 127 128 -129 2147483648 9223372036854775807 9223372036854775808 -9223372036854775809
 123456789012345678901234567890 1.0 1e2 1.5 0.1 1e400 3.5e38 9007199254740993 "7" "1.5" "1e2" "NaN" "-Infinity" "x" "" "grün"
 "true" "TRUE" "a\\u0062" "\\ud800" "1_000" "2026-01-02" "2026-01-02T03:04:05" "2026-01-02T03:04:05.123456789Z" "AAE="
-[] [1,2] [1,null] [1.5,2] ["a"] {} {"a":1} [1,"x"]
+[] [1,2] [1,null] [1.5,2] ["a"] {} {"a":1} {"a":null,"b":2} {"a":"7"} {"a":1,"a":2} [1,"x"]
 """
 VALUES: Final = _TEXTS.split()
 BROKEN: Final = (
@@ -89,20 +90,31 @@ def test_an_object_is_what_it_is_when_it_is_decoded_whole_and_then_converted(
 def test_a_block_has_the_rows_of_its_texts_or_is_left_to_be_read_one_by_one(lenient: bool) -> None:
     converters = JsonConverters(lenient=lenient)
     flat = Types.ROW_NAMED(*map(list, zip(*((name, part) for name, part in FIELDS.items() if name != "decimal"), strict=True)))
-    reader, layout, read_plainly = JsonReader(flat, converters), needed_layout(flat, "rows"), plain(converters, flat)
-    assert reader.why_records is None
+    rows = Types.ROW_NAMED(["id", "inner"], [Types.LONG(), Types.ROW_NAMED(["own", "inner"], [Types.INT(), flat])])
     rng = random.Random(4)
-    taken = 0
-    for _ in range(1_500):
-        # Only a field that is not read may be so large, see below.
-        texts = [text.replace(b"1e400", b"1e300") for text in objects(rng, rng.randint(1, 4), 2)]
-        if rng.random() < 0.1:
-            texts[rng.randrange(len(texts))] = rng.choice(BROKEN)
-        batch = reader.batch(texts)
-        if batch is not None:
-            taken += 1
-            assert repr(layout.records_of(batch)) == repr(list(map(read_plainly, texts))), texts
-    assert taken > 200
+
+    def inside(text: bytes) -> bytes:
+        between = rng.choice([b'{"own":1,"inner":%b}', b'{"inner":%b}', b'{"own":2}', b"null", b"{}"])
+        return b'{"id":1,"inner":' + (between % text if b"%b" in between else between) + b"}"
+
+    for type_info, around in ((flat, bytes), (rows, inside)):
+        reader, layout, read_plainly = (
+            JsonReader(type_info, converters),
+            needed_layout(type_info, "rows"),
+            plain(converters, type_info),
+        )
+        assert reader.why_records is None
+        taken = 0
+        for _ in range(1_500):
+            # Only a field that is not read may be so large, see below.
+            texts = [around(text.replace(b"1e400", b"1e300")) for text in objects(rng, rng.randint(1, 4), 2)]
+            if rng.random() < 0.1:
+                texts[rng.randrange(len(texts))] = rng.choice(BROKEN)
+            batch = reader.batch(texts)
+            if batch is not None:
+                taken += 1
+                assert repr(layout.records_of(batch)) == repr(list(map(read_plainly, texts))), texts
+        assert taken > 200
 
 
 @pytest.mark.parametrize(
@@ -139,10 +151,11 @@ def test_a_large_block_has_all_rows_in_order_or_is_read_one_by_one() -> None:
 def test_why_texts_are_read_one_by_one() -> None:
     long = Types.LONG()
     assert "row type" in (JsonReader(long, JsonConverters()).why_records or "")
-    assert "'inner'" in (JsonReader(NESTED, JsonConverters()).why_records or "")
-    for part in (Types.MAP(Types.STRING(), long), Types.BIG_DEC(), Types.PICKLED_BYTE_ARRAY()):
+    assert "'inner.decimal'" in (JsonReader(NESTED, JsonConverters()).why_records or "")
+    pairs, rows = Types.TUPLE([long, long]), Types.LIST(Types.ROW_NAMED(["a"], [long]))
+    for part in (Types.MAP(Types.STRING(), Types.SQL_DATE()), Types.BIG_DEC(), Types.PICKLED_BYTE_ARRAY(), pairs, rows):
         assert "'m'" in (JsonReader(Types.ROW_NAMED(["m"], [part]), JsonConverters()).why_records or "")
-    for part in (Types.LIST(long), DecimalTypeInfo(5, 2)):
+    for part in (Types.LIST(long), DecimalTypeInfo(5, 2), Types.MAP(Types.STRING(), long), Types.ROW_NAMED(["a"], [long])):
         assert JsonReader(Types.ROW_NAMED(["l"], [part]), JsonConverters()).why_records is None
 
 
