@@ -101,12 +101,17 @@ def parquet_source(path: Path, type_info: TypeInformation, **options: Any) -> Ca
 @pytest.mark.parametrize("restart_readers", [False, True])
 @pytest.mark.parametrize("credit", [1, 7, 1000])
 def test_json_lines_are_read_alike(tmp_path: Path, credit: int, restart_readers: bool) -> None:
-    good = [f'{{"n": {n}, "text": "{"grün" * (n % 3)}", "at": "2026-01-02T03:04:{n % 60:02}Z", "x": 1}}' for n in range(200)]
-    mixed = ["", *good[:50], "[1, 2", *good[50:120], '{"n": 1.5}', "", '{"n": 7}', " {} ", *good[120:], '{"n": 8}']
+    whose = ["null", "{}", '{"id": 1, "tags": {"a": "ä", "b": null}}', '{"tags": null, "at": "2026-01-02"}']
+    good = [
+        f'{{"n": {n}, "text": "{"grün" * (n % 3)}", "at": "2026-01-02T03:04:{n % 60:02}Z", "x": 1, "who": {whose[n % 4]}}}'
+        for n in range(200)
+    ]
+    mixed = ["", *good[:50], "[1, 2", *good[50:120], '{"n": 1.5}', "", '{"n": 7}', " {} ", *good[120:], '{"n": 8}', '{"who": 1}']
     (tmp_path / "a.json").write_text("\n".join(good) + "\n", encoding="utf-8")
     (tmp_path / "b.json").write_text("\ufeff" + "\n".join(mixed), encoding="utf-8")
     (tmp_path / "c.json").write_bytes("\r\n".join(good[:20]).encode())
-    rows = Types.ROW_NAMED(["n", "text", "at"], [Types.LONG(), Types.STRING(), Types.INSTANT()])
+    who = Types.ROW_NAMED(["id", "tags", "at"], [Types.LONG(), Types.MAP(Types.STRING(), Types.STRING()), Types.SQL_DATE()])
+    rows = Types.ROW_NAMED(["n", "text", "at", "who"], [Types.LONG(), Types.STRING(), Types.INSTANT(), who])
 
     def make() -> FileSource:
         builder = FileSource.for_record_stream_format(StreamFormat.json_lines_format(rows), str(tmp_path))
