@@ -17,7 +17,8 @@ from flinkish.common.arrow_types import RowsToArrow, arrow_type, is_list, is_wid
 from flinkish.common.columns import Columns
 from flinkish.common.errors import InvalidProgramError, TypeMismatchError
 from flinkish.common.kinds import INTEGER_BITS, Kind, kind_of, part_names, plain_type, shape_of
-from flinkish.common.typeinfo import BasicType, DecimalTypeInfo, RowTypeInfo, TypeInformation
+from flinkish.common.limits import one_character
+from flinkish.common.typeinfo import BasicType, DecimalTypeInfo, PrimitiveArrayTypeInfo, RowTypeInfo, TypeInformation
 from flinkish.common.types import RowKind, rows_of
 
 #: Of Python's datetime, since 1970.
@@ -64,8 +65,6 @@ class Layout:
         self._converters = [read_converter(part, keys_once=True) for part in self.types]
         self._changed = list(map(_changed, self.types))
         self._rows = RowsToArrow(self.names, self.types, zoned=False)
-        #: For each field the layout of the rows in it; None if it has other values.
-        self.inner = [Layout(part) if self.has_fields and kind_of(part) is Kind.ROW else None for part in self.types]
 
     @functools.cached_property
     def encoded(self) -> bytes:
@@ -152,26 +151,9 @@ class Layout:
         9999, text that is not UTF-8, a null in an array of primitives. Raises ValueError for a map with two entries of a key, of
         which a record has one.
         """
-        return self.batch([self._valid(position, column) for position, column in enumerate(columns)])
-
-    def _valid(self, position: int, column: pa.Array) -> pa.Array:
-        """Return the column of a field; raise the errors of `batch_of`."""
-        inner = self.inner[position]
-        if inner is not None and inner.is_row:
-            for place, part in enumerate(column.flatten()):
-                inner._valid(place, part)
-        elif pa.types.is_nested(column.type):
-            self.values_of(position, column)
-        elif pa.types.is_temporal(column.type):
-            try:
-                pc.min_max(column).as_py()
-            except (ValueError, OverflowError) as error:
-                raise ValueError(f"a time is outside the years 1 to 9999, and no record has it: {error}") from error
-        elif pa.types.is_string(column.type):
-            column.validate(full=True)
-            if kind_of(self.types[position]) is BasicType.CHAR:
-                self.values_of(position, column.unique())
-        return column
+        for type_info, column in zip(self.types, columns, strict=True):
+            _check(type_info, column)
+        return self.batch(columns)
 
     def columns_of(self, records: Sequence[Any], timestamps: Sequence[int | None] | None) -> Columns:
         """Return records that were checked against the type as columns.
@@ -235,7 +217,8 @@ class Layout:
                     hint="filter such records out before, or return rows.",
                 )
             try:
-                arrays.append(self._valid(position, _cast(column, field.type)))
+                arrays.append(_cast(column, field.type))
+                _check(self.types[position], arrays[-1])
             except (ValueError, OverflowError) as error:  # ArrowInvalid is a ValueError
                 raise TypeMismatchError(
                     f"{what}: column {field.name!r} must be {field.type}; got {column.type}: {error}"
@@ -259,6 +242,37 @@ class Layout:
             except (pa.ArrowException, TypeError, ValueError) as error:
                 raise TypeMismatchError(f"{what}: the values of column {name!r} cannot be a column: {error}") from error
         return pa.table(arrays, names=list(map(str, frame.columns)))
+
+
+def _check(type_info: TypeInformation, column: pa.Array) -> None:
+    """Raise the errors of `Layout.batch_of` for a column whose values have a type."""
+    kind, types = shape_of(type_info)
+    match kind:
+        case Kind.ROW | Kind.TUPLE:
+            for part, values in zip(types, column.flatten(), strict=True):
+                _check(part, values)
+        case Kind.LIST:
+            values = column.flatten()
+            if values.null_count and isinstance(plain_type(type_info), PrimitiveArrayTypeInfo):
+                raise ValueError("an array of primitives has a null")
+            (element,) = types
+            _check(element, values)
+        case Kind.MAP:
+            convert = read_converter(type_info, keys_once=True)
+            assert convert is not None
+            for entries in column.to_pylist():
+                convert(entries)
+        case _ if pa.types.is_temporal(column.type):
+            try:
+                pc.min_max(column).as_py()
+            except (ValueError, OverflowError) as error:
+                raise ValueError(f"a time is outside the years 1 to 9999, and no record has it: {error}") from error
+        case BasicType.STRING:
+            column.validate(full=True)
+        case BasicType.CHAR:
+            for value in column.unique().to_pylist():
+                if value is not None:
+                    one_character(value)
 
 
 class StoredColumns:

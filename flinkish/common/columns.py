@@ -173,7 +173,7 @@ def numbered(columns: Sequence[pa.Array]) -> tuple[Any, list[pa.Array]]:
 
 
 def slices_of(data: bytes, starts: Any, ends: Any) -> pa.Array:
-    """Return the bytes from each start to its end: arrays of numpy with the same number of integers of 64 bits, at least one.
+    """Return the bytes from each start to its end: arrays of numpy with the same number of integers of 64 bits.
 
     Positions must not decrease: a slice begins where the one before it ends, or later.
     """
@@ -183,7 +183,7 @@ def slices_of(data: bytes, starts: Any, ends: Any) -> pa.Array:
     offsets = np.column_stack([starts, ends]).ravel()
     # The bytes between the slices are values, too, which are left out.
     both = [None, pa.py_buffer(offsets), pa.py_buffer(data)]
-    return pa.Array.from_buffers(pa.large_binary(), len(offsets) - 1, both).take(pa.array(np.arange(0, len(offsets), 2)))
+    return pa.Array.from_buffers(pa.large_binary(), max(0, len(offsets) - 1), both).take(pa.array(np.arange(0, len(offsets), 2)))
 
 
 def concat(runs: Sequence[Columns]) -> Columns:

@@ -146,8 +146,6 @@ def _optional(read: _Read, there: int, null: int) -> _Read:
         chosen = branches == there
         _check(chosen | (branches == null))
         rows = np.flatnonzero(chosen)
-        if not rows.size:
-            return pa.nulls(len(at)), at
         values, at[rows] = read(messages, at[rows], limits[rows])
         return values.take(pa.array(np.cumsum(chosen) - 1, mask=~chosen)), at
 
@@ -163,6 +161,48 @@ def _row(names: Sequence[str], readers: Sequence[_Read]) -> _Read:
         return pa.StructArray.from_arrays(columns, names), at
 
     return read
+
+
+def _list(read: _Read) -> _Read:
+    """Return the function that reads arrays of what `read` reads: item after item, at the cursors that have one more."""
+
+    def read_list(messages: _Messages, at: Any, limits: Any) -> tuple[pa.Array, Any]:
+        at, nobody = at.copy(), at[:0]
+        owners, pieces = [nobody], [read(messages, nobody, nobody)[0]]  # the piece without items has their type
+        rows = np.arange(len(at))
+        while rows.size:
+            counts, at[rows] = _numbers(messages, at[rows])
+            sized = rows[counts < 0]
+            at[sized] = _numbers(messages, at[sized])[1]  # the size of the block, for readers that skip it
+            left = np.abs(counts)
+            # An item has a byte at least, so that the number of steps is limited.
+            _check((left >= 0) & (left <= limits[rows] - at[rows]))
+            rows = rows[left > 0]
+            left, more = left[left > 0], rows
+            while more.size:
+                values, at[more] = read(messages, at[more], limits[more])
+                _check(at[more] <= limits[more])
+                owners.append(more)
+                pieces.append(values)
+                left = left - 1
+                more, left = more[left > 0], left[left > 0]
+        owner = np.concatenate(owners)
+        values = pa.concat_arrays(pieces).take(pa.array(np.argsort(owner, kind="stable")))
+        ends = np.cumsum(np.bincount(owner, minlength=len(at)))
+        return pa.ListArray.from_arrays(pa.array(np.concatenate([[0], ends]).astype(np.int32)), values), at
+
+    return read_list
+
+
+def _map(read: _Read) -> _Read:
+    read_entries = _list(_row(["key", "value"], [_octets, read]))
+
+    def read_map(messages: _Messages, at: Any, limits: Any) -> tuple[pa.Array, Any]:
+        entries, at = read_entries(messages, at, limits)
+        keys, values = entries.values.flatten()
+        return pa.MapArray.from_arrays(entries.offsets, keys, values), at
+
+    return read_map
 
 
 _PRIMITIVES: Final[dict[str, _Read]] = {
@@ -201,6 +241,9 @@ def _reader(schema: Any, named: dict[str, Any]) -> _Read | None:
             readers = _field_readers(schema, named)
             found = [read for read in readers.values() if read is not None]
             return _row(list(readers), found) if len(found) == len(readers) else None
+        case "array" | "map":
+            read = _reader(schema["items" if kind == "array" else "values"], named)
+            return None if read is None else _list(read) if kind == "array" else _map(read)
         case "fixed" if type(schema["size"]) is int:  # fastavro takes other sizes, too, and refuses each message
             return _fixed(schema["size"])
         case _:

@@ -72,6 +72,7 @@ class _Objects:
     """The objects of a row type: how msgspec decodes them, and what they are as rows and as columns."""
 
     def __init__(self, type_info: TypeInformation, converters: JsonConverters) -> None:
+        self._type_info = type_info
         self._names, types = part_names(type_info), shape_of(type_info)[1]
         #: For each field the objects in it, None if it is no row.
         self._inner: list[_Objects | None] = [_objects(part, converters) for part in types]
@@ -93,6 +94,12 @@ class _Objects:
         #: A field that cannot be read as a column, also one of a row within; None if there is none.
         self.one_by_one: str | None = next((name for name in alone if name is not None), None)
 
+    @functools.cached_property
+    def _layout(self) -> Layout:
+        from flinkish.common.column_layout import needed_layout  # it imports Arrow, which takes half a second
+
+        return needed_layout(self._type_info, "a block of JSON objects")
+
     def row(self, decoded: Any, _path: str = "") -> Any:
         """Return what was decoded as a row, as a JsonConverter does."""
         if decoded is None:
@@ -103,28 +110,27 @@ class _Objects:
             values = [value if convert is None else convert(value, name) for value, convert, name in parts]
         return make_row(self._names, values)
 
-    def batch(self, decoded: Sequence[Any], layout: Layout) -> pa.RecordBatch:
+    def batch(self, decoded: Sequence[Any]) -> pa.RecordBatch:
         """Return what was decoded as columns."""
         columns = []
         for position, (get, convert, inner, name) in enumerate(
             zip(self._getters, self._converters, self._inner, self._names, strict=True)
         ):
             values = list(map(get, decoded))
-            rows = layout.inner[position]
-            if inner is not None and rows is not None:
-                columns.append(inner._column(values, rows))
-            else:
-                columns.append(layout.column(position, values if convert is None else [convert(value, name) for value in values]))
-        return layout.batch(columns)
+            if inner is not None:
+                columns.append(inner._column(values))
+                continue
+            converted = values if convert is None else [convert(value, name) for value in values]
+            columns.append(self._layout.column(position, converted))
+        return self._layout.batch(columns)
 
-    def _column(self, decoded: Sequence[Any], layout: Layout) -> pa.Array:
+    def _column(self, decoded: Sequence[Any]) -> pa.Array:
         """Return what was decoded, or None, as one column of rows."""
         import pyarrow as pa
 
         count = itertools.count()
         places = [None if one is None else next(count) for one in decoded]
-        there = [one for one in decoded if one is not None]
-        return self.batch(there, layout).to_struct_array().take(pa.array(places, pa.int64()))
+        return self.batch([one for one in decoded if one is not None]).to_struct_array().take(pa.array(places, pa.int64()))
 
 
 def _objects(type_info: TypeInformation, converters: JsonConverters) -> _Objects | None:
@@ -149,18 +155,11 @@ class JsonReader:
     """
 
     def __init__(self, type_info: TypeInformation, converters: JsonConverters) -> None:
-        self._type_info = type_info
         self._decoder = json_decoder(type_info)
         self._convert = converters.build(type_info)
         self._objects = _objects(type_info, converters)
         if self._objects is not None:
             self._typed = msgspec.json.Decoder(self._objects.decoded, float_hook=self._decoder.float_hook)
-
-    @functools.cached_property
-    def _layout(self) -> Layout:
-        from flinkish.common.column_layout import needed_layout  # it imports Arrow, which takes half a second
-
-        return needed_layout(self._type_info, "a block of JSON objects")
 
     def read(self, text: bytes | str) -> Any:
         """Return the value of a text; raise ValueError, or RecursionError, if it has none."""
@@ -194,4 +193,4 @@ class JsonReader:
         if not all(map(bytes.isascii, texts)):
             for text in texts:
                 _check_text(text)
-        return self._objects.batch(list(map(self._typed.decode, texts)), self._layout)
+        return self._objects.batch(list(map(self._typed.decode, texts)))

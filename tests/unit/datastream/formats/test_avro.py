@@ -6,6 +6,7 @@ import datetime
 import decimal
 import gzip
 import io
+import itertools
 import json
 import math
 import random
@@ -652,6 +653,11 @@ FLAT: dict[str, tuple[Any, list[Any]]] = {
     "enum": ({"type": "enum", "name": "Colour", "symbols": ["RED", "GREEN"]}, ["RED", "GREEN"]),
     "alone": (["int"], [1, 2]),
     "record": (_ROW, [{"i": 7, "t": None, "at": 0, "row": None}, {"i": -1, "t": "é", "at": -1, "row": {"at": -86_400_000}}]),
+    "array": ({"type": "array", "items": "long"}, [[], [1], list(range(70)), [-(2**63), 2**63 - 1]]),
+    "texts": ({"type": "array", "items": ["null", "string"]}, [[], [None], ["a", None, "", "é" * 40], ["b"]]),
+    "arrays": ({"type": "array", "items": {"type": "array", "items": "boolean"}}, [[], [[]], [[True], [], [False, True]]]),
+    "map": ({"type": "map", "values": "int"}, [{}, {"a": 1}, {"b": 2, "": -3, "ä": 2**31 - 1}]),
+    "maps": ({"type": "map", "values": ["null", _TIME]}, [{}, {"a": None, "b": 0}]),
     **{name: ({"type": base, "logicalType": name}, values) for name, (base, values) in _LOGICAL.items()},
 }
 
@@ -709,6 +715,18 @@ def test_messages_are_read_as_columns_as_they_are_one_by_one() -> None:
         schema = AvroRowDeserializationSchema(avro_schema_string=text)
         for some in (messages, messages[:1]):
             assert repr(rows_of_batch(schema, some)) == repr(list(map(schema.deserialize, some))), name
+
+
+def test_blocks_of_an_array_may_have_sizes() -> None:
+    field = {"name": "f", "type": {"type": "array", "items": "long"}}
+    schema = AvroRowDeserializationSchema(avro_schema_string=json.dumps({"type": "record", "name": "R", "fields": [field]}))
+    blocks = [b"\x04\x02\x04", b"\x01\x02\x06", b"\x03\x04\x08\x0a"]  # [1, 2], [3] with its size, [4, 5] with its size
+    messages = [b"".join(some) + b"\x00" for count in range(4) for some in itertools.permutations(blocks, count)]
+    rows = list(map(schema.deserialize, messages))
+    assert rows[-1] == Row(f=[4, 5, 3, 1, 2])
+    assert rows_of_batch(schema, messages) == rows
+    # A block of more items than there are bytes.
+    assert schema.deserialize_batch([*messages, b"\xfe" + b"\xff" * 8 + b"\x01\x00"]) is None
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -772,7 +790,7 @@ def test_what_is_not_read_as_columns_is_told() -> None:
 
     inner = {"type": "record", "name": "Inner", "fields": []}
     for kind in (
-        "null", inner, {"type": "array", "items": "int"}, {"type": "map", "values": "int"}, ["null", "int", "string"],
+        "null", inner, {"type": "array", "items": "null"}, {"type": "map", "values": inner}, ["null", "int", "string"],
         {"type": "bytes", "logicalType": "decimal", "precision": 4}, {"type": "string", "logicalType": "uuid"},
     ):  # fmt: skip
         assert "'f1' of Avro records is read one by one" in why("int", kind)
