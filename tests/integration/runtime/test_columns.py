@@ -195,6 +195,27 @@ def test_a_key_of_no_declared_type_is_aggregated_record_by_record(env: StreamExe
     assert collect(keyed.aggregate(**FIGURES))[-1] == Row(key=(1, "text"), total=1 / 7 + 3 / 7, count=2)
 
 
+@pytest.mark.parametrize("mapped", [False, True])
+def test_windows_of_windows_count_distinct_values(env: StreamExecutionEnvironment, mapped: bool) -> None:
+    several_rows = several(500)
+    stream = rows(env, several_rows[:250], 3, several_rows[250:])
+    if mapped:
+        stream = stream.map(lambda row: row, ROW)
+    size = TumblingEventTimeWindows.of(Time.milliseconds(10))
+    each: Any = stream.key_by(["key", "time"]).window(size)
+    again: Any = each.aggregate(key=aggregates.first("key"), total=aggregates.count()).key_by("key").window(size)
+    results = again.aggregate(
+        key=aggregates.key(), start=aggregates.window_start(), times=aggregates.count(), total=aggregates.sum("total")
+    )
+    expected = [
+        Row(key=key, start=start, times=len(set(times)), total=len(times))
+        for key in range(20)
+        for start in range(0, 60, 10)
+        if (times := [row.time for row in several_rows if row.key == key and start <= row.time < start + 10])
+    ]
+    assert sorted(collect(results), key=repr) == sorted(expected, key=repr)
+
+
 def test_results_leave_before_the_input_becomes_idle(folded: list[int]) -> None:
     def build(stream: DataStream) -> DataStream:
         return stream.filter(pc.field("time") > 0).key_by("key").aggregate(**FIGURES)
