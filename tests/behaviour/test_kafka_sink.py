@@ -16,7 +16,7 @@ from flinkish.common import Configuration, Row, Types, WatermarkStrategy
 from flinkish.common.clock import Clock, ManualClock, SystemClock
 from flinkish.common.errors import ForeignCheckpointError, JobExecutionError, SinkChangedError, SinkError, TargetRefusedError
 from flinkish.common.ids import random_id
-from flinkish.common.serialization import SimpleStringSchema
+from flinkish.common.serialization import SerializationSchema, SimpleStringSchema
 from flinkish.common.watermark_strategy import TimestampAssigner
 from flinkish.datastream import DataStream, StreamExecutionEnvironment
 from flinkish.datastream.connectors.base import CommitRequest, DeliveryGuarantee, RestoredCheckpoint
@@ -34,6 +34,7 @@ from flinkish.datastream.connectors.kafka.committer import KafkaCommitter
 from flinkish.datastream.connectors.kafka.limits import TopicLimits, batch_bytes
 from flinkish.datastream.connectors.kafka.settings import KafkaCommittable, KafkaSinkSettings, Message, digest_of
 from flinkish.datastream.connectors.kafka.staging import Staging
+from flinkish.datastream.formats.avro import AvroRowSerializationSchema
 from flinkish.datastream.formats.json import JsonRowSerializationSchema
 from flinkish.program.refused_records import RefusedRecord, RefusedRecords
 from tests.conftest import MakeEnvironment, locally
@@ -706,10 +707,18 @@ def test_the_example_of_the_documentation_prints_what_it_says(
 
 @locally
 @BOTH_FORMS
-def test_rows_of_columns_are_written_as_json_with_their_times(kafka: Broker, make_env: MakeEnvironment, by_columns: bool) -> None:
+@pytest.mark.parametrize("avro", [False, True])
+def test_rows_of_columns_are_written_with_their_times(
+    kafka: Broker, make_env: MakeEnvironment, avro: bool, by_columns: bool
+) -> None:
     rows = Types.ROW_NAMED(["at", "name", "share"], [Types.LONG(), Types.STRING(), Types.DOUBLE()])
+    kinds = {"share": "double", "at": "long", "name": ["null", "string"]}  # in another order
+    record = {"type": "record", "name": "R", "fields": [{"name": name, "type": kind} for name, kind in kinds.items()]}
     values = [Row(at=n * 100, name=f"n\n{n} grün" if n % 5 else None, share=n / 3) for n in range(200)]
-    schema = JsonRowSerializationSchema.builder().with_type_info(rows).build()
+    schema: SerializationSchema = JsonRowSerializationSchema.builder().with_type_info(rows).build()
+    if avro:
+        schema = AvroRowSerializationSchema(avro_schema_string=json.dumps(record))
+    assert schema.why_records is None
     topic = kafka.create_topic(1)
     by_time = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner("at")
     stream = make_env(1).from_collection(values, rows).assign_timestamps_and_watermarks(by_time)

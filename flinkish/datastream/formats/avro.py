@@ -13,6 +13,7 @@ from typing import Any
 import fastavro
 import pyarrow as pa
 
+from flinkish.common.columns import Columns
 from flinkish.common.errors import DeserializationError, InvalidArgumentError, UnsupportedError
 from flinkish.common.io import InputFormat
 from flinkish.common.serialization import BulkWriterFactory, DeserializationSchema, SerializationSchema
@@ -20,6 +21,7 @@ from flinkish.common.typeinfo import TypeInformation
 from flinkish.common.types import Row
 from flinkish.datastream.connectors.file_system.avro_columns import AvroColumns
 from flinkish.datastream.connectors.file_system.avro_format import AvroFormat
+from flinkish.datastream.connectors.file_system.avro_messages import AvroMessages
 from flinkish.datastream.connectors.file_system.avro_schema import AvroPart, AvroSchema, GenericRecordAvroTypeInfo, row_type_of
 from flinkish.datastream.connectors.file_system.avro_writer import AvroWriterFactory, RecordEncoder
 from flinkish.datastream.connectors.file_system.source import FileSource
@@ -128,11 +130,21 @@ class AvroRowSerializationSchema(SerializationSchema):
     """Writes a Row in Avro's binary form, without its schema; fields are found by name, or by position if the row has none."""
 
     def __init__(self, record_class: str | None = None, avro_schema_string: str | None = None) -> None:
-        self._encoder = Made(RecordEncoder, _schema(record_class, avro_schema_string))
-        row_type_of(self._encoder.value.part, "AvroRowSerializationSchema")
+        schema = _schema(record_class, avro_schema_string)
+        self._encoder = Made(RecordEncoder, schema)
+        row_type = row_type_of(self._encoder.value.part, "AvroRowSerializationSchema")
+        self._columns = Made(AvroMessages, schema, row_type)
 
     def serialize(self, element: Any) -> bytes:
         """Return the record of a row as bytes; raise TypeMismatchError for a value that is no record of the schema."""
         buffer = io.BytesIO()
         self._encoder.value.write(buffer, element, is_row=True)
         return buffer.getvalue()
+
+    @property
+    def why_records(self) -> str | None:  # type: ignore[override]
+        # A subclass may encode in another way.
+        return self._columns.value.why_records if type(self) is AvroRowSerializationSchema else super().why_records
+
+    def serialize_columns(self, columns: Columns) -> list[bytes] | None:
+        return self._columns.value.encode(columns)

@@ -10,7 +10,7 @@ Source of the format: the Avro specification, section Binary Encoding.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -19,6 +19,8 @@ from flinkish.common.column_layout import Layout, layout_of
 from flinkish.common.columns import slices_of
 from flinkish.common.typeinfo import TypeInformation
 from flinkish.datastream.connectors.file_system.avro_schema import LOGICAL, AvroSchema
+
+T = TypeVar("T")
 
 #: Longer than any number, so that reading one never leaves the run of bytes.
 _PADDING: Final = bytes(32)
@@ -238,7 +240,7 @@ def _reader(schema: Any, named: dict[str, Any]) -> _Read | None:
         case "enum":
             return _symbol(schema["symbols"])
         case "record" if schema["fields"]:
-            readers = _field_readers(schema, named)
+            readers = of_fields(schema, named, _reader)
             found = [read for read in readers.values() if read is not None]
             return _row(list(readers), found) if len(found) == len(readers) else None
         case "array" | "map":
@@ -250,10 +252,10 @@ def _reader(schema: Any, named: dict[str, Any]) -> _Read | None:
             return _PRIMITIVES.get(kind)
 
 
-def _field_readers(record: Any, named: dict[str, Any]) -> dict[str, _Read | None]:
-    """Return the functions that read the fields of a record; a record within itself is no column."""
+def of_fields(record: Any, named: dict[str, Any], make: Callable[[Any, dict[str, Any]], T]) -> dict[str, T]:
+    """Return what `make` makes of the schema of each field; in it, the record is no named type, as no column is within itself."""
     others = {name: one for name, one in named.items() if name != record["name"]}
-    return {field["name"]: _reader(field["type"], others) for field in record["fields"]}
+    return {field["name"]: make(field["type"], others) for field in record["fields"]}
 
 
 class AvroColumns:
@@ -261,7 +263,7 @@ class AvroColumns:
 
     def __init__(self, schema: AvroSchema, row_type: TypeInformation) -> None:
         self._layout: Layout | None = layout_of(row_type)
-        readers = _field_readers(schema.parsed, schema.named) if isinstance(schema.parsed, dict) else {}
+        readers = of_fields(schema.parsed, schema.named, _reader) if isinstance(schema.parsed, dict) else {}
         self._readers = [read for read in readers.values() if read is not None]
         #: Why messages cannot be columns; None if they can.
         self.why_records: str | None = None

@@ -21,6 +21,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from flinkish.common.column_layout import Layout
+from flinkish.common.columns import Columns
 from flinkish.common.conversion import converter
 from flinkish.common.errors import (
     DeserializationError,
@@ -32,7 +33,7 @@ from flinkish.common.errors import (
 )
 from flinkish.common.pickling import dumps, loads
 from flinkish.common.time import Instant
-from flinkish.common.typeinfo import Types
+from flinkish.common.typeinfo import TypeInformation, Types
 from flinkish.common.types import Row
 from flinkish.datastream.connectors.file_system import BulkFormat, FileCompactor, FileEnumeratorProvider, FileSource
 from flinkish.datastream.connectors.record_errors import RECORD_ERROR_TYPE, RECORD_ERRORS_METRIC, RecordErrorPolicy
@@ -729,6 +730,74 @@ def test_blocks_of_an_array_may_have_sizes() -> None:
     assert schema.deserialize_batch([*messages, b"\xfe" + b"\xff" * 8 + b"\x01\x00"]) is None
 
 
+#: Types that are written by columns.
+WRITTEN = [name for name in FLAT if not name.startswith(("array", "texts", "map"))]
+
+
+def test_rows_of_columns_are_written_as_they_are_one_by_one() -> None:
+    rng = random.Random(2)
+    for names in ([*WRITTEN, "Three", "Colour"], *([name] for name in WRITTEN)):
+        text, messages = flat_messages(names, 300, rng)
+        reader = AvroRowDeserializationSchema(avro_schema_string=text)
+        writer = loads(dumps(AvroRowSerializationSchema(avro_schema_string=text)))
+        assert writer.why_records is None
+        layout = Layout(reader.get_produced_type())
+        for some in (messages, messages[:1]):
+            batch = reader.deserialize_batch(some)
+            assert batch is not None
+            assert writer.serialize_columns(Columns(layout, batch, None)) == some, names
+    times = [datetime.datetime(1969, 12, 31, 23, 59, 59, 999_001), datetime.datetime(2000, 1, 1, 0, 0, 0, 1_999)]
+    kinds: list[dict[str, Any]] = [{"type": base, "logicalType": name} for name, (base, _) in _LOGICAL.items() if "time" in name]
+    for kind in kinds:
+        values: list[Any] = [time.time() for time in times] if kind["logicalType"].startswith("time-") else times
+        check_written(kind, Types.SQL_TIME() if values is not times else Types.SQL_TIMESTAMP(), values)
+
+
+def check_written(kind: Any, type_info: TypeInformation, values: list[Any]) -> None:
+    """Write rows with a field by columns and one by one; what is refused one by one must not be written by columns."""
+    schema = AvroRowSerializationSchema(avro_schema_string=json.dumps(record_of(kind)))
+    layout = Layout(Types.ROW_NAMED(["f"], [type_info]))
+    rows = [Row(f=value) for value in values]
+    try:
+        expected = list(map(schema.serialize, rows))
+    except TypeMismatchError:
+        expected = None
+    assert schema.serialize_columns(layout.columns_of(rows, None)) == expected
+
+
+def record_of(kind: Any) -> dict[str, Any]:
+    return {"type": "record", "name": "R", "fields": [{"name": "f", "type": kind}]}
+
+
+@pytest.mark.parametrize(
+    ("kind", "type_info", "values"),
+    [
+        ("int", Types.LONG(), [1, 2**31 - 1, -(2**31)]),
+        ("int", Types.LONG(), [1, 2**31]),
+        ("long", Types.SHORT(), [1, -1]),
+        ("int", Types.INT(), [1, None]),
+        (["int"], Types.INT(), [1, None]),
+        (["null", "int"], Types.INT(), [None]),
+        ({"type": "fixed", "name": "F", "size": 2}, Types.PRIMITIVE_ARRAY(Types.BYTE()), [b"ab", b"abc"]),
+        ({"type": "enum", "name": "E", "symbols": ["A"]}, Types.STRING(), ["A", "B"]),
+        (record_of("int") | {"name": "Q"}, Types.ROW_NAMED(["f"], [Types.INT()]), [Row(f=1), Row(f=-1)]),
+        (record_of("int") | {"name": "Q"}, Types.ROW_NAMED(["f"], [Types.INT()]), [Row(f=1), Row(f=None)]),
+        (["null", record_of(["null", "int"]) | {"name": "Q"}], Types.ROW_NAMED(["f"], [Types.INT()]), [Row(f=None), None]),
+    ],
+)
+def test_columns_that_do_not_fit_the_schema_are_not_written(kind: Any, type_info: TypeInformation, values: list[Any]) -> None:
+    check_written(kind, type_info, values)
+
+
+def test_columns_of_other_fields_or_types_are_written_one_by_one() -> None:
+    schema = AvroRowSerializationSchema(avro_schema_string=json.dumps(record_of("double")))
+    for names, types in ((["g"], [Types.DOUBLE()]), (["f"], [Types.FLOAT()]), (["f", "g"], [Types.DOUBLE(), Types.DOUBLE()])):
+        columns = Layout(Types.ROW_NAMED(names, types)).columns_of([Row(**dict.fromkeys(names, 1.5))], None)
+        assert schema.serialize_columns(columns) is None
+    columns = Layout(Types.TUPLE([Types.DOUBLE()])).columns_of([(1.5,)], None)
+    assert schema.serialize_columns(columns) is None
+
+
 @pytest.mark.parametrize("seed", range(20))
 def test_columns_hold_no_message_that_cannot_be_read_alone(seed: int) -> None:
     rng = random.Random(seed)
@@ -802,4 +871,7 @@ def test_what_is_not_read_as_columns_is_told() -> None:
     assert "only Avro records" in (optional.why_records or "")
     assert optional.deserialize(b"\x02\x02\x00") == Row(n=1, text="")
     assert "one by one" in (Own(None, str(NUMBERS)).why_records or "")
+    for kind in ({"type": "array", "items": "int"}, {"type": "map", "values": "int"}, ["int", "string"], ["null", "R"]):
+        written = AvroRowSerializationSchema(avro_schema_string=json.dumps(record_of(kind))).why_records or ""
+        assert "'f' of Avro records is written one by one" in written
     assert not Own(None, str(NUMBERS)).makes_new_records
