@@ -1,6 +1,7 @@
 """Writes rows that are columns as messages of Avro, each a record without its schema, many at once.
 
-Each field becomes a column of bytes, by a few steps of numpy; these are joined row by row. Source of the format: the Avro specification, section Binary Encoding.
+Each field becomes a column of bytes, by a few steps of numpy; these are joined row by row.
+Source of the format: the Avro specification, section Binary Encoding.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from flinkish.common.columns import Columns
-from flinkish.common.kinds import INTEGER_BITS, kind_of, part_names, plain_type, shape_of
+from flinkish.common.kinds import INTEGER_BITS, part_names, shape_of
 from flinkish.common.typeinfo import TypeInformation
 from flinkish.datastream.connectors.file_system.avro_columns import of_fields
 from flinkish.datastream.connectors.file_system.avro_schema import LOGICAL, AvroSchema
@@ -131,6 +132,31 @@ def _row(writers: dict[str, _Write]) -> _Write:
     return write
 
 
+def _blocks(column: pa.Array, items: pa.Array) -> pa.Array:
+    """Return the bytes of arrays or maps: the items that are written one after the other, as one block, and a block of none."""
+    ends = column.offsets.to_numpy()
+    counts = np.diff(ends)
+    _, places, octets = items.buffers()
+    bounds = np.frombuffer(places, np.int64, len(items) + 1, 8 * items.offset) if len(items) else np.zeros(1, np.int64)
+    inside = pa.py_buffer(np.ascontiguousarray(bounds[ends - ends[0]]))
+    block = pa.Array.from_buffers(_BYTES, len(counts), [None, inside, octets or pa.py_buffer(b"")])
+    last = counts > 0
+    return _joined([_numbers(counts), block, _pieces(np.zeros(last.sum(), np.uint8), last)])
+
+
+def _list(write: _Write) -> _Write:
+    return lambda column: _blocks(column, write(column.flatten()))
+
+
+def _map(write: _Write) -> _Write:
+    def write_map(column: pa.Array) -> pa.Array:
+        first, last = column.offsets[0].as_py(), column.offsets[-1].as_py()
+        keys, values = (part.slice(first, last - first) for part in (column.keys, column.items))
+        return _blocks(column, _joined([_octets(keys), write(values)]))
+
+    return write_map
+
+
 _PRIMITIVES: Final[dict[str, _Write]] = {
     "boolean": _fixed_width("u1"),
     "int": _whole(-(2**31), 2**31),
@@ -163,6 +189,9 @@ def _writer(schema: Any, named: dict[str, Any]) -> _Write | None:
     match kind:
         case _ if logical in LOGICAL:
             write = _LOGICAL.get((kind, logical))
+        case "array" | "map":
+            part = _writer(schema["items" if kind == "array" else "values"], named)
+            write = None if part is None else _list(part) if kind == "array" else _map(part)
         case "enum":
             write = _symbol(schema["symbols"])
         case "fixed" if type(schema["size"]) is int:
@@ -209,4 +238,8 @@ class AvroMessages:
 
 
 def _is_alike(have: TypeInformation, wanted: TypeInformation) -> bool:
-    return plain_type(have) == plain_type(wanted) or (kind_of(have) in INTEGER_BITS and kind_of(wanted) in INTEGER_BITS)
+    """Return whether values of a type can be written as those of another one, whose numbers of bits may differ."""
+    (kind, parts), (other, others) = shape_of(have), shape_of(wanted)
+    if kind in INTEGER_BITS and other in INTEGER_BITS:
+        return True
+    return kind is other and part_names(have) == part_names(wanted) and all(map(_is_alike, parts, others))
