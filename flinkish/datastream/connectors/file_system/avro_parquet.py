@@ -8,19 +8,20 @@ from __future__ import annotations
 
 import copy
 import datetime
-import decimal
-from collections.abc import Callable, Sequence
+import io
+import itertools
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 from uuid import UUID
 
+import fastavro
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from flinkish.common.arrow_types import is_widened
 from flinkish.common.conversion import same
 from flinkish.common.errors import InvalidProgramError, SourceError
-from flinkish.common.limits import INT_MAX, INT_MIN
 from flinkish.common.typeinfo import TypeInformation
 from flinkish.datastream.connectors.file_system.avro_format import with_default_values
 from flinkish.datastream.connectors.file_system.avro_schema import AvroSchema, GenericRecordAvroTypeInfo, avro_schema
@@ -136,13 +137,11 @@ class _Builder:
         parts = [self.part(branch, path) for branch in others]
         if len(parts) == 1:
             return _Part(parts[0].type, parts[0].to_arrow, parts[0].from_arrow, nullable)
-        resolved = [self._named.get(branch, branch) if isinstance(branch, str) else branch for branch in others]
         struct = pa.struct([pa.field(f"member{index}", part.type) for index, part in enumerate(parts)])
+        converters = {f"member{index}": part.to_arrow or same for index, part in enumerate(parts)}
 
         def to_arrow(value: Any) -> Any:
-            index = next(index for index, branch in enumerate(resolved) if _is_of(branch, value))
-            convert = parts[index].to_arrow
-            return {f"member{index}": value if convert is None else convert(value)}
+            return {name: converters[name](member) for name, member in value.items()}
 
         def from_arrow(value: Any) -> Any:
             for part, member in zip(parts, value.values(), strict=True):
@@ -153,42 +152,36 @@ class _Builder:
         return _Part(struct, to_arrow, from_arrow, nullable)
 
 
-#: Python classes of values by the kind of schema.
-_CLASSES: Final[dict[str, type | tuple[type, ...]]] = {
-    "boolean": bool,
-    "int": int,
-    "long": int,
-    "float": (float, int),
-    "double": (float, int),
-    "string": str,
-    "bytes": bytes,
-    "array": list,
-    "map": dict,
-    "decimal": decimal.Decimal,
-    "uuid": UUID,
-    "date": datetime.date,
-    "time-millis": datetime.time,
-    "time-micros": datetime.time,
-    **dict.fromkeys([name for name in _TIMES if "timestamp" in name], datetime.datetime),
-}
+def _with_members(schema: Any, numbers: Iterator[int]) -> Any:
+    """Return a schema for the same bytes that reads a value of a union of several types as `{"member<n>": value}`.
 
-
-def _is_of(branch: Any, value: Any) -> bool:
-    """Return whether a value, as fastavro reads it, belongs to a branch of a union."""
-    kind = branch
-    if isinstance(branch, dict):
-        kind = branch["logicalType"] if branch.get("logicalType") in _CLASSES else branch["type"]
-    match kind:
-        case "record" | "error":
-            return isinstance(value, dict) and value.keys() == {field["name"] for field in branch["fields"]}
-        case "enum":
-            return value in branch["symbols"]
-        case "fixed":
-            return isinstance(value, bytes) and len(value) == branch["size"]
-        case "int":
-            return value.__class__ is int and INT_MIN <= value <= INT_MAX
+    A record with one field has the bytes of that field, so a record around each branch shows which one was written. The names of
+    these records need `numbers`.
+    """
+    match schema:
+        case list() if sum(branch != "null" for branch in schema) > 1:
+            index = itertools.count()
+            return [
+                branch
+                if branch == "null"
+                else {
+                    "type": "record",
+                    "name": f"flinkish_member_{next(numbers)}",
+                    "fields": [{"name": f"member{next(index)}", "type": _with_members(branch, numbers)}],
+                }
+                for branch in schema
+            ]
+        case list():
+            return [_with_members(branch, numbers) for branch in schema]
+        case {"type": "record" | "error", "fields": fields}:
+            parts = [{"name": field["name"], "type": _with_members(field["type"], numbers)} for field in fields]
+            return schema | {"fields": parts}
+        case {"type": "array", "items": items}:
+            return schema | {"items": _with_members(items, numbers)}
+        case {"type": "map", "values": values}:
+            return schema | {"values": _with_members(values, numbers)}
         case _:
-            return isinstance(value, _CLASSES[kind]) and (kind == "boolean" or not isinstance(value, bool))
+            return schema
 
 
 def _array(item: _Part) -> _Part:
@@ -316,9 +309,13 @@ class _RecordWriter(RecordPartWriter):
         self._fields = _arrow_fields(schema)
         fields = [part.field(name) for name, part in self._fields.items()]
         self._arrow = pa.schema(fields, {_SCHEMA_KEY: str(schema)})
+        self._stored = fastavro.parse_schema(_with_members(schema.definition, itertools.count()))
 
     def write_file(self, chunks: Sequence[bytes], path: str) -> None:
-        records = list(self.records(chunks))
+        records: list[Any] = []
+        for count, data in self.blocks(chunks):
+            buffer = io.BytesIO(data)
+            records += [fastavro.schemaless_reader(buffer, self._stored, None) for _ in range(count)]
         columns = []
         for name, part in self._fields.items():
             values, convert = [record[name] for record in records], _of_items(part.to_arrow)

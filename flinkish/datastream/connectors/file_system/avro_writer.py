@@ -277,12 +277,6 @@ class RecordPartWriter(BulkPartWriter):
         for chunk in chunks:
             yield from msgspec.msgpack.decode(chunk, type=list[tuple[int, bytes]])
 
-    def records(self, chunks: Sequence[bytes]) -> Iterator[Any]:
-        for count, data in self.blocks(chunks):
-            buffer = io.BytesIO(data)
-            for _ in range(count):
-                yield fastavro.schemaless_reader(buffer, self._schema.parsed, None)
-
 
 class _AvroPartWriter(RecordPartWriter):
     def __init__(self, schema: AvroSchema, codec: str) -> None:

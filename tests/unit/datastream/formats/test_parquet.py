@@ -253,6 +253,46 @@ def test_unions_of_several_types_keep_their_values(tmp_path: Path) -> None:
     assert [record["u"].__class__ for record in found] == [value.__class__ for value in values]
 
 
+TIMES = [{"type": "int", "logicalType": "date"}, {"type": "long", "logicalType": "timestamp-micros"}]
+MOMENT = datetime.datetime(2021, 1, 9, 10, tzinfo=datetime.UTC)
+
+
+@pytest.mark.parametrize(
+    ("union", "value", "member", "stored"),
+    [
+        (["ns.R", {"type": "map", "values": "long"}], {"x": 2**40}, "member1", [("x", 2**40)]),
+        (["null", "ns.R", {"type": "map", "values": ["int", "string"]}], {"x": "y"}, "member1", None),
+        (["ns.R", {"type": "record", "name": "Q", "fields": [{"name": "x", "type": "R"}]}], {"x": {"x": 1}}, "member1", None),
+        # fastavro lets a pair of a type's name and a value choose the type.
+        (
+            ["ns.R", {"type": "record", "name": "Q", "fields": [{"name": "x", "type": "int"}]}],
+            ("ns.Q", {"x": 1}),
+            "member1",
+            None,
+        ),
+        (["float", "double"], ("double", 0.1), "member1", 0.1),
+        (["float", "long"], ("long", 2**60 + 1), "member1", 2**60 + 1),
+        (TIMES, ("long", MOMENT), "member1", MOMENT),
+        (TIMES, MOMENT.date(), "member0", MOMENT.date()),
+    ],
+)
+def test_a_value_is_stored_as_the_type_of_the_union_that_avro_has_chosen(
+    tmp_path: Path, union: Any, value: Any, member: str, stored: Any
+) -> None:
+    first = {"type": "record", "name": "R", "fields": [{"name": "x", "type": "int", "default": 1}]}
+    fields = [{"name": "first", "type": first}, {"name": "all", "type": {"type": "array", "items": union}}]
+    schema = AvroSchema({"type": "record", "name": "U", "namespace": "ns", "fields": fields})
+    records = [{"first": {"x": 1}, "all": [value, value]}]
+    path = support.write(tmp_path, AvroParquetWriters.for_generic_record(schema), records)
+    plain = value[1] if isinstance(value, tuple) else value
+    assert support.read(path, AvroParquetReaders.for_generic_record(schema)) == [{"first": {"x": 1}, "all": [plain, plain]}]
+    (found,) = pq.read_table(path).column("all").to_pylist()
+    for part in found:
+        (name,) = [name for name, one in part.items() if one is not None]
+        assert name == member
+        assert stored is None or part[name] == stored
+
+
 def test_big_files_are_shared_by_readers_at_row_groups(tmp_path: Path) -> None:
     pq.write_table(pa.table({"n": range(100), "text": [f"number {i}" for i in range(100)]}), tmp_path / "a", row_group_size=10)
     source = (
