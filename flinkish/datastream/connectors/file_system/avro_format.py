@@ -19,15 +19,19 @@ from fastavro.read import SchemaResolutionError
 
 from flinkish.common.errors import SourceError
 from flinkish.common.typeinfo import TypeInformation
-from flinkish.datastream.connectors.file_system.avro_schema import AvroSchema, GenericRecordAvroTypeInfo, avro_schema, meaning
+from flinkish.datastream.connectors.file_system.avro_schema import (
+    AvroSchema,
+    GenericRecordAvroTypeInfo,
+    avro_schema,
+    holder,
+    meaning,
+)
 from flinkish.datastream.connectors.file_system.file_format import SplitReader, open_checked
 from flinkish.datastream.connectors.file_system.formats import BulkFormat
 from flinkish.datastream.connectors.file_system.paths import DamagedFileError
 from flinkish.datastream.connectors.file_system.splits import FileSourceSplit
 from flinkish.datastream.connectors.record_errors import RecordErrors
 
-#: Key under which fastavro stores the named types of a parsed schema.
-_NAMED: Final = "__named_schemas"
 _SYNC_SIZE: Final = 16
 #: Number of bytes to read at once to find the next block.
 _CHUNK: Final = 256 * 1024
@@ -217,11 +221,10 @@ def _default_value(field: dict[str, Any], named: dict[str, Any]) -> Any:
     """Return the value of a default after it was written and read; the default of a union belongs to its first branch."""
     buffer = io.BytesIO()
     first = field["type"][0] if isinstance(field["type"], list) else field["type"]
-    fields = [{"name": "value", "type": first}]
-    holder = {"type": "record", "name": "Holder", "fields": fields, "__fastavro_parsed": True, _NAMED: named}
-    fastavro.schemaless_writer(buffer, holder, {"value": _encodable(first, field["default"], named)})
+    held = holder(first, named)
+    fastavro.schemaless_writer(buffer, held, {"value": _encodable(first, field["default"], named)})
     buffer.seek(0)
-    record: Any = fastavro.schemaless_reader(buffer, holder, None)
+    record: Any = fastavro.schemaless_reader(buffer, held, None)
     return record["value"]
 
 

@@ -9,6 +9,7 @@ import datetime
 import json
 import os
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, Final
 from uuid import UUID
 
@@ -224,22 +225,39 @@ class AvroPart:
     def _union(self, branches: list[Any]) -> tuple[TypeInformation, Convert, Convert]:
         others = [branch for branch in branches if branch != "null"]
         if len(others) != 1:
-            # A union of several types stays plain data; rows in it are converted.
-            parts = [(branch, self._part(branch)[2]) for branch in others]
+            # A union of several types stays plain data; a row in it becomes the record with most of its values.
+            records = [
+                (branch["name"], holder(branch, self._named), self._part(branch)[2])
+                for branch in (self._named.get(other, other) if isinstance(other, str) else other for other in others)
+                if isinstance(branch, dict) and branch["type"] == "record"
+            ]
             moments = any(isinstance(branch, dict) and branch.get("logicalType") in _WRITE for branch in others)
 
             def write_any(value: Any) -> Any:
-                for branch, write in parts if isinstance(value, Row) else ():
-                    plain = write(value)
-                    if validate(plain, branch, raise_errors=False):
-                        return plain
-                return _plain(_with_zone(value) if moments else value)
+                if not isinstance(value, Row):
+                    return _plain(_with_zone(value) if moments else value)
+                fitting: list[tuple[str, Any]] = []
+                for name, held, write in records:
+                    with suppress(ValueError, TypeError, AttributeError):
+                        plain = write(value)
+                        if validate({"value": plain}, held, raise_errors=False):
+                            fitting.append((name, plain))
+                if not fitting:
+                    raise ValueError(f"no record of the union has the values of {value!r}")
+                # With its name, as fastavro may also take it for a map.
+                return max(fitting, key=lambda found: len(found[1]))
 
             return Types.PICKLED_BYTE_ARRAY(), same, write_any
         type_info, read, write = self._part(others[0])
         if len(branches) == 1:
             return type_info, read, write
         return type_info, _nullable(read), _nullable(write)
+
+
+def holder(schema: Any, named: dict[str, Any]) -> Any:
+    """Return a parsed record whose one field, `value`, has a schema that may refer to named types, which fastavro must know."""
+    fields = [{"name": "value", "type": schema}]
+    return {"type": "record", "name": "Holder", "fields": fields, "__fastavro_parsed": True, "__named_schemas": named}
 
 
 def row_type_of(part: AvroPart, what: str) -> TypeInformation:

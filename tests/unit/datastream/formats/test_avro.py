@@ -419,6 +419,40 @@ def test_a_time_of_a_row_is_in_utc_also_in_a_union_whatever_the_zone_of_the_mach
         time.tzset()
 
 
+ONE_INT = {"type": "record", "name": "One", "fields": [{"name": "x", "type": "int"}]}
+TWO_INTS = {"type": "record", "name": "Two", "fields": [{"name": "x", "type": "int"}, {"name": "y", "type": "int"}]}
+LINE = {"type": "record", "name": "Line", "fields": [{"name": "end", "type": "Named"}]}
+
+
+@pytest.mark.parametrize(
+    ("union", "row", "branch"),
+    [
+        (["string", "Named"], Row(x=1), 1),
+        (["null", LINE, "string"], Row(end=Row(x=1)), 1),
+        (["bytes", ONE_INT], Row(x=1), 1),
+        ([{"type": "array", "items": "int"}, ONE_INT], Row(x=1), 1),
+        ([{"type": "map", "values": "int"}, ONE_INT], Row(x=1), 1),
+        ([ONE_INT, {"type": "map", "values": "int"}], Row(x=1), 0),
+        ([TWO_INTS, ONE_INT], Row(x=1), 1),
+        ([ONE_INT, TWO_INTS], Row(x=1, y=2), 1),
+        ([ONE_INT, {"type": "map", "values": "string"}], Row(x="a"), None),
+        ([{"type": "array", "items": "int"}, "string"], Row(x=1), None),
+    ],
+)
+def test_a_row_in_a_union_of_several_types_is_one_of_its_records(union: Any, row: Row, branch: int | None) -> None:
+    named = {"type": "record", "name": "Named", "fields": [{"name": "x", "type": "int"}]}
+    schema = {"type": "record", "name": "R", "fields": [{"name": "a", "type": named}, {"name": "b", "type": union}]}
+    writer = AvroRowSerializationSchema(avro_schema_string=json.dumps(schema))
+    if branch is None:
+        with pytest.raises(TypeMismatchError, match="no record of the union has the values of Row"):
+            writer.serialize(Row(a=Row(x=5), b=row))
+        return
+    message = writer.serialize(Row(a=Row(x=5), b=row))
+    assert message[1] == 2 * branch
+    found = fastavro.schemaless_reader(io.BytesIO(message), fastavro.parse_schema(schema), None)
+    assert found == {"a": {"x": 5}, "b": row.as_dict(recursive=True)}
+
+
 MILLIS, MICROS = ({"type": "long", "logicalType": f"timestamp-{unit}"} for unit in ("millis", "micros"))
 
 
