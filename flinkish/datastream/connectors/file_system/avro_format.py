@@ -32,6 +32,8 @@ from flinkish.datastream.connectors.file_system.paths import DamagedFileError
 from flinkish.datastream.connectors.file_system.splits import FileSourceSplit
 from flinkish.datastream.connectors.record_errors import RecordErrors
 
+#: Unit of a position in error messages.
+_UNIT: Final = "block at byte"
 _SYNC_SIZE: Final = 16
 #: Number of bytes to read at once to find the next block.
 _CHUNK: Final = 256 * 1024
@@ -48,7 +50,6 @@ class AvroFormat(BulkFormat):
     by decoding all records before it. With RecordErrorPolicy.skip(), reading continues at the next block.
     """
 
-    unit = "block at byte"
     splittable = True
     split_by_default = True
 
@@ -59,18 +60,17 @@ class AvroFormat(BulkFormat):
         return None if self.schema is None else GenericRecordAvroTypeInfo(self.schema)
 
     def open(self, split: FileSourceSplit, errors: RecordErrors, *, by_columns: bool = False) -> SplitReader:
-        return _AvroReader(split, self.schema, errors, self.unit)
+        return _AvroReader(split, self.schema, errors)
 
 
 class _AvroReader(SplitReader):
     """A region owns the blocks whose sync marker (the one before them) begins in it; source: Avro's DataFileReader."""
 
-    def __init__(self, split: FileSourceSplit, schema: AvroSchema | None, errors: RecordErrors, unit: str) -> None:
+    def __init__(self, split: FileSourceSplit, schema: AvroSchema | None, errors: RecordErrors) -> None:
         self._split = split
         self._path = split.path
         self._schema = schema
         self._errors = errors
-        self._unit = unit
         self._end = None if split.length is None else split.offset + split.length
         self._shares = False
         self._file = open_checked(split)
@@ -159,7 +159,7 @@ class _AvroReader(SplitReader):
             self._next = begin + block.size
         except SchemaResolutionError as error:
             raise SourceError(
-                f"{self._path}, {self._unit} {begin}: the records of the file cannot be read as the declared schema: {error}; "
+                f"{self._path}, {_UNIT} {begin}: the records of the file cannot be read as the declared schema: {error}; "
                 f"the file has {json.dumps(self._blocks.writer_schema, default=str)}, declared is {self._schema}",
                 hint="fields that the file lacks need a default in the declared schema; types must be equal or promotable.",
             ) from error
@@ -175,7 +175,7 @@ class _AvroReader(SplitReader):
             line=begin,
             reason=f"the block is damaged and cannot be decoded: {str(error) or type(error).__name__}",
             record=head,
-            unit=self._unit,
+            unit=_UNIT,
         )
         self._records = [] if result is None else [result]
         self._next = self._find_block(begin)

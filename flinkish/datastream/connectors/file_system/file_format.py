@@ -45,8 +45,6 @@ class SplitReader(ABC):
 class FileFormat(ABC):
     """A format that turns the contents of files into records: immutable and picklable."""
 
-    #: Unit of a position in error messages.
-    unit = "line"
     #: See Source.makes_new_records.
     makes_new_records = False
     #: Whether files are cut into regions by default.

@@ -28,7 +28,6 @@ from flinkish.datastream.connectors.record_errors import RecordErrors
 class RowGroupFormat(FileFormat):
     """Base of formats that read Parquet files; large files are cut at row groups, so that several readers share them."""
 
-    unit = "row"
     splittable = True
 
     def cut(self, path: str, size: int, block_size: int) -> list[FileSourceSplit]:
