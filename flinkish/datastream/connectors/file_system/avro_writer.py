@@ -18,7 +18,6 @@ import fastavro
 import msgspec
 from fastavro.write import Writer
 
-from flinkish.common.errors import InvalidArgumentError
 from flinkish.common.limits import INT_MAX, INT_MIN, to_float32
 from flinkish.common.typeinfo import TypeInformation
 from flinkish.common.types import Row
@@ -36,7 +35,6 @@ from flinkish.datastream.connectors.file_system.writer_factories import BulkPart
 #: Size in bytes from which a block is complete; Avro's default.
 _BLOCK_SIZE: Final = 64_000
 
-_CODECS: Final = ("null", "deflate")
 #: Types of numbers and times, between which values can be confused or shortened.
 _ALIKE: Final = (LOGICAL.keys() - {"decimal", "uuid"}) | {"int", "long", "float", "double"}
 
@@ -197,23 +195,17 @@ def _values_check(check: Check | None) -> Check | None:
 
 
 class AvroWriterFactory(BulkPartWriterFactory):
-    """Writer factory of Avro files; records are plain Python data of the schema, or Rows, even for nested records.
+    """Writer factory of Avro files; records are plain Python data of the schema, or Rows, even for nested records."""
 
-    `codec`: null or deflate.
-    """
-
-    def __init__(self, schema: AvroSchema, *, codec: str = "null") -> None:
+    def __init__(self, schema: AvroSchema) -> None:
         self.schema = avro_schema(schema, type(self).__name__)
-        if codec not in _CODECS:
-            raise InvalidArgumentError(f"codec must be one of {', '.join(_CODECS)}; got {codec!r}")
-        self._codec = codec
 
     def create(self, input_type: TypeInformation) -> BulkPartWriter:
-        return _AvroPartWriter(self.schema, self._codec)
+        return _AvroPartWriter(self.schema)
 
     def merge(self, paths: Sequence[str], target: str) -> None:
         with open(target, "xb") as output:
-            writer = Writer(output, self.schema.parsed, codec=self._codec)
+            writer = Writer(output, self.schema.parsed)
             for path in paths:
                 with open(path, "rb") as source:
                     blocks = fastavro.block_reader(source)
@@ -279,13 +271,9 @@ class RecordPartWriter(BulkPartWriter):
 
 
 class _AvroPartWriter(RecordPartWriter):
-    def __init__(self, schema: AvroSchema, codec: str) -> None:
-        super().__init__(schema)
-        self._codec = codec
-
     def write_file(self, chunks: Sequence[bytes], path: str) -> None:
         with open(path, "xb") as file:
-            writer = Writer(file, self._schema.parsed, codec=self._codec)
+            writer = Writer(file, self._schema.parsed)
             for count, data in self.blocks(chunks):
                 writer.write_block(_Block(count, io.BytesIO(data)))
             writer.flush()
