@@ -208,11 +208,10 @@ class _CsvReader(LineSplitReader):
             texts = [self._escape(line) if text is None else text for text, line in zip(texts, lines, strict=True)]
         # A field in quotes may go on in the next line; it keeps its line feeds.
         quote = self._quote
-        goes_on = self._dialect.escape_char is not None or (quote is not None and any(quote in line for line in lines))
-        if goes_on and self._format.multiline:
+        may_go_on = self._dialect.escape_char is not None or (quote is not None and any(quote in line for line in lines))
+        goes_on = self._format.multiline and may_go_on
+        if goes_on:
             texts = [f"{text}\n" for text in texts]
-        else:
-            goes_on = False
         is_comment = self._dialect.is_comment
         data = texts if self._dialect.comment is None else [text for text in texts if not is_comment(text)]
         # A line of a quoted field may look like a comment, which only shows record by record.

@@ -36,11 +36,9 @@ _NUMBERS: Final = (int, float, decimal.Decimal)
 _NO_JSON_NUMBERS: Final = frozenset({"NaN", "Infinity", "-Infinity"})
 
 
-def json_decoder(type_info: TypeInformation | None) -> msgspec.json.Decoder[Any]:
+def json_decoder(type_info: TypeInformation) -> msgspec.json.Decoder[Any]:
     """Return a decoder, which keeps all digits of decimals if the type contains any."""
-    if type_info is not None and "BigDecimal" in repr(type_info):
-        return msgspec.json.Decoder(float_hook=decimal.Decimal)
-    return msgspec.json.Decoder()
+    return msgspec.json.Decoder(float_hook=decimal.Decimal if "BigDecimal" in repr(type_info) else None)
 
 
 def _mismatch(type_info: TypeInformation, value: Any, path: str) -> ValueError:
