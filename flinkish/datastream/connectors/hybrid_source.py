@@ -96,25 +96,24 @@ class HybridSource(Source[Any, HybridSplit, HybridEnumeratorState]):
 
     def check_restored(self, splits: Sequence[HybridSplit], checkpoint: HybridEnumeratorState | None, *, trusted: bool) -> None:
         """Raise the errors of the sources' own checks."""
-        reading = None if checkpoint is None else checkpoint.source
         hint = "add the sources that were there, or give the source another uid, so that it starts from the beginning."
-        for index in {*(split.source for split in splits), *(() if reading is None else (reading,))}:
+        for index in {*(split.source for split in splits), *(() if checkpoint is None else (checkpoint.source,))}:
             if not 0 <= index < len(self._sources):
                 raise ForeignCheckpointError(
                     f"the checkpoint was made while source {index} of the HybridSource was read; there are {len(self._sources)}",
                     hint=hint,
                 )
             source = self._sources[index]
-            if checkpoint is not None and index == reading and checkpoint.kind != source_kind(source):
-                raise ForeignCheckpointError(
-                    f"source {index} of the HybridSource was {checkpoint.kind} when the checkpoint was taken, and is "
-                    f"{source_kind(source)} in this program",
-                    hint=hint,
-                )
-            own = _decoded([split for split in splits if split.source == index], source)
             state = None
-            if checkpoint is not None and index == reading:
+            if checkpoint is not None and index == checkpoint.source:
+                if checkpoint.kind != source_kind(source):
+                    raise ForeignCheckpointError(
+                        f"source {index} of the HybridSource was {checkpoint.kind} when the checkpoint was taken, and is "
+                        f"{source_kind(source)} in this program",
+                        hint=hint,
+                    )
                 state = msgspec.msgpack.decode(checkpoint.enumerator, type=source.enumerator_checkpoint_type)
+            own = _decoded([split for split in splits if split.source == index], source)
             source.check_restored(own, state, trusted=trusted)
 
     def create_reader(self, context: SourceReaderContext) -> _HybridReader:
@@ -317,7 +316,7 @@ class _PartOutput(ReaderOutput[Any]):
 
     def __init__(self, source: int, outer: ReaderOutput[Any]) -> None:
         self._source = source
-        self.outer = outer
+        self._outer = outer
         self.collect, self.collect_all = outer.collect, outer.collect_all
         self.emit_watermark, self.mark_idle, self.mark_active = outer.emit_watermark, outer.mark_idle, outer.mark_active
 
@@ -326,13 +325,13 @@ class _PartOutput(ReaderOutput[Any]):
 
     @property
     def credit(self) -> int:  # type: ignore[override]
-        return self.outer.credit
+        return self._outer.credit
 
     def select_split(self, split_id: str) -> None:
-        self.outer.select_split(_PREFIX.format(self._source, split_id))
+        self._outer.select_split(_PREFIX.format(self._source, split_id))
 
     def split_finished(self, split_id: str) -> None:
-        self.outer.split_finished(_PREFIX.format(self._source, split_id))
+        self._outer.split_finished(_PREFIX.format(self._source, split_id))
 
 
 class _HybridReader(SourceReader[Any, HybridSplit]):
@@ -343,7 +342,6 @@ class _HybridReader(SourceReader[Any, HybridSplit]):
         self._sources = sources
         self._index = -1
         self._inner: SourceReader[Any, Any] | None = None
-        self._output: _PartOutput | None = None
         self._mark: HybridSplit | None = None
         self._no_more = False
 
@@ -363,7 +361,6 @@ class _HybridReader(SourceReader[Any, HybridSplit]):
         if source != self._index or self._inner is None:
             self.close()
             self._index = source
-            self._output = None
             self._inner = self._sources[source].create_reader(self._context)
             self._inner.start()
         return self._inner
@@ -389,9 +386,7 @@ class _HybridReader(SourceReader[Any, HybridSplit]):
     def poll_next(self, output: ReaderOutput[Any]) -> InputStatus:
         if self._inner is None:
             return InputStatus.NOTHING_AVAILABLE
-        if self._output is None or self._output.outer is not output:
-            self._output = _PartOutput(self._index, output)
-        status = self._inner.poll_next(self._output)
+        status = self._inner.poll_next(_PartOutput(self._index, output))
         if status is not InputStatus.END_OF_INPUT or self._no_more:
             return status
         # This source is finished; without splits the reader requests splits of the next one.
