@@ -195,13 +195,11 @@ class _Writer(BufferedWriter[RowFile, tuple[()], RowFile]):
         self._open = None
 
     def _write_files(self, groups: dict[tuple[()], list[bytes]]) -> list[RowFile]:
-        import pyarrow as pa
         import pyarrow.parquet as pq
 
-        from flinkish.datastream.connectors.file_system.writer_factories import decode_batch
+        from flinkish.datastream.connectors.file_system.writer_factories import decoded_table
 
-        schema = self._rows.schema
-        table = pa.Table.from_batches([decode_batch(chunk, schema) for chunk in groups[()]], schema)
+        table = decoded_table(groups[()], self._rows.schema)
         # Each try has its own file name, because only files that a checkpoint lists are read.
         name = f"rows-{self._subtask:05}-{random_id()}.parquet"
         path = os.path.join(self._folder, name)

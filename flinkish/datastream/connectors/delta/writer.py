@@ -19,7 +19,7 @@ from flinkish.datastream.connectors.delta.committer import DeltaCommittable, Del
 from flinkish.datastream.connectors.delta.files import files_of
 from flinkish.datastream.connectors.delta.staging import DELETED
 from flinkish.datastream.connectors.delta.table import Partition, TableLayout, partition_folder, statistics
-from flinkish.datastream.connectors.file_system.writer_factories import decode_batch, encode_batch
+from flinkish.datastream.connectors.file_system.writer_factories import decoded_table, encode_batch
 from flinkish.program.refused_records import REFUSED_HINT
 from flinkish.program.sinks import SinkWriterContext, WriteContext
 
@@ -58,7 +58,7 @@ class NewFiles:
         return files
 
     def _write(self, partition: Partition, chunks: Sequence[bytes]) -> DeltaFile:
-        table = pa.Table.from_batches([decode_batch(chunk, self._schema) for chunk in chunks], self._schema)
+        table = decoded_table(chunks, self._schema)
         path, files = self._new_path(partition), self._table_files
         try:
             size, written = files.write_parquet(path, table, self._compression)

@@ -162,8 +162,7 @@ class _ArrowPartWriter(BulkPartWriter):
         return None if batch is None else encode_batch(batch)
 
     def write_file(self, chunks: Sequence[bytes], path: str) -> None:
-        batches = [decode_batch(chunk, self._rows.schema) for chunk in chunks]
-        self._write_table(pa.Table.from_batches(batches, self._rows.schema), path)
+        self._write_table(decoded_table(chunks, self._rows.schema), path)
 
 
 def encode_batch(batch: pa.RecordBatch) -> bytes:
@@ -172,6 +171,6 @@ def encode_batch(batch: pa.RecordBatch) -> bytes:
     return data
 
 
-def decode_batch(data: bytes, schema: pa.Schema) -> pa.RecordBatch:
-    """Return the batch for bytes that `encode_batch` returned."""
-    return pa.ipc.read_record_batch(pa.py_buffer(data), schema)
+def decoded_table(chunks: Sequence[bytes], schema: pa.Schema) -> pa.Table:
+    """Return the rows of chunks that `encode_batch` returned."""
+    return pa.Table.from_batches([pa.ipc.read_record_batch(pa.py_buffer(chunk), schema) for chunk in chunks], schema)
