@@ -150,9 +150,8 @@ def _shown(value: Any) -> str:
 
 def _checked(collection: Any) -> Iterable[Any]:
     """Return the collection of records; raise InvalidArgumentError for other values."""
-    got = _shown(collection)
     if not isinstance(collection, Iterable):
-        raise InvalidArgumentError(f"from_collection takes an iterable of elements; {got}")
+        raise InvalidArgumentError(f"from_collection takes an iterable of elements; {_shown(collection)}")
     if is_one_record(collection):
         if isinstance(collection, dict):
             hint = (
@@ -160,10 +159,13 @@ def _checked(collection: Any) -> Iterable[Any]:
             )
         else:
             hint = "from_collection([value]) makes a stream of it, from_collection(list(value)) of its parts."
-        raise InvalidArgumentError(f"from_collection takes a collection of records, not a single one; {got}", hint=hint)
+        raise InvalidArgumentError(
+            f"from_collection takes a collection of records, not a single one; {_shown(collection)}", hint=hint
+        )
     if isinstance(collection, Iterator):
         raise InvalidArgumentError(
-            f"from_collection takes a collection, which has an end; {got}, an iterator, would be read to its end now.",
+            f"from_collection takes a collection, which has an end; {_shown(collection)}, an iterator, would be read to its end "
+            "now.",
             hint="from_collection(list(value)) if it ends; else from_source(DataGeneratorSource(function), ...), whose function "
             "makes a record of each index, or add_source() of a SourceFunction, whose run() emits the records.",
         )
