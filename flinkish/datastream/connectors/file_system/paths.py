@@ -34,13 +34,13 @@ DELTA_LOG: Final = "_delta_log"
 def file_path(path: object, what: str) -> str:
     """Return the URI of a path in an object store; for other paths, return or raise the same as `local_path`."""
     found = object_path(path, what) if isinstance(path, str) else None
-    return local_path(path, what, stores=True) if found is None else found
+    return local_path(path, what) if found is None else found
 
 
-def local_path(path: object, what: str, *, stores: bool = False) -> str:
+def local_path(path: object, what: str) -> str:
     """Return the absolute path of `/a`, `a`, `~/a` or `file:///a`; relative paths are below the program's working folder.
 
-    Raises UnsupportedError for other schemes. `stores`: whether it should say that object stores are supported.
+    Raises UnsupportedError for other schemes.
     """
     if not isinstance(path, str | os.PathLike):
         raise InvalidArgumentError(f"{what} must be a path (str); got {path!r}")
@@ -50,8 +50,8 @@ def local_path(path: object, what: str, *, stores: bool = False) -> str:
     place = location(text)
     if place.scheme not in ("", "file"):
         raise UnsupportedError(
-            f"{what} {without_user(text)!r}: only files of the local (or a mounted) file system"
-            f"{', and of s3://, gs:// and abfss://,' if stores else ''} are supported",
+            f"{what} {without_user(text)!r}: only files of the local (or a mounted) file system, and of s3://, gs:// and "
+            "abfss://, are supported",
             hint="mount the storage, or use a native Spark source.",
         )
     if not place.is_local:
