@@ -81,26 +81,14 @@ def _slices(messages: _Messages, starts: Any, ends: Any, limits: Any) -> pa.Arra
     return slices_of(messages.octets, starts, ends)
 
 
-def _long(messages: _Messages, at: Any, limits: Any) -> tuple[pa.Array, Any]:
-    values, at = _numbers(messages, at)
-    return pa.array(values), at
-
-
-def _whole(low: int, high: int, unit: pa.DataType | None = None) -> _Read:
-    """Return the function that reads numbers from `low` to below `high`; `unit`: what they count."""
+def _whole(unit: pa.DataType, low: int | None = None, high: int | None = None) -> _Read:
+    """Return the function that reads numbers, if they are at least `low` and less than `high`; `unit`: what they count."""
 
     def read(messages: _Messages, at: Any, limits: Any) -> tuple[pa.Array, Any]:
         values, at = _numbers(messages, at)
-        _check((low <= values) & (values < high))
-        return pa.array(values) if unit is None else pa.array(values.astype(f"i{unit.bit_width // 8}")).view(unit), at
-
-    return read
-
-
-def _moment(unit: str) -> _Read:
-    def read(messages: _Messages, at: Any, limits: Any) -> tuple[pa.Array, Any]:
-        values, at = _numbers(messages, at)
-        return pa.array(values).view(pa.timestamp(unit)), at
+        if low is not None:
+            _check((low <= values) & (values < high))
+        return pa.array(values.astype(f"i{unit.bit_width // 8}", copy=False)).view(unit), at
 
     return read
 
@@ -209,19 +197,19 @@ def _map(read: _Read) -> _Read:
 
 _PRIMITIVES: Final[dict[str, _Read]] = {
     "boolean": _boolean,
-    "int": _whole(-(2**31), 2**31),
-    "long": _long,
+    "int": _whole(pa.int32(), -(2**31), 2**31),
+    "long": _whole(pa.int64()),
     "float": _fixed_width(4, "<f4"),
     "double": _fixed_width(8, "<f8"),
     "string": _octets,
     "bytes": _octets,
 }
 _LOGICAL: Final[dict[tuple[str, str], _Read]] = {
-    ("int", "date"): _whole(-(2**31), 2**31, pa.date32()),
-    ("int", "time-millis"): _whole(0, 1000 * _DAY, pa.time32("ms")),
-    ("long", "time-micros"): _whole(0, _MICROSECONDS * _DAY, pa.time64("us")),
-    **{("long", f"{prefix}timestamp-millis"): _moment("ms") for prefix in ("", "local-")},
-    **{("long", f"{prefix}timestamp-micros"): _moment("us") for prefix in ("", "local-")},
+    ("int", "date"): _whole(pa.date32(), -(2**31), 2**31),
+    ("int", "time-millis"): _whole(pa.time32("ms"), 0, 1000 * _DAY),
+    ("long", "time-micros"): _whole(pa.time64("us"), 0, _MICROSECONDS * _DAY),
+    **{("long", f"{prefix}timestamp-millis"): _whole(pa.timestamp("ms")) for prefix in ("", "local-")},
+    **{("long", f"{prefix}timestamp-micros"): _whole(pa.timestamp("us")) for prefix in ("", "local-")},
 }
 
 
