@@ -8,9 +8,11 @@ accepts a value, even if that keeps only a part of it.
 from __future__ import annotations
 
 import datetime
+import decimal
 import io
 import math
 import struct
+import uuid
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
@@ -26,6 +28,7 @@ from flinkish.datastream.connectors.file_system.avro_schema import (
     AvroPart,
     AvroSchema,
     avro_schema,
+    holder,
     meaning,
     mismatch,
     record_error,
@@ -37,6 +40,8 @@ _BLOCK_SIZE: Final = 64_000
 
 #: Types of numbers and times, between which values can be confused or shortened.
 _ALIKE: Final = (LOGICAL.keys() - {"decimal", "uuid"}) | {"int", "long", "float", "double"}
+#: Classes of values without parts.
+_SCALARS: Final = (str, bytes, int, float, datetime.date, datetime.time, decimal.Decimal, uuid.UUID)
 
 #: Function that raises ValueError for a value that does not fit a schema.
 Check = Callable[[Any], None]
@@ -53,8 +58,7 @@ class _Checks:
     def of(self, schema: Any) -> Check | None:
         if isinstance(schema, list):
             return self._union(schema)
-        if isinstance(schema, str):
-            schema = self._named.get(schema, {"type": schema})
+        schema = self._resolved(schema)
         logical, kind = schema.get("logicalType"), schema["type"]
         match kind:
             case "int" | "long" if logical is not None:
@@ -73,10 +77,9 @@ class _Checks:
                 return None
 
     def _union(self, branches: list[Any]) -> Check | None:
-        checks = [(branch, self.of(branch)) for branch in branches]
-        others = [check for branch, check in checks if branch != "null"]
-        # Of several branches fastavro itself finds one for a value.
-        check = others[0] if len(others) == 1 else _branch_check(branches)
+        checks = [self.of(branch) for branch in branches]
+        others = [check for branch, check in zip(branches, checks, strict=True) if branch != "null"]
+        check = others[0] if len(others) == 1 else self._several(branches, checks)
         if check is None:
             return None
 
@@ -85,6 +88,37 @@ class _Checks:
                 check(value)
 
         return nullable
+
+    def _several(self, branches: list[Any], checks: list[Check | None]) -> Check:
+        """Return the check of a union of several types, of which fastavro itself finds one for a value."""
+        check_scalar = _branch_check(branches)
+        held = holder(branches, self._named)
+        kinds = [self._resolved(branch)["type"] for branch in branches]
+        found = list(zip(kinds, checks, strict=True))
+        dicts = [check for kind, check in found if kind in ("record", "error", "map")]
+        lists = [check for kind, check in found if kind == "array"]
+
+        def check_chosen(value: Any) -> None:
+            if isinstance(value, _SCALARS):
+                check = check_scalar
+            elif value.__class__ is dict and len(dicts) == 1:
+                check = dicts[0]
+            elif value.__class__ is list and len(lists) == 1:
+                check = lists[0]
+            else:
+                # Several types are possible, or a pair tells the name of the type. The number of the type is written first.
+                buffer = io.BytesIO()
+                fastavro.schemaless_writer(buffer, held, {"value": value}, strict_allow_default=True)
+                buffer.seek(0)
+                position: Any = fastavro.schemaless_reader(buffer, "long", None)
+                check, value = checks[position], value[1] if isinstance(value, tuple) else value
+            if check is not None:
+                check(value)
+
+        return check_chosen
+
+    def _resolved(self, schema: Any) -> Any:
+        return self._named.get(schema, {"type": schema}) if isinstance(schema, str) else schema
 
     def _record(self, schema: Any) -> Check:
         name = schema["name"]

@@ -370,6 +370,31 @@ POINT = {"type": "long", "logicalType": "timestamp-micros"}
 AT = datetime.datetime(2024, 1, 1, 5, tzinfo=datetime.UTC)
 
 
+FLOATS = {"type": "record", "name": "F", "fields": [{"name": "x", "type": "float"}, {"name": "f", "type": ["null", "int", "F"]}]}
+
+
+@pytest.mark.parametrize(
+    ("union", "wrong", "right"),
+    [
+        (["null", "string", FLOATS], {"x": 1e300, "f": None}, {"x": 0.5, "f": {"x": 0.5, "f": 1}}),
+        (["string", FLOATS], {"x": 1.0, "f": {"x": 1e300, "f": None}}, {"x": 0.5, "f": None}),
+        (["string", {"type": "array", "items": "float"}], [1e300], [0.5]),
+        ([FLOATS, {"type": "map", "values": "float"}], {"k": 1e300}, {"k": 0.5}),
+        (["string", {"type": "array", "items": CLOCK}], [datetime.time(1, tzinfo=ZONE)], [datetime.time(1)]),
+        # fastavro lets a pair of a type's name and a value choose the type.
+        (["float", "double"], ("float", 1e300), ("double", 1e300)),
+        (["int", "long"], ("int", 2**40), ("long", 2**40)),
+        ([FLOATS, "string"], ("F", {"x": 1e300, "f": None}), ("F", {"x": 0.5, "f": None})),
+    ],
+)
+def test_values_within_a_union_of_several_types_are_checked(tmp_path: Path, union: Any, wrong: Any, right: Any) -> None:
+    with pytest.raises(TypeMismatchError, match="the record is not of its Avro schema"):
+        support.write(tmp_path / "wrong", AvroBulkWriters.for_generic_record(field(union)), [{"a": wrong}])
+    path = support.write(tmp_path / "right", AvroBulkWriters.for_generic_record(field(union)), [{"a": right}])
+    plain = right[1] if isinstance(right, tuple) else right
+    assert support.read(path, BulkFormat.avro_format(field(union))) == [{"a": plain}]
+
+
 @pytest.mark.parametrize(
     ("union", "wrong", "right"),
     [
