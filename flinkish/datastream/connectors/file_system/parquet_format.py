@@ -151,7 +151,7 @@ class RowGroupReader(SplitReader):
         self._total = sum(self._rows_of[group] for group in self._groups)
         self._position = split.position or 0
         self._read_columns = self.columns(self._file.schema_arrow)
-        self._batches = self._read_batches(self._read_columns)
+        self._batches = self._read_batches()
         self._records: Any = ()
         self._index = 0
         #: Whether there are bad rows in `_records`.
@@ -177,21 +177,21 @@ class RowGroupReader(SplitReader):
         """Return what `read` returns for columns with `count` values each: records, or a RecordBatch."""
         return self.rows(columns, count)
 
-    def _read_batches(self, names: list[str]) -> Iterator[Any]:
+    def _read_batches(self) -> Iterator[Any]:
         skip = self._position
         for group in self._groups:
             if skip >= self._rows_of[group]:
                 skip -= self._rows_of[group]
                 continue
-            for batch in self._file.iter_batches(self._batch_size, row_groups=[group], columns=names):
+            for batch in self._file.iter_batches(self._batch_size, row_groups=[group], columns=self._read_columns):
                 if skip >= batch.num_rows:
                     skip -= batch.num_rows
                     continue
-                yield self._records_of(batch.slice(skip), names)
+                yield self._records_of(batch.slice(skip))
                 skip = 0
 
-    def _records_of(self, batch: pa.RecordBatch, names: list[str]) -> Any:
-        raw = [batch.column(batch.schema.get_field_index(name)) for name in names]
+    def _records_of(self, batch: pa.RecordBatch) -> Any:
+        raw = [batch.column(batch.schema.get_field_index(name)) for name in self._read_columns]
         self._some_bad = False
         try:
             return self.run([self.column(index, column) for index, column in enumerate(raw)], batch.num_rows)
