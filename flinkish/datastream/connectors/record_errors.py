@@ -14,7 +14,7 @@ from flinkish.common.text import shortened
 from flinkish.common.typeinfo import BasicType, BasicTypeInfo, PickledBytesTypeInfo, TypeInformation, Types
 from flinkish.common.types import Row
 from flinkish.metrics import Counter
-from flinkish.program.dead_letters import UNDECODABLE, BadRecord, DeadLetters
+from flinkish.program.dead_letters import UNDECODABLE, BadRecord
 from flinkish.program.sources import SideOutputRecord, SourceReaderContext
 from flinkish.udf.output_tag import OutputTag
 
@@ -94,10 +94,9 @@ class RecordErrors:
 
     def __init__(self, policy: RecordErrorPolicy, context: SourceReaderContext) -> None:
         self._policy = policy
-        # Contexts that tests or programs make themselves need not have it.
-        self._dead_letters: DeadLetters | None = getattr(context, "dead_letters", None)
+        self._dead_letters = context.dead_letters
         #: Whether a bad record never fails the job.
-        self.keeps = self._dead_letters is not None and self._dead_letters.on
+        self.keeps = self._dead_letters.on
         self._counter: Counter | None = None
         if policy.action != "fail" or self.keeps:
             self._counter = context.metric_group.counter(RECORD_ERRORS_METRIC)
@@ -131,8 +130,7 @@ class RecordErrors:
         self._counter.inc()
         tag = self._policy.tag
         if tag is None and not self.keeps:
-            if self._dead_letters is not None:
-                self._dead_letters.dropped(UNDECODABLE)
+            self._dead_letters.dropped(UNDECODABLE)
             return None
         if raw is None and isinstance(record, bytes):
             raw = record

@@ -54,6 +54,15 @@ class FakeMetricGroup:
         return self
 
 
+class NoDeadLetters:
+    """The dead letters of a job that keeps none."""
+
+    on = False
+
+    def dropped(self, kind: str) -> None:
+        pass
+
+
 @dataclass
 class FakeReaderContext:
     now: int = 0
@@ -61,6 +70,7 @@ class FakeReaderContext:
     parallelism: int = 1
     configuration: Configuration = field(default_factory=Configuration)
     metric_group: FakeMetricGroup = field(default_factory=FakeMetricGroup)
+    dead_letters: Any = field(default_factory=NoDeadLetters)
 
     def processing_time(self) -> int:
         return self.now
