@@ -9,13 +9,12 @@ functions are built once per type, so nothing is looked up per record.
 from __future__ import annotations
 
 import datetime
-import math
-import struct
 from collections.abc import Callable
 from decimal import Decimal
 from typing import Any
 
 from flinkish.common.kinds import BOUNDS, Kind, kind_of, plain_type, shape_of
+from flinkish.common.limits import to_float32
 from flinkish.common.time import Instant, fraction_of_second
 from flinkish.common.typeinfo import BasicType, LocalTimeTypeInfo, TypeInformation
 
@@ -108,44 +107,20 @@ def double_text(value: float) -> str:
 
 def float_text(value: float) -> str:
     """Format a 32-bit number as Float.toString of Java 19 and later: the fewest digits that identify it, but at least two."""
+    # Imported late: most jobs have no FLOAT.
+    import numpy as np
+
     special = _special_text(value)
     if special is not None:
         return special
-    number = _shortest(value)
-    if 1e-3 <= abs(value) < 1e7:
-        plain = f"{number.normalize():f}"
-        return plain if "." in plain else f"{plain}.0"
-    return _scientific(number)
-
-
-def _shortest(value: float) -> Decimal:
-    """Return the number with the fewest digits (at least two) for the same 32 bits; the closest one if there are several."""
-    bits = _bits(value)
-    if bits is not None:
-        # Floats above a power of two are twice as far apart as those below, so a decimal farther above may still identify it.
-        above = math.frexp(value)[0] in (0.5, -0.5)
-        for digits in range(1, 9):
-            closest = Decimal(f"{value:.{digits}e}")
-            if _bits(float(closest)) == bits:
-                return closest
-            if above:
-                sign, coefficient, exponent = closest.as_tuple()
-                assert isinstance(exponent, int)
-                farther = Decimal((sign, tuple(map(int, str(int("".join(map(str, coefficient))) + 1))), exponent))
-                if _bits(float(farther)) == bits:
-                    return farther
-    return Decimal(repr(value))
-
-
-_FLOAT = struct.Struct("<f")
-
-
-def _bits(value: float) -> bytes | None:
-    """Return a number as 32 bits; None if it is too large, which happens when the largest floats are rounded up."""
     try:
-        return _FLOAT.pack(value)
-    except OverflowError:
-        return None
+        number = np.float32(to_float32(value))
+    except OverflowError:  # a number that was never checked against its type
+        return double_text(value)
+    if 1e-3 <= abs(value) < 1e7:
+        return np.format_float_positional(number, trim="0")
+    text = np.format_float_scientific(number, trim="-")
+    return _scientific(Decimal(text if "." in text else f"{value:.1e}"))
 
 
 def _special_text(value: float) -> str | None:

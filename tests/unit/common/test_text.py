@@ -122,6 +122,10 @@ def test_floats_show_the_fewest_digits_of_their_32_bits(value: float, text: str)
     assert float_text(struct.unpack("<f", struct.pack("<f", value))[0]) == text
 
 
+def test_a_float_that_was_never_rounded_shows_its_32_bits_or_if_it_is_too_large_itself() -> None:
+    assert [float_text(value) for value in (-70.00335336517912, 1e300)] == ["-70.00336", "1.0E300"]
+
+
 @given(st.floats(allow_nan=False, allow_infinity=False))
 def test_the_text_of_any_double_reads_back(value: float) -> None:
     assert float(double_text(value)) == value
