@@ -287,16 +287,14 @@ class DataStream(_OperatorSettings, Generic[T_co]):
         return self._set("force_non_parallel", parallelism=1, max_parallelism=1, can_be_parallel=False)
 
     def set_buffer_timeout(self, timeout_millis: int | AmountOfTime) -> Self:
-        """Set how long records may wait in a buffer (int: ms); -1: the environment's.
-
-        Differs from Flink: kept, but records travel with the micro-batch they are read in.
+        """Accepted; without effect: records travel with the micro-batch they are read in (int: ms; -1: the environment's).
 
         Example:
 
             >>> texts = env.from_collection([1]).map(str).set_buffer_timeout(Time.milliseconds(10))
         """
-        timeout = milliseconds_of(timeout_millis, "timeout_millis", or_number=True, minimum=-1)
-        return self._set("set_buffer_timeout", buffer_timeout=None if timeout == -1 else timeout)
+        milliseconds_of(timeout_millis, "timeout_millis", or_number=True, minimum=-1)
+        return self._set("set_buffer_timeout")
 
     def start_new_chain(self) -> Self:
         """Have this operator begin a new chain, so that it is not chained to the operators before it.

@@ -608,12 +608,6 @@ class StreamExecutionEnvironment:
             job_name=job_name or configuration.get(options.PIPELINE_NAME) or DEFAULT_JOB_NAME,
             transformations=self._builder.to_execute(),
             configuration=configuration,
-            execution_config=ExecutionConfig(configuration),
-            parallelism=self.get_parallelism(),
-            max_parallelism=self.get_max_parallelism(),
-            chaining=self.is_chaining_enabled(),
-            chaining_with_different_max_parallelism=self.is_chaining_of_operators_with_different_max_parallelism_enabled(),
-            buffer_timeout=self.get_buffer_timeout(),
             cached_files=tuple(self._cached_files.values()),
             python_files=_split(configuration.get(options.PYTHON_FILES)),
             python_archives=tuple(
@@ -621,7 +615,6 @@ class StreamExecutionEnvironment:
                 for path, target in map(_parameters, _split(configuration.get(options.PYTHON_ARCHIVES)))
             ),
             python_requirements=PythonRequirements(path=requirements, cache_directory=cache) if requirements else None,
-            python_executable=configuration.get(options.PYTHON_EXECUTABLE),
             dead_letters=DeadLetterSink(configuration.get(options.DEAD_LETTERS_DIR)),
         )
 

@@ -44,7 +44,7 @@ def check_supported(program: Program, mode: RuntimeExecutionMode) -> None:
                 f"{option.key} is false: a batch without sorted input would need the state of all keys at once.",
                 hint="leave it out, or set execution.runtime-mode to STREAMING.",
             )
-    python = program.python_executable
+    python = program.configuration.get(options.PYTHON_EXECUTABLE)
     engine = ENGINES[program.configuration.get(options.ENGINE)]
     if python is not None and not engine.own_processes:
         found = shutil.which(python)

@@ -36,7 +36,6 @@ class StreamNode:
     max_parallelism_is_default: bool = False
     slot_sharing_group: str
     chaining_strategy: ChainingStrategy
-    buffer_timeout: int
     input_types: tuple[TypeInformation, ...]
     output_type: TypeInformation
     key_selectors: tuple[Callable[[Any], Any], ...] = ()

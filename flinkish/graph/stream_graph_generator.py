@@ -10,7 +10,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from flinkish.common import options
 from flinkish.common.errors import InvalidProgramError
+from flinkish.common.execution_config import ExecutionConfig
 from flinkish.common.ids import OperatorUid
 from flinkish.common.limits import UPPER_BOUND_MAX_PARALLELISM
 from flinkish.common.typeinfo import TypeInformation
@@ -63,9 +65,11 @@ def generate(program: Program) -> StreamGraph:
         job_name=program.job_name,
         nodes=generator.nodes,
         edges=tuple(generator.edges),
-        chaining_enabled=program.chaining,
+        chaining_enabled=program.configuration.get(options.OPERATOR_CHAINING),
         batch=generator.batch,
-        chain_different_max_parallelism=program.chaining_with_different_max_parallelism,
+        chain_different_max_parallelism=program.configuration.get(
+            options.OPERATOR_CHAINING_CHAIN_OPERATORS_WITH_DIFFERENT_MAX_PARALLELISM
+        ),
     )
 
 
@@ -118,8 +122,10 @@ class _Generator:
     """The state of a translation in progress."""
 
     def __init__(self, program: Program) -> None:
-        self._program = program
-        self._uids = UidAssigner(generate=program.execution_config.has_auto_generated_uids_enabled())
+        settings = ExecutionConfig(program.configuration)
+        self._parallelism_of_program = settings.get_parallelism()
+        self._max_parallelism_of_program = settings.get_max_parallelism()
+        self._uids = UidAssigner(generate=settings.has_auto_generated_uids_enabled())
         self._outputs: dict[TransformationId, tuple[_Output, ...]] = {}
         self._types: dict[TransformationId, TypeInformation] = {}
         self.nodes: dict[NodeId, StreamNode] = {}
@@ -194,9 +200,8 @@ class _Generator:
         parallelism = self._parallelism(transformation, name)
         if transformation.beside_input:
             parallelism = self._parallelism_beside(transformation, [output for _, output in read], parallelism)
-        timeout = transformation.buffer_timeout
         # Both None and Flink's -1 mean that none is set.
-        given = (transformation.max_parallelism, self._program.max_parallelism)
+        given = (transformation.max_parallelism, self._max_parallelism_of_program)
         max_parallelism = next((each for each in given if each is not None and each != -1), None)
         wanted = default_max_parallelism(parallelism) if max_parallelism is None else max_parallelism
         self.nodes[node_id] = StreamNode(
@@ -210,7 +215,6 @@ class _Generator:
             max_parallelism_is_default=max_parallelism is None,
             slot_sharing_group=self._slot_sharing_group(transformation, [output.node for _, output in read]),
             chaining_strategy=transformation.chaining_strategy,
-            buffer_timeout=self._program.buffer_timeout if timeout is None else timeout,
             input_types=tuple(self._types[origin] for origin, _ in inputs),
             output_type=transformation.output_type,
             key_selectors=tuple(selector for _, selector in inputs if selector is not None),
@@ -275,7 +279,7 @@ class _Generator:
                     hint="set the parallelism of the operator after it instead.",
                 )
             return 1
-        parallelism = self._program.parallelism if transformation.parallelism is None else transformation.parallelism
+        parallelism = self._parallelism_of_program if transformation.parallelism is None else transformation.parallelism
         if parallelism < 1:
             raise InvalidProgramError(f"the parallelism of {name!r} must be at least 1; got {parallelism}")
         return parallelism

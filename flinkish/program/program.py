@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from flinkish.common.configuration import Configuration
-from flinkish.common.execution_config import ExecutionConfig
 from flinkish.program.dead_letters import DeadLetterTable
 from flinkish.program.transformations import Transformation, TransformationId
 
@@ -42,22 +41,12 @@ class Program:
 
     `transformations` are in the order of their creation, so each comes after its inputs; virtual ones are included, and only
     those that lead to a sink. `configuration` is the merged one: configuration file, -D settings, the environment's Configuration
-    and the changes by its setters and CheckpointConfig. `parallelism`, `chaining` and so on are the effective values of these
-    settings.
+    and the changes by its setters and CheckpointConfig.
     """
 
     job_name: str
     transformations: Mapping[TransformationId, Transformation]
     configuration: Configuration
-    execution_config: ExecutionConfig
-    parallelism: int
-    #: -1 = derived from the parallelism, as Flink does (128 if the parallelism is small).
-    max_parallelism: int
-    chaining: bool
-    #: Whether operators of different max parallelism may be chained.
-    chaining_with_different_max_parallelism: bool
-    #: In milliseconds; -1 = buffers are flushed by size only.
-    buffer_timeout: int
     cached_files: tuple[CachedFile, ...] = ()
     #: Files, folders and zip files that are added to the tasks' sys.path.
     python_files: tuple[str, ...] = ()
@@ -65,6 +54,5 @@ class Program:
     #: A zip file with the modules of the program itself, which is already on this process's sys.path: a session was sent it.
     own_modules: str | None = None
     python_requirements: PythonRequirements | None = None
-    python_executable: str | None = None
     #: Writes and commits dead letters; see program/dead_letters.py.
     dead_letters: DeadLetterTable | None = None

@@ -73,7 +73,6 @@ class Transformation:
     uid_hash: str | None = None
     description: str | None = None
     slot_sharing_group: str | None = None
-    buffer_timeout: int | None = None
     chaining_strategy: ChainingStrategy = ChainingStrategy.ALWAYS
     #: Whether it has the parallelism of what it reads, unless that is partitioned. For a sink, also unless that is a union.
     beside_input: bool = False

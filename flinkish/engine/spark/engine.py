@@ -322,7 +322,7 @@ class _Attempt:
             path=tuple(sys.path) if one_machine else (),
             python_files=self.python_files,
             own_modules=None if one_machine or program.dependencies.own_modules is None else _OWN_MODULES,
-            python=dependencies.interpreter(program.python_executable, work),
+            python=dependencies.interpreter(program.configuration.get(options.PYTHON_EXECUTABLE), work),
             uses_arrow=program.uses_arrow,
         )
         dumped = pickling.dump_program(program)

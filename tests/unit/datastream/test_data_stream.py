@@ -426,7 +426,7 @@ def test_setters_replace_the_transformation_and_keep_references_valid(env: Strea
     made = last(stream)
     assert returned is stream
     assert (made.name, made.uid, made.description, made.parallelism, made.max_parallelism) == ("n", "u", "d", 3, 64)
-    assert (made.uid_hash, made.buffer_timeout, made.slot_sharing_group) == ("0123456789abcdefABCDEF0123456789", 5, "g")
+    assert (made.uid_hash, made.slot_sharing_group) == ("0123456789abcdefABCDEF0123456789", "g")
     assert env.transformations[last(after).inputs[0]] is made
 
 

@@ -356,9 +356,13 @@ def test_a_program_has_the_settings_as_they_are_when_it_is_executed(env: StreamE
     program = program_of(env)
     env.enable_checkpointing(5000)
 
-    assert (program.parallelism, program.max_parallelism, program.buffer_timeout, program.chaining) == (4, 64, 5, False)
-    assert program.configuration.to_dict()["execution.checkpointing.interval"] == "1000"
-    assert program.execution_config.get_parallelism() == 4
+    assert program.configuration.to_dict() == {
+        "execution.buffer-timeout.interval": "5",
+        "execution.checkpointing.interval": "1000",
+        "parallelism.default": "4",
+        "pipeline.max-parallelism": "64",
+        "pipeline.operator-chaining.enabled": "false",
+    }
     assert program.job_name == "Flink Streaming Job"
 
 
@@ -466,7 +470,7 @@ def test_dependencies_stand_in_the_program(env: StreamExecutionEnvironment, tmp_
         PythonArchive(path=paths["data.zip"]),
         PythonArchive(path=paths["data.zip"], target_directory="data"),
     )
-    assert program.python_executable == "python3.12"
+    assert program.configuration.to_dict()["python.executable"] == "python3.12"
     assert program.cached_files == (CachedFile(name="model", path=paths["model.bin"], executable=True),)
     assert program.configuration.to_dict()["pipeline.jars"] == "file:///a.jar;file:///b.jar"
     assert program.configuration.to_dict()["pipeline.classpaths"] == "file:///c.jar;file:///d.jar"

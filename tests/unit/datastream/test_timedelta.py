@@ -103,10 +103,6 @@ def _buffer_timeout(amount: Any) -> Any:
     return _env().set_buffer_timeout(amount).get_buffer_timeout()
 
 
-def _stream_buffer_timeout(amount: Any) -> Any:
-    return last(numbers(_env()).map(lambda number: number).set_buffer_timeout(amount)).buffer_timeout
-
-
 def _alignment_of(amount: Any) -> Any:
     strategy = WatermarkStrategy.for_monotonous_timestamps().with_watermark_alignment("group", amount, amount)
     assert strategy.alignment is not None
@@ -156,7 +152,6 @@ _PLACES: dict[str, Callable[[Any], Any]] = {
         CheckpointConfig().set_aligned_checkpoint_timeout(amount).get_aligned_checkpoint_timeout().to_millis()
     ),
     "buffer timeout": _buffer_timeout,
-    "buffer timeout of a stream": _stream_buffer_timeout,
     "watermark interval": lambda amount: ExecutionConfig().set_auto_watermark_interval(amount).get_auto_watermark_interval(),
     "cancellation": lambda amount: ExecutionConfig().set_task_cancellation_timeout(amount).get_task_cancellation_timeout(),
     "restart delay": lambda amount: RestartStrategies.fixed_delay_restart(3, amount)._delay,

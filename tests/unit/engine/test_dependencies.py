@@ -16,22 +16,11 @@ import pytest
 
 from flinkish.common import Configuration
 from flinkish.common.errors import ConfigurationError, InvalidProgramError
-from flinkish.common.execution_config import ExecutionConfig
 from flinkish.engine.dependencies import dependencies_of, stage, working_folder
 from flinkish.program.program import CachedFile, Program, PythonArchive
 from flinkish.runtime.protocol import NO_DEPENDENCIES, Dependencies
 
-PROGRAM = Program(
-    job_name="test",
-    transformations={},
-    configuration=Configuration(),
-    execution_config=ExecutionConfig(),
-    parallelism=1,
-    max_parallelism=-1,
-    chaining=True,
-    chaining_with_different_max_parallelism=True,
-    buffer_timeout=100,
-)
+PROGRAM = Program(job_name="test", transformations={}, configuration=Configuration())
 
 
 def test_the_modules_of_the_program_itself_are_not_laid_out_because_the_engine_sends_them(tmp_path: Path) -> None:

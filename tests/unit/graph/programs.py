@@ -6,6 +6,7 @@ from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, cast
 
+from flinkish.common import options
 from flinkish.common.configuration import Configuration
 from flinkish.program.operators import KeyedCoProcessConfig, KeyedProcessConfig, MapConfig, OperatorConfig
 from flinkish.program.program import Program
@@ -38,12 +39,11 @@ class Tag:
         self.tag_id = tag_id
 
 
-class _ExecutionConfig:
-    def __init__(self, auto_uids: bool) -> None:
-        self._auto_uids = auto_uids
-
-    def has_auto_generated_uids_enabled(self) -> bool:
-        return self._auto_uids
+_SWITCHES = {
+    "auto_uids": options.AUTO_GENERATE_UIDS,
+    "chaining": options.OPERATOR_CHAINING,
+    "chaining_with_different_max_parallelism": options.OPERATOR_CHAINING_CHAIN_OPERATORS_WITH_DIFFERENT_MAX_PARALLELISM,
+}
 
 
 class ProgramBuilder:
@@ -100,19 +100,11 @@ class ProgramBuilder:
         """Do what a setter such as `uid` does."""
         self.transformations[transformation] = replace(self.transformations[transformation], **fields)
 
-    def build(self, *, auto_uids: bool = True, **fields: Any) -> Program:
-        defaults: dict[str, Any] = {
-            "job_name": "test",
-            "transformations": self.transformations,
-            "configuration": Configuration(),
-            "execution_config": _ExecutionConfig(auto_uids),
-            "parallelism": 2,
-            "max_parallelism": -1,
-            "chaining": True,
-            "chaining_with_different_max_parallelism": True,
-            "buffer_timeout": 100,
-        }
-        return Program(**{**defaults, **fields})
+    def build(self, *, job_name: str = "test", parallelism: int = 2, **switches: bool) -> Program:
+        configuration = Configuration().set(options.DEFAULT_PARALLELISM, parallelism)
+        for name, on in switches.items():
+            configuration.set(_SWITCHES[name], on)
+        return Program(job_name=job_name, transformations=self.transformations, configuration=configuration)
 
     def _add(self, kind: Any, **fields: Any) -> TransformationId:
         new = TransformationId(len(self.transformations) + 1)

@@ -198,14 +198,6 @@ def test_slot_sharing_groups_are_inherited_where_all_inputs_agree() -> None:
     assert [graph.nodes[NodeId(node)].slot_sharing_group for node in (inherited, mixed)] == ["left", "default"]
 
 
-def test_the_buffer_timeout_of_an_operator_goes_before_that_of_the_program() -> None:
-    build = ProgramBuilder()
-    source = build.source(buffer_timeout=0)
-    mapped = build.map(source)
-    graph = generate(build.build(buffer_timeout=50))
-    assert [graph.nodes[NodeId(node)].buffer_timeout for node in (source, mapped)] == [0, 50]
-
-
 @pytest.mark.parametrize(
     ("parallelism", "expected"), [(1, 128), (85, 128), (86, 256), (128, 256), (200, 512), (21845, 32768), (32768, 32768)]
 )

@@ -306,7 +306,6 @@ def node(number: int, uid: str, operator: OperatorConfig, parallelism: int) -> S
         max_parallelism=128,
         slot_sharing_group="default",
         chaining_strategy=ChainingStrategy.ALWAYS,
-        buffer_timeout=100,
         input_types=(),
         output_type=cast(Any, None),
     )

@@ -38,7 +38,6 @@ def vertex(number: int, parallelism: int) -> JobVertex:
         max_parallelism=128,
         slot_sharing_group="default",
         chaining_strategy=ChainingStrategy.ALWAYS,
-        buffer_timeout=100,
         input_types=(),
         output_type=Types.PICKLED_BYTE_ARRAY(),
     )
