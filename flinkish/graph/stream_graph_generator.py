@@ -25,7 +25,6 @@ from flinkish.program.operators import OperatorConfig, SinkConfig, SourceConfig,
 from flinkish.program.program import Program
 from flinkish.program.sources import Boundedness, Source
 from flinkish.program.transformations import (
-    VIRTUAL,
     BroadcastStateTransformation,
     CacheTransformation,
     OneInputTransformation,
@@ -49,17 +48,11 @@ DEFAULT_MAX_PARALLELISM = 128
 def generate(program: Program) -> StreamGraph:
     """Return the stream graph of a program; see `with_recorded_max_parallelism` for one that starts from a checkpoint.
 
-    Raises InvalidProgramError for a program that cannot run: it has no operators, a parallelism out of range, one uid twice, or a
-    forward edge between different parallelisms.
+    Raises InvalidProgramError for a program that cannot run: it has a parallelism out of range, one uid twice, or a forward edge
+    between different parallelisms.
     """
-    needed = _needed(program.transformations.values())
-    if not needed:
-        raise InvalidProgramError(
-            "no operators are defined in the program, there is nothing to execute",
-            hint="a source alone does not run; add an operator or a sink, such as print().",
-        )
     generator = _Generator(program)
-    for transformation in needed:
+    for transformation in program.transformations.values():
         generator.translate(transformation)
     return StreamGraph(
         job_name=program.job_name,
@@ -92,17 +85,6 @@ def default_max_parallelism(parallelism: int) -> int:
     """Return Flink's default: one and a half times the parallelism, rounded up to a power of two, within [128, 32768]."""
     wanted = parallelism + parallelism // 2
     return min(max(1 << max(wanted - 1, 0).bit_length(), DEFAULT_MAX_PARALLELISM), UPPER_BOUND_MAX_PARALLELISM)
-
-
-def _needed(transformations: Iterable[Transformation]) -> list[Transformation]:
-    """Return the transformations that operators use; sources and virtual transformations without a reader are left out."""
-    ordered = sorted(transformations, key=lambda transformation: transformation.id)
-    read: set[TransformationId] = set()
-    for transformation in reversed(ordered):
-        if transformation.id in read or not isinstance(transformation, (SourceTransformation, *VIRTUAL)):
-            read.add(transformation.id)
-            read.update(transformation.inputs)
-    return [transformation for transformation in ordered if transformation.id in read]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -162,26 +144,18 @@ class _Generator:
                 # Readers within this job get the records as they come. As in Flink, an unbounded stream is not cached.
                 if self.batch:
                     self._add_node(it, SinkConfig(sink=it.cache.sink()), (it.input, None), name="CacheWrite")
-                return self._read(it.input)
+                return self._outputs[it.input]
             case UnionTransformation() as it:
-                return tuple(output for read in it.union_inputs for output in self._read(read))
+                return tuple(output for read in it.union_inputs for output in self._outputs[read])
             case PartitionTransformation() as it:
                 # The partitioning nearest to the reader wins, as in Flink: `rebalance().key_by(...)` is HASH.
-                return tuple(replace(output, partitioner=it.partitioner) for output in self._read(it.input))
+                return tuple(replace(output, partitioner=it.partitioner) for output in self._outputs[it.input])
             case SideOutputTransformation() as it:
                 # A side output belongs to the operator; the partitioning of the main output does not affect it.
-                return tuple(_Output(node=output.node, side_output=it.tag) for output in self._read(it.input))
+                return tuple(_Output(node=output.node, side_output=it.tag) for output in self._outputs[it.input])
             case _:
                 kind = type(transformation).__name__
                 raise InvalidProgramError(f"there is no translator for {kind} (transformation {transformation.name!r})")
-
-    def _read(self, transformation: TransformationId) -> tuple[_Output, ...]:
-        if transformation not in self._outputs:
-            raise InvalidProgramError(
-                f"transformation {transformation} is read but is not in the program before its reader",
-                hint="streams of two environments cannot be combined; build the whole program with one.",
-            )
-        return self._outputs[transformation]
 
     def _add_node(
         self,
@@ -194,7 +168,7 @@ class _Generator:
         """Add an operator with its edges; `name` overrides the name of the transformation."""
         node_id = NodeId(transformation.id)
         name = transformation.name if name is None else name
-        read = [(index, output) for index, (origin, _) in enumerate(inputs) for output in self._read(origin)]
+        read = [(index, output) for index, (origin, _) in enumerate(inputs) for output in self._outputs[origin]]
         uid = self._uid(transformation, name, type(operator).__name__, read)
         operator = self._with_held_watermarks(operator, name, [output.node for _, output in read])
         parallelism = self._parallelism(transformation, name)

@@ -7,7 +7,7 @@ from flinkish.common.ids import OperatorUid
 from flinkish.graph.stream_graph import NodeId, StreamGraph
 from flinkish.graph.stream_graph_generator import default_max_parallelism, generate, with_recorded_max_parallelism
 from flinkish.program.operators import SinkConfig, SourceConfig
-from flinkish.program.transformations import Partitioning, TransformationId, UnaryTransformation
+from flinkish.program.transformations import Partitioning, UnaryTransformation
 from tests.unit.graph.programs import LONG, STRING, ProgramBuilder, by_value
 
 
@@ -152,28 +152,6 @@ def test_forward_between_different_parallelisms_is_refused() -> None:
     build = ProgramBuilder()
     build.map(build.partition(build.source(), Partitioning.FORWARD), parallelism=3)
     with pytest.raises(InvalidProgramError, match=r"forward.. from 'Source: Numbers' .parallelism 2. to 'Map' .parallelism 3."):
-        generate(build.build())
-
-
-def test_a_program_without_operators_is_refused() -> None:
-    build = ProgramBuilder()
-    build.key_by(build.source())
-    with pytest.raises(InvalidProgramError, match="no operators"):
-        generate(build.build())
-
-
-def test_an_operator_without_a_sink_runs_but_an_unread_source_does_not() -> None:
-    build = ProgramBuilder()
-    read = build.source("read")
-    build.source("unread")
-    mapped = build.map(read)
-    assert list(generate(build.build()).nodes) == [read, mapped]
-
-
-def test_a_transformation_of_another_environment_is_refused() -> None:
-    build = ProgramBuilder()
-    build.map(TransformationId(99))
-    with pytest.raises(InvalidProgramError, match="transformation 99 is read but is not in the program"):
         generate(build.build())
 
 
