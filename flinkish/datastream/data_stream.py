@@ -23,6 +23,7 @@ from flinkish.datastream.shapes import Expression, Filters, FlatMaps, K, Maps, P
 from flinkish.datastream.slot_sharing_group import SlotSharingGroup
 from flinkish.program import operators
 from flinkish.program.program_builder import WITHOUT_OPERATOR
+from flinkish.program.sinks import Sink
 from flinkish.program.transformations import (
     CacheTransformation,
     ChainingStrategy,
@@ -62,7 +63,6 @@ if TYPE_CHECKING:
     from flinkish.datastream.stream_execution_environment import StreamExecutionEnvironment
     from flinkish.datastream.window_join import CoGroupedStreams, JoinedStreams
     from flinkish.datastream.windowed_stream import AllWindowedStream
-    from flinkish.program.sinks import Sink
     from flinkish.udf.state import MapStateDescriptor
     from flinkish.udf.window import WindowAssigner
 
@@ -818,7 +818,6 @@ class DataStream(_OperatorSettings, Generic[T_co]):
             >>> _ = env.from_collection([1, 2]).add_sink(Show())
         """
         from flinkish.datastream.legacy_functions import SinkFunctionSink
-        from flinkish.program.sinks import Sink
 
         if isinstance(sink_func, Sink):
             return self.sink_to(sink_func)
@@ -834,8 +833,6 @@ class DataStream(_OperatorSettings, Generic[T_co]):
             >>> _ = env.from_collection(["a"], Types.STRING()).sink_to(lines)
             >>> result = env.execute()
         """
-        from flinkish.program.sinks import Sink
-
         instance_of("sink_to()", sink, Sink, hint="a builder must be finished with build(); a SinkFunction goes to add_sink().")
         transformer = getattr(sink, "get_transformer", lambda: None)()
         stream: DataStream = self if transformer is None else transformer.apply(self)

@@ -403,8 +403,6 @@ class StreamExecutionEnvironment:
             >>> numbers.execute_and_collect(limit=9)
             [1, 2, 3]
         """
-        from flinkish.program.sources import DriverSource, NativeSource, Source
-
         if not isinstance(source, (Source, DriverSource, NativeSource)):
             raise InvalidArgumentError(
                 f"from_source() needs a Source; got {source!r} of type {type(source).__name__}.",
@@ -476,7 +474,6 @@ class StreamExecutionEnvironment:
             [1]
         """
         from flinkish.datastream.legacy_functions import SourceFunctionSource
-        from flinkish.program.sources import DriverSource, Source
 
         if isinstance(source_func, (Source, DriverSource)):
             return self.from_source(source_func, WatermarkStrategy.no_watermarks(), source_name, type_info)
@@ -698,8 +695,6 @@ def _properties(arguments: Iterable[str], environment: Mapping[str, str]) -> lis
 
 
 def _check_alignment(source: object, strategy: WatermarkStrategy, name: str) -> None:
-    from flinkish.program.sources import Source
-
     if not isinstance(source, Source) or source.unordered:
         raise UnsupportedError(
             f"from_source({name!r}): with_watermark_alignment() needs a source that can be held back; {type(source).__name__} is "
