@@ -1,4 +1,4 @@
-"""The sources of a configuration; each overrides those before it: conf/config.yaml, `-Dkey=value`, the program itself.
+"""The sources of a configuration outside of the program: conf/config.yaml, overridden by `-Dkey=value`.
 
 The file is YAML, nested (`execution: {checkpointing: {interval: 10 s}}`) or flat (`execution.checkpointing.interval: 10 s`).
 It is read from the folder named by the environment variable FLINKISH_CONF_DIR, or from ./conf if the variable is not set.
@@ -32,30 +32,21 @@ _PLAIN = "tag:yaml.org,2002:"
 _LOG = logging.getLogger(__name__)
 
 
-def load_configuration(
-    properties: Iterable[str] = (),
-    program: Configuration | None = None,
-    *,
-    environment: Mapping[str, str],
-    working_directory: Path | None = None,
-) -> Configuration:
-    """Return the effective configuration: the file's entries, overridden by `-D` properties, overridden by the program's entries.
+def load_configuration(properties: Iterable[str] = (), *, environment: Mapping[str, str]) -> Configuration:
+    """Return the entries of the file, overridden by `-D` properties.
 
     `properties` have the form that `parse_properties` reads; `environment` is os.environ, or a dict in tests. Every key of the
     file and of the properties is checked: an unknown key is logged as a warning that names the most similar known key, and a
     malformed value raises ConfigurationError.
     """
     configuration = Configuration()
-    folder = working_directory or Path.cwd()
-    path = config_file(environment, folder)
-    _warn_of_other_files(environment, folder)
+    path = config_file(environment)
+    _warn_of_other_files(environment)
     if path is not None:
         configuration.add_all(read_config_file(path))
     configuration.add_all(parse_properties(properties))
     for key in sorted(configuration.key_set()):
         check_key(configuration, key)
-    if program is not None:
-        configuration.add_all(program)
     return configuration
 
 
@@ -64,15 +55,16 @@ def _warn_of(path: Path) -> None:
     _LOG.warning("%s is not read: flinkish reads conf/%s, with the same keys.", path, CONFIG_FILE_NAME)
 
 
-def _warn_of_other_files(environment: Mapping[str, str], working_directory: Path) -> None:
+def _warn_of_other_files(environment: Mapping[str, str]) -> None:
     """Warn once of a configuration file that has the name used by Flink 1.x."""
-    for folder in (Path(environment.get(DIRECTORY_VARIABLE) or working_directory / "conf"), working_directory):
+    here = Path.cwd()
+    for folder in (Path(environment.get(DIRECTORY_VARIABLE) or here / "conf"), here):
         path = folder / _FLINKS_FILE_NAME
         if path.is_file():
             _warn_of(path)
 
 
-def config_file(environment: Mapping[str, str], working_directory: Path | None = None) -> Path | None:
+def config_file(environment: Mapping[str, str]) -> Path | None:
     """Return the configuration file; None if there is none.
 
     Raises ConfigurationError if the environment names a folder without one.
@@ -86,7 +78,7 @@ def config_file(environment: Mapping[str, str], working_directory: Path | None =
                 hint=f"put the file there, or unset {DIRECTORY_VARIABLE} to use ./conf or the defaults.",
             )
         return path
-    path = (working_directory or Path.cwd()) / "conf" / CONFIG_FILE_NAME
+    path = Path.cwd() / "conf" / CONFIG_FILE_NAME
     return path if path.is_file() else None
 
 

@@ -18,8 +18,8 @@ def write(folder: Path, text: str) -> Path:
     return path
 
 
-def load(folder: Path, *properties: str, program: Configuration | None = None) -> Configuration:
-    return load_configuration(properties, program, environment={"FLINKISH_CONF_DIR": str(folder)})
+def load(folder: Path, *properties: str) -> Configuration:
+    return load_configuration(properties, environment={"FLINKISH_CONF_DIR": str(folder)})
 
 
 def test_nested_and_flat_keys_mean_the_same(tmp_path: Path) -> None:
@@ -87,11 +87,10 @@ def test_a_file_that_is_no_text_is_told(tmp_path: Path) -> None:
         read_config_file(path)
 
 
-def test_the_program_wins_over_properties_and_they_win_over_the_file(tmp_path: Path) -> None:
+def test_properties_win_over_the_file(tmp_path: Path) -> None:
     write(tmp_path, "parallelism.default: 1\npipeline.name: file\nexecution.engine: local\n")
-    program = Configuration().set_integer("parallelism.default", 3)
-    configuration = load(tmp_path, "-Dparallelism.default=2", "-Dpipeline.name=property", program=program)
-    assert configuration.get(options.DEFAULT_PARALLELISM) == 3
+    configuration = load(tmp_path, "-Dparallelism.default=2", "-Dpipeline.name=property")
+    assert configuration.get(options.DEFAULT_PARALLELISM) == 2
     assert configuration.get(options.PIPELINE_NAME) == "property"
     assert configuration.get(options.ENGINE) == "local"
 
@@ -132,11 +131,12 @@ def test_the_folder_of_the_environment_must_hold_a_file(tmp_path: Path) -> None:
         load(tmp_path)
 
 
-def test_without_the_variable_the_file_is_in_conf_or_there_is_none(tmp_path: Path) -> None:
-    assert load_configuration(environment={}, working_directory=tmp_path).key_set() == set()
+def test_without_the_variable_the_file_is_in_conf_or_there_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert load_configuration(environment={}).key_set() == set()
     (tmp_path / "conf").mkdir()
     write(tmp_path / "conf", "pipeline.name: here\n")
-    assert load_configuration(environment={}, working_directory=tmp_path).get(options.PIPELINE_NAME) == "here"
+    assert load_configuration(environment={}).get(options.PIPELINE_NAME) == "here"
 
 
 def test_properties_may_hold_equals_signs_and_lack_the_dash_d() -> None:
@@ -152,11 +152,14 @@ def test_a_property_without_key_or_value_is_refused(wrong: str) -> None:
 
 
 @pytest.mark.parametrize("folder", [".", "conf"])
-def test_a_file_with_flinks_older_name_is_told_of_once(tmp_path: Path, caplog: pytest.LogCaptureFixture, folder: str) -> None:
+def test_a_file_with_flinks_older_name_is_told_of_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, folder: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
     (tmp_path / folder).mkdir(exist_ok=True)
     file = tmp_path / folder / "flink-conf.yaml"
     file.write_text("parallelism.default: 7")
     for _ in range(2):
-        configuration = load_configuration(environment={}, working_directory=tmp_path)
+        configuration = load_configuration(environment={})
     assert not configuration.contains_key("parallelism.default")
     assert caplog.messages == [f"{file} is not read: flinkish reads conf/config.yaml, with the same keys."]
