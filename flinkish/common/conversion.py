@@ -38,7 +38,7 @@ from flinkish.common.typeinfo import (
     TypeInformation,
     Types,
 )
-from flinkish.common.types import Row, RowKind, learn_names, make_row
+from flinkish.common.types import Row, RowKind, learn_names, make_row, row_like
 
 Convert = Callable[[Any], Any]
 #: File name of the generated functions in tracebacks.
@@ -106,30 +106,34 @@ def shortest_floats(type_info: TypeInformation) -> Convert | None:
     >>> shortest_floats(Types.TUPLE([Types.STRING(), Types.FLOAT()]))(("a", 1.100000023841858))
     ('a', 1.1)
     """
-    return nullable(_shortest_floats(type_info))
-
-
-def _shortest_floats(type_info: TypeInformation) -> Convert | None:
     kind, parts = shape_of(type_info)
     if kind is BasicType.FLOAT:
-        return lambda value: float(float_text(value))
-    found = [shortest_floats(part) for part in parts]
-    if not any(found):
+        return nullable(lambda value: float(float_text(value)))
+    return by_parts(kind, [shortest_floats(part) for part in parts])
+
+
+def by_parts(kind: BasicType | Kind, parts: Sequence[Convert | None]) -> Convert | None:
+    """Return the function that converts each part of a value by a function of its own; None if all parts stay as they are.
+
+    The parts are the elements of a list, keys and values of a map, or the fields of a row or tuple; each function gets None, too,
+    which the returned one leaves as it is.
+    """
+    if not any(parts):
         return None
-    converts = [convert or same for convert in found]
+    converts = [convert or same for convert in parts]
+    convert: Convert
     match kind:
         case Kind.LIST:
             (element,) = converts
-            return lambda value: [element(item) for item in value]
+            convert = lambda value: list(map(element, value))  # noqa: E731
         case Kind.MAP:
-            convert_key, convert_value = converts
-            return lambda value: {convert_key(key): convert_value(item) for key, item in value.items()}
+            of_key, of_value = converts
+            convert = lambda value: {of_key(key): of_value(item) for key, item in value.items()}  # noqa: E731
         case Kind.TUPLE:
-            return lambda value: tuple([convert(item) for convert, item in zip(converts, value, strict=True)])
+            convert = lambda value: tuple([one(item) for one, item in zip(converts, value, strict=True)])  # noqa: E731
         case _:
-            return lambda row: make_row(
-                row._fields, [convert(item) for convert, item in zip(converts, row._values, strict=True)], row._row_kind
-            )
+            convert = lambda row: row_like(row, [one(item) for one, item in zip(converts, row, strict=True)])  # noqa: E731
+    return nullable(convert)
 
 
 def _build(type_info: TypeInformation, lenient: bool, round_floats: bool = True) -> Convert | None:

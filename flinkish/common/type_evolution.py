@@ -6,10 +6,10 @@ refused, because a value would become another one: a renamed field would lose it
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, Final
 
-from flinkish.common.conversion import nullable, same
+from flinkish.common.conversion import by_parts, nullable, same
 from flinkish.common.kinds import Kind, part_names, plain_type, shape_of
 from flinkish.common.typeinfo import BasicType, TypeInformation
 from flinkish.common.types import make_row
@@ -29,6 +29,7 @@ _WIDER: Final[dict[BasicType | Kind, tuple[BasicType, ...]]] = {
 def evolve(stored: TypeInformation, declared: TypeInformation) -> Convert | None:
     """Return the function that converts stored values to the declared type; None if they are the same in both types.
 
+    The function leaves None as it is.
     Raises ValueError, with the reason, if the change would lose or change the meaning of values.
 
     >>> from flinkish.common.typeinfo import Types
@@ -39,7 +40,7 @@ def evolve(stored: TypeInformation, declared: TypeInformation) -> Convert | None
     stored, declared = plain_type(stored), plain_type(declared)
     (before, old), (now, new) = shape_of(stored), shape_of(declared)
     if now in _WIDER.get(before, ()):
-        return float if now in (BasicType.FLOAT, BasicType.DOUBLE) else None
+        return nullable(float) if now in (BasicType.FLOAT, BasicType.DOUBLE) else None
     if before is not now or (before is Kind.LIST and type(stored) is not type(declared)):
         raise ValueError(f"{stored!r} cannot become {declared!r}")
     match now:
@@ -48,25 +49,15 @@ def evolve(stored: TypeInformation, declared: TypeInformation) -> Convert | None
         case Kind.TUPLE:
             if len(old) != len(new):
                 raise ValueError("the fields of a tuple have no names, so none can be added or removed")
-            return _of_fields(list(map(evolve, old, new)), tuple)
+            return by_parts(now, list(map(evolve, old, new)))
         case Kind.LIST:
-            element = nullable(evolve(old[0], new[0]))
-            return None if element is None else lambda values: list(map(element, values))
+            return by_parts(now, [evolve(old[0], new[0])])
         case Kind.MAP:
             if repr(old[0]) != repr(new[0]):
                 raise ValueError(f"the keys of a map cannot change from {old[0]!r} to {new[0]!r}")
-            value = nullable(evolve(old[1], new[1]))
-            return None if value is None else lambda entries: {key: value(each) for key, each in entries.items()}
+            return by_parts(now, [None, evolve(old[1], new[1])])
         case _:
             return None
-
-
-def _of_fields(converters: Sequence[Convert | None], make: Convert) -> Convert | None:
-    """Return the function that converts each field by a function of its own; None if all fields stay as they are."""
-    if not any(converters):
-        return None
-    each = [nullable(convert) or same for convert in converters]
-    return lambda values: make([convert(value) for convert, value in zip(each, values, strict=True)])
 
 
 def _evolve_row(stored: TypeInformation, declared: TypeInformation) -> Convert | None:
@@ -84,7 +75,7 @@ def _evolve_row(stored: TypeInformation, declared: TypeInformation) -> Convert |
     kept = [name for name in old if name in new]
     if kept != [name for name in new if name in old]:
         raise ValueError("fields were moved")
-    converters = [nullable(evolve(old[name], new[name])) or same for name in kept]
+    converters = [evolve(old[name], new[name]) or same for name in kept]
     names = tuple(new)
     if not removed and not added and all(convert is same for convert in converters):
         return None
@@ -97,4 +88,4 @@ def _evolve_row(stored: TypeInformation, declared: TypeInformation) -> Convert |
         fields = [None if at is None else one(values[at]) for at, one in zip(positions, each, strict=True)]
         return make_row(names, fields, row.get_row_kind())
 
-    return convert
+    return nullable(convert)
