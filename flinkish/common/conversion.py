@@ -213,16 +213,6 @@ def taking_apart(
     ]
 
 
-def makes_new(type_info: TypeInformation) -> bool:
-    """Return whether the values made by `converter` share no mutable objects with the values that the user's function returned.
-
-    >>> makes_new(Types.ROW([Types.LONG(), Types.LIST(Types.STRING())])), makes_new(Types.LIST(Types.PICKLED_BYTE_ARRAY()))
-    (True, False)
-    """
-    kind, parts = shape_of(type_info)
-    return kind not in (Kind.PICKLED, Kind.OTHER) and all(map(makes_new, parts))
-
-
 #: The expected values of a type, for messages.
 _EXPECTED: dict[BasicType | Kind, str] = {
     BasicType.STRING: "a str",

@@ -100,6 +100,19 @@ def kind_of(type_info: TypeInformation) -> BasicType | Kind:
     return shape_of(type_info)[0]
 
 
+def is_declared(type_info: TypeInformation) -> bool:
+    """Return whether a type says of all parts of its values what they are: none is pickled, or of a class of the user's own.
+
+    Arrow has such values, and those that `conversion.converter` makes share no mutable objects with what it was given.
+
+    >>> from flinkish.common.typeinfo import Types
+    >>> is_declared(Types.ROW([Types.LONG(), Types.LIST(Types.STRING())])), is_declared(Types.LIST(Types.PICKLED_BYTE_ARRAY()))
+    (True, False)
+    """
+    kind, parts = shape_of(type_info)
+    return kind not in (Kind.PICKLED, Kind.OTHER) and all(map(is_declared, parts))
+
+
 def part_names(type_info: TypeInformation) -> tuple[str, ...]:
     """Return the names of the parts of a type: f0, f1, ... for a tuple, `element` for a list, `key` and `value` for a map."""
     match plain_type(type_info):

@@ -8,6 +8,8 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from flinkish.common.closing import raised_by
+
 
 class ThreadedReader(ABC):
     """A `DriverReader` whose thread reads ahead, and pauses while the buffer is full."""
@@ -32,11 +34,7 @@ class ThreadedReader(ABC):
         """Read to the end of the input, in the thread; `poll` raises its error, after the records before it."""
 
     def _run(self) -> None:
-        error: BaseException | None = None
-        try:
-            self._read()
-        except BaseException as caught:
-            error = caught
+        error = raised_by(self._read)
         with self._changed:
             self._ended, self._error = True, error
             self._changed.notify_all()

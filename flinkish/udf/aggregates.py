@@ -14,7 +14,7 @@ from decimal import Decimal
 from typing import Any
 
 from flinkish.common.errors import InvalidArgumentError, InvalidProgramError
-from flinkish.common.kinds import BOUNDS, INTEGER_BITS, Kind, kind_of, part_names, plain_type, shape_of
+from flinkish.common.kinds import BOUNDS, INTEGER_BITS, Kind, is_declared, kind_of, part_names, plain_type, shape_of
 from flinkish.common.time import Instant
 from flinkish.common.typeinfo import BasicType, DecimalTypeInfo, RowTypeInfo, TypeInformation, Types
 from flinkish.common.types import Row, make_row
@@ -139,8 +139,6 @@ _PARTS: dict[str, tuple[str, ...]] = {
     **{kind: (kind,) for kind in ("sum", "count", "min", "max", *CHOOSING)},
     "avg": ("sum", "count"),
 }
-#: What the operator knows, and no accumulator.
-OUTER = ("key", "window_start", "window_end")
 #: Numbers that numpy adds up and compares as Python does.
 _NATIVE = {*INTEGER_BITS, BasicType.DOUBLE}
 _NUMBERS = {*_NATIVE, BasicType.FLOAT, BasicType.BIG_INT, BasicType.BIG_DEC}
@@ -232,7 +230,7 @@ class FieldAggregates(AggregateFunction):
                 compared = slot.by if slot.kind in CHOOSING else slot.field
                 if compared is not None and kind_of(self.field_types[compared]) not in _NATIVE:
                     return f"{aggregate.kind}({aggregate.field!r}) looks at each record"
-                if not _may_be_column(self.field_types[slot.field]):
+                if not is_declared(self.field_types[slot.field]):
                     return f"{aggregate.kind}({aggregate.field!r}) takes values that no column holds"
                 if any(map(cut_to_milliseconds, shape_of(self.field_types[slot.field])[1])):
                     return "state cuts times in nested fields to milliseconds"
@@ -350,12 +348,6 @@ class AggregatedAllWindow(ProcessAllWindowFunction[Any, Row, Any]):
 
     def process(self, context: ProcessAllWindowFunction.Context[Any], elements: Any) -> list[Row]:
         return [self.aggregates.row(accumulator, None, context.window()) for accumulator in elements]
-
-
-def _may_be_column(type_info: TypeInformation) -> bool:
-    """Tell whether Arrow has values of a type."""
-    kind, parts = shape_of(type_info)
-    return kind not in (Kind.PICKLED, Kind.OTHER) and all(map(_may_be_column, parts))
 
 
 _SOMETHING: dict[BasicType | Kind, Any] = {

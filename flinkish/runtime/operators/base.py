@@ -13,8 +13,9 @@ from typing import Any
 
 from flinkish.common.closing import Unwinding
 from flinkish.common.columns import Columns
-from flinkish.common.conversion import converter, makes_new
+from flinkish.common.conversion import converter
 from flinkish.common.ids import OperatorUid
+from flinkish.common.kinds import is_declared
 from flinkish.common.typeinfo import TypeInformation
 from flinkish.graph.columns import records_only
 from flinkish.graph.job_graph import JobVertex
@@ -213,7 +214,7 @@ class Operator:
 
     def makes_new(self) -> bool:
         """Tell whether the emitted records share no mutable objects with the user function."""
-        return not self.passes_through and makes_new(self.node.output_type)
+        return not self.passes_through and is_declared(self.node.output_type)
 
     def open(self) -> None:
         """Open the user function."""
