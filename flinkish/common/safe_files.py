@@ -50,12 +50,21 @@ def open_file(root: str | Path, inside: str) -> io.FileIO:
     return file
 
 
-def create_file(root: str | Path, inside: str) -> io.BufferedWriter:
+class NewFile(io.BufferedWriter):
+    """A file that is being written."""
+
+    def sync(self) -> None:
+        """Sync the written data, so that it survives a crash of the machine."""
+        self.flush()
+        os.fsync(self.fileno())
+
+
+def create_file(root: str | Path, inside: str) -> NewFile:
     """Make a new file below `root` and open it for writing. Raises OSError, such as FileExistsError if its name is taken."""
     folder, name = os.path.split(inside)
     with open_folder(root, folder) as descriptor:
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-        return io.BufferedWriter(io.FileIO(os.open(name, flags, 0o666, dir_fd=descriptor), "wb"))
+        return NewFile(io.FileIO(os.open(name, flags, 0o666, dir_fd=descriptor), "wb"))
 
 
 def read_file(root: str | Path, inside: str, *, limit: int) -> bytes:
@@ -116,9 +125,8 @@ def replace_file(root: str | Path, inside: str, content: bytes, *, sync: bool, d
         try:
             with create_file(root, os.path.join(folder, temporary)) as file:
                 file.write(content)
-                file.flush()
                 if sync:
-                    os.fsync(file.fileno())
+                    file.sync()
             os.rename(temporary, name, src_dir_fd=descriptor, dst_dir_fd=descriptor)
         except BaseException:
             with contextlib.suppress(OSError):

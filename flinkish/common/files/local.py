@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import os
 import shutil
 from collections.abc import Iterator
@@ -12,15 +11,6 @@ from typing import IO
 from flinkish.common import safe_files
 from flinkish.common.disk import make_folders, sync
 from flinkish.common.files.checkpoint_files import CheckpointFiles
-
-
-class LocalNewFile(io.BufferedWriter):
-    """See NewFile."""
-
-    def sync(self) -> None:
-        """See NewFile.sync."""
-        self.flush()
-        os.fsync(self.fileno())
 
 
 class LocalFiles(CheckpointFiles):
@@ -56,8 +46,8 @@ class LocalFiles(CheckpointFiles):
     def open(self, inside: str) -> IO[bytes]:
         return safe_files.open_file(self._root, inside)
 
-    def create(self, inside: str) -> LocalNewFile:
-        return LocalNewFile(safe_files.create_file(self._root, inside).detach())
+    def create(self, inside: str) -> safe_files.NewFile:
+        return safe_files.create_file(self._root, inside)
 
     def replace(self, inside: str, content: bytes, *, sync: bool, draft: str = "") -> None:
         safe_files.replace_file(self._root, inside, content, sync=sync, draft=draft)

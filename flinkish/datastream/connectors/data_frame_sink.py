@@ -207,8 +207,7 @@ class _Writer(BufferedWriter[RowFile, tuple[()], RowFile]):
             make_folders(self._folder)
             with safe_files.create_file(self._folder, name) as file:
                 pq.write_table(table, file)
-                file.flush()
-                os.fsync(file.fileno())
+                file.sync()
             sync(self._folder)
         except OSError as error:
             raise SinkError(f"DataFrameSink cannot write {path}: {error.strerror or error}") from error

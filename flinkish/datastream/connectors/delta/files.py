@@ -115,8 +115,7 @@ class TableFiles:
         safe_files.make_folders(self.table, os.path.dirname(inside))
         with safe_files.create_file(self.table, inside) as file:
             pq.write_table(rows, file, compression=compression, write_page_checksum=True)
-            file.flush()
-            os.fsync(file.fileno())
+            file.sync()
         status = os.stat(self.path(inside))
         return status.st_size, status.st_mtime_ns // 1_000_000
 
