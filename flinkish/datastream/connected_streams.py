@@ -14,7 +14,7 @@ from flinkish.datastream.data_stream import DataStream
 from flinkish.datastream.keyed_stream import KeyedStream
 from flinkish.datastream.shapes import BroadcastProcesses, CoFlatMaps, CoMaps, CoProcesses, K, SelectsKeys, T2_co, T_co, U
 from flinkish.program import operators
-from flinkish.program.transformations import BroadcastStateTransformation, TwoInputTransformation
+from flinkish.program.transformations import TwoInputTransformation
 from flinkish.udf.function_wrappers import check_function, check_kind, describe
 from flinkish.udf.functions import (
     BroadcastProcessFunction,
@@ -211,21 +211,23 @@ class BroadcastConnectedStream(Generic[T_co, T2_co]):
         check_serializable(descriptors, "the state descriptors of broadcast()")
         kind: type[Function]
         config: Any
+        keys: dict[str, Any] = {}
         if isinstance(stream, KeyedStream):
             kind, config = KeyedBroadcastProcessFunction, operators.KeyedBroadcastProcessConfig
             name = "Keyed-Co-Process-Broadcast"
             hint = "the stream is keyed, so the function must be a KeyedBroadcastProcessFunction."
+            keys = {"first_key_selector": stream._key_selector, "key_type": stream._key_type}
         else:
             kind, config = BroadcastProcessFunction, operators.BroadcastProcessConfig
             name = "Co-Process-Broadcast"
             hint = "the stream is not keyed; call key_by() on it before connect() to use a KeyedBroadcastProcessFunction."
         check_kind(func, kind, "process", hint=hint)
         return stream._add(
-            BroadcastStateTransformation,
+            TwoInputTransformation,
             name=name,
             output_type=type_of(output_type, "process"),
-            regular_input=stream._id,
-            broadcast_input=self.broadcast_stream.input_stream._id,
+            first_input=stream._id,
+            second_input=self.broadcast_stream.input_stream._id,
             operator=config(function=func, state_descriptors=descriptors),
-            **stream._key_fields(),
+            **keys,
         )

@@ -25,7 +25,6 @@ from flinkish.program.operators import OperatorConfig, SinkConfig, SourceConfig,
 from flinkish.program.program import Program
 from flinkish.program.sources import Boundedness, Source
 from flinkish.program.transformations import (
-    BroadcastStateTransformation,
     CacheTransformation,
     OneInputTransformation,
     Partitioner,
@@ -130,16 +129,8 @@ class _Generator:
             case OneInputTransformation() as it:
                 return self._add_node(it, it.operator, (it.input, it.key_selector), key_type=it.key_type)
             case TwoInputTransformation() as it:
-                if (it.first_key_selector is None) != (it.second_key_selector is None):
-                    raise InvalidProgramError(
-                        f"only one input of {it.name!r} is keyed; both must be, or none",
-                        hint="call key_by on both streams before connect(), or on the stream that connect() returns.",
-                    )
                 first, second = (it.first_input, it.first_key_selector), (it.second_input, it.second_key_selector)
                 return self._add_node(it, it.operator, first, second, key_type=it.key_type)
-            case BroadcastStateTransformation() as it:
-                inputs = (it.regular_input, it.key_selector), (it.broadcast_input, None)
-                return self._add_node(it, it.operator, *inputs, key_type=it.key_type)
             case CacheTransformation() as it:
                 # Readers within this job get the records as they come. As in Flink, an unbounded stream is not cached.
                 if self.batch:

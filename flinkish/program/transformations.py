@@ -115,7 +115,7 @@ class OneInputTransformation(UnaryTransformation):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TwoInputTransformation(Transformation):
-    """An operator with two inputs; it is keyed if both selectors are set."""
+    """An operator with two inputs: both are keyed, or only the first one if the second is broadcast, or none."""
 
     first_input: TransformationId
     second_input: TransformationId
@@ -127,21 +127,6 @@ class TwoInputTransformation(Transformation):
     @property
     def inputs(self) -> tuple[TransformationId, ...]:
         return (self.first_input, self.second_input)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BroadcastStateTransformation(Transformation):
-    """An operator that reads a stream, keyed if `key_selector` is set, and a broadcast stream that fills its state."""
-
-    regular_input: TransformationId
-    broadcast_input: TransformationId
-    operator: OperatorConfig
-    key_selector: Callable[[Any], Any] | None = None
-    key_type: TypeInformation | None = None
-
-    @property
-    def inputs(self) -> tuple[TransformationId, ...]:
-        return (self.regular_input, self.broadcast_input)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -19,7 +19,7 @@ from flinkish.datastream import (
 )
 from flinkish.datastream.state import MapStateDescriptor, ValueStateDescriptor
 from flinkish.program.operators import BroadcastProcessConfig, KeyedBroadcastProcessConfig
-from flinkish.program.transformations import BroadcastStateTransformation, Partitioning, PartitionTransformation
+from flinkish.program.transformations import Partitioning, PartitionTransformation, TwoInputTransformation
 from tests.kit.programs import last
 from tests.unit.datastream.helpers import make_env, numbers
 
@@ -79,10 +79,10 @@ def test_a_stream_without_keys_takes_a_broadcast_process_function(env: StreamExe
     result = connected.process(Plain(), Types.LONG())
 
     transformation = last(result)
-    assert isinstance(transformation, BroadcastStateTransformation)
+    assert isinstance(transformation, TwoInputTransformation)
     assert isinstance(transformation.operator, BroadcastProcessConfig)
     assert [descriptor.get_name() for descriptor in transformation.operator.state_descriptors] == ["rules"]
-    assert (transformation.name, transformation.key_selector) == ("Co-Process-Broadcast", None)
+    assert (transformation.name, transformation.first_key_selector) == ("Co-Process-Broadcast", None)
     assert result.get_type() == Types.LONG()
 
 
@@ -91,9 +91,10 @@ def test_a_keyed_stream_takes_a_keyed_broadcast_process_function(env: StreamExec
 
     transformation = last(keyed.connect(numbers(env).broadcast(RULES)).process(Keyed()))
 
-    assert isinstance(transformation, BroadcastStateTransformation)
+    assert isinstance(transformation, TwoInputTransformation)
     assert isinstance(transformation.operator, KeyedBroadcastProcessConfig)
     assert (transformation.name, transformation.key_type) == ("Keyed-Co-Process-Broadcast", Types.LONG())
+    assert (transformation.first_key_selector is None, transformation.second_key_selector) == (False, None)
 
 
 def test_the_kind_of_function_must_fit_the_stream(env: StreamExecutionEnvironment) -> None:

@@ -8,7 +8,7 @@ from flinkish.graph.chaining import build_job_graph
 from flinkish.graph.execution_plan import plan
 from flinkish.graph.stream_graph_generator import generate
 from flinkish.program.operators import BroadcastProcessConfig, KeyedBroadcastProcessConfig
-from flinkish.program.transformations import BroadcastStateTransformation, Partitioning
+from flinkish.program.transformations import Partitioning, TwoInputTransformation
 from tests.unit.graph.programs import LONG, ProgramBuilder, by_value
 
 
@@ -17,12 +17,12 @@ def build(*, keyed: bool) -> Any:
     regular, rules = program.source("Numbers"), program.source("Rules")
     kind: Any = KeyedBroadcastProcessConfig if keyed else BroadcastProcessConfig
     node = program._add(
-        BroadcastStateTransformation,
+        TwoInputTransformation,
         name="Both",
-        regular_input=program.key_by(regular) if keyed else regular,
-        broadcast_input=program.partition(rules, Partitioning.BROADCAST),
+        first_input=program.key_by(regular) if keyed else regular,
+        second_input=program.partition(rules, Partitioning.BROADCAST),
         operator=kind(function=cast(Any, None), state_descriptors=()),
-        **({"key_selector": by_value, "key_type": LONG} if keyed else {}),
+        **({"first_key_selector": by_value, "key_type": LONG} if keyed else {}),
     )
     program.sink(node)
     return generate(program.build()), node

@@ -95,13 +95,6 @@ def test_a_two_input_operator_numbers_its_inputs() -> None:
     assert graph.nodes[NodeId(joined)].input_types == (LONG, LONG)
 
 
-def test_a_two_input_operator_with_one_keyed_input_is_refused() -> None:
-    build = ProgramBuilder()
-    build.keyed_co_process(build.source("A"), build.source("B"), second_key_selector=None)
-    with pytest.raises(InvalidProgramError, match="only one input of 'Co-Process' is keyed"):
-        generate(build.build())
-
-
 def test_a_union_adds_no_node_but_an_edge_from_each_input() -> None:
     build = ProgramBuilder()
     first, second = build.source("A"), build.source("B")
