@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
-
 from flinkish.common.kinds import INTEGER_BITS, Kind, kind_of, part_names, shape_of
 from flinkish.common.typeinfo import TypeInformation
 from flinkish.common.watermark_strategy import FieldTimestampAssigner, WatermarkStrategy
 from flinkish.graph.field_keys import fields_of_key
 from flinkish.graph.job_graph import JobGraph
-from flinkish.graph.stream_graph import NodeId, StreamEdge, StreamNode
+from flinkish.graph.stream_graph import NodeId, StreamNode
 from flinkish.graph.windows import are_aligned, are_folded_counts, are_folded_sessions, are_global_counts
 from flinkish.program import operators as configs
 from flinkish.program.transformations import Partitioner, Partitioning
@@ -73,46 +71,36 @@ def combined_before(node: StreamNode) -> FieldAggregates | None:
             return None
 
 
-def working_on_columns(nodes: Iterable[StreamNode], edges: Collection[StreamEdge], *, batch: bool) -> dict[NodeId, str | None]:
-    """Return, for each operator, why it works on records; None for those that work on columns. Empty if none does.
-
-    `nodes` are in topological order.
-    """
-    by_id = {node.id: node for node in nodes}
-    whys = {edge: unpacked_by(edge.partitioner, by_id[edge.source].output_type, by_id[edge.target]) for edge in edges}
-    found: dict[NodeId, str | None] = {}
-    for node in by_id.values():
-        reason = "batch mode sorts records by key" if batch and node.key_selectors else records_only(node)
-        inputs = [edge for edge in edges if edge.target == node.id]
-        if reason is None and not isinstance(node.operator, _MAKES_COLUMNS):
-            if inputs and all(found[edge.source] is not None or _makes_records(by_id[edge.source]) for edge in inputs):
-                reason = "its input is records"
-            elif not inputs and all(whys[edge] is not None for edge in edges if edge.source == node.id):
-                reason = "what reads it takes records"
-            else:
-                reason = next((whys[edge] for edge in inputs if whys[edge] is not None), None)
-        found[node.id] = reason
-    uses = any(found[node.id] is None and node.key_selectors for node in by_id.values())
-    return found if uses or any(isinstance(node.operator, _MAKES_COLUMNS) for node in by_id.values()) else {}
-
-
-def chained_on_columns(graph: JobGraph, *, batch: bool) -> dict[NodeId, str | None]:
-    """Return the same for the operators of a job graph."""
+def working_on_columns(graph: JobGraph, *, batch: bool) -> dict[NodeId, str | None]:
+    """Return, for each operator, why it works on records; None for those that work on columns. Empty if none does."""
+    nodes = {node.id: node for vertex in graph.vertices.values() for node in vertex.operators}
+    # What leaves by a side output is records.
     forward = Partitioner(partitioning=Partitioning.FORWARD)
+    chained = [edge for vertex in graph.vertices.values() for edge in vertex.chain_edges if edge.side_output is None]
+    links = [(edge.source, nodes[edge.target], forward) for edge in chained]
+    links += [(e.source, graph.vertices[e.target_vertex].head, e.partitioner) for e in graph.edges if e.side_output is None]
+    #: Source and target of an edge, and why columns become records on it or in the target; None if they stay columns.
     edges = [
-        StreamEdge(source=edge.source, target=edge.target, input_index=0, partitioner=forward)
-        for vertex in graph.vertices.values()
-        for edge in vertex.chain_edges
+        (source, target.id, unpacked_by(partitioner, nodes[source].output_type, target)) for source, target, partitioner in links
     ]
-    for edge in graph.edges:
-        head = graph.vertices[edge.target_vertex].head.id
-        edges.append(StreamEdge(source=edge.source, target=head, input_index=edge.input_index, partitioner=edge.partitioner))
-    return working_on_columns([node for vertex in graph.vertices.values() for node in vertex.operators], edges, batch=batch)
+    found: dict[NodeId, str | None] = {}
+    for node in nodes.values():
+        reason = "batch mode sorts records by key" if batch and node.key_selectors else records_only(node)
+        if reason is None and isinstance(node.operator, configs.SourceConfig):
+            if all(why is not None for source, _, why in edges if source == node.id):
+                reason = "what reads it takes records"
+        elif reason is None and not isinstance(node.operator, _MAKES_COLUMNS):
+            read = [(source, why) for source, target, why in edges if target == node.id]
+            whys = [why for source, why in read if found[source] is None and not _makes_records(nodes[source])]
+            reason = next((why for why in whys if why is not None), None) if whys else "its input is records"
+        found[node.id] = reason
+    uses = any(found[node.id] is None and node.key_selectors for node in nodes.values())
+    return found if uses or any(isinstance(node.operator, _MAKES_COLUMNS) for node in nodes.values()) else {}
 
 
 def calls_nothing(graph: JobGraph, *, batch: bool) -> bool:
     """Tell whether all operators work on columns without a function of the program, behind sources that make these."""
-    reasons = chained_on_columns(graph, batch=batch)
+    reasons = working_on_columns(graph, batch=batch)
     operators = [node.operator for vertex in graph.vertices.values() for node in vertex.operators]
     calls = any(isinstance(operator, configs.MapBatchesConfig) for operator in operators)
     return bool(reasons) and not any(reasons.values()) and not calls

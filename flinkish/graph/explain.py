@@ -30,7 +30,7 @@ def explain_program(program: Program, engine_plan: Callable[[ExecutionPlan], str
 def explain(stream_graph: StreamGraph, execution_plan: ExecutionPlan, engine_plan: str | None = None) -> str:
     """Return the graphs as text, one below the other; each is drawn from its sources down."""
     parts = [
-        explain_stream_graph(stream_graph),
+        explain_stream_graph(stream_graph, working_on_columns(execution_plan.job_graph, batch=stream_graph.batch)),
         explain_job_graph(execution_plan.job_graph),
         explain_execution_plan(execution_plan),
     ]
@@ -39,8 +39,8 @@ def explain(stream_graph: StreamGraph, execution_plan: ExecutionPlan, engine_pla
     return "\n\n".join(parts) + "\n"
 
 
-def explain_stream_graph(stream_graph: StreamGraph) -> str:
-    reasons = working_on_columns(stream_graph.nodes.values(), stream_graph.edges, batch=stream_graph.batch)
+def explain_stream_graph(stream_graph: StreamGraph, reasons: Mapping[NodeId, str | None]) -> str:
+    """Draw operators; `reasons` say why they work on records, see `working_on_columns`."""
     drawing = _Drawing(stream_graph.nodes, lambda node: _describe_node(stream_graph.nodes[node], reasons), "#{}".format)
     for edge in stream_graph.edges:
         drawing.connect(edge.source, edge.target, _describe_edge(edge.partitioner, edge.side_output))

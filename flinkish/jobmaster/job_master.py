@@ -24,7 +24,7 @@ from flinkish.common.ids import AttemptId, IdSource
 from flinkish.common.job_execution_result import JobExecutionResult
 from flinkish.common.job_id import JobID
 from flinkish.common.job_status import JobStatus
-from flinkish.graph.columns import chained_on_columns
+from flinkish.graph.columns import working_on_columns
 from flinkish.graph.runtime_mode import is_batch
 from flinkish.jobmaster import failures, user_messages
 from flinkish.jobmaster.attempt import Attempt, Cancelled, Failed, Finished, Outcome
@@ -295,7 +295,7 @@ class JobMaster:
         configuration = self.setup.configuration
         if configuration.get(options.CHECKPOINTING_INTERVAL):
             return True
-        return None in chained_on_columns(self._task_plan.job_graph, batch=is_batch(configuration)).values()
+        return None in working_on_columns(self._task_plan.job_graph, batch=is_batch(configuration)).values()
 
     def _begin_states(self, number: int, restored: StoredCheckpoint | None) -> None:
         if number > 0:

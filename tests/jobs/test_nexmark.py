@@ -306,7 +306,7 @@ def test_queries_on_columns_are_not_taken_apart() -> None:
 
 
 def nodes_on_records(graph: StreamGraph) -> list[StreamNode]:
-    reasons = working_on_columns(graph.nodes.values(), graph.edges, batch=graph.batch)
+    reasons = working_on_columns(build_job_graph(graph), batch=graph.batch)
     return [node for node in graph.nodes.values() if reasons[node.id] is not None]
 
 

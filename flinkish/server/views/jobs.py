@@ -12,7 +12,7 @@ from flinkish.common import config_options, options
 from flinkish.common.configuration import Configuration
 from flinkish.common.job_status import JobStatus
 from flinkish.common.redaction import redact
-from flinkish.graph.columns import chained_on_columns
+from flinkish.graph.columns import working_on_columns
 from flinkish.graph.job_graph import JobGraph, JobVertex
 from flinkish.graph.runtime_mode import is_batch
 from flinkish.graph.stream_graph import NodeId, StreamNode
@@ -124,7 +124,7 @@ def plan(view: JobView) -> answers.JobPlan:
 
 def plan_of(graph: JobGraph, configuration: Configuration, job_id: str) -> answers.JobPlan:
     """Return the plan of a job, which need not run; the configuration has the decided mode."""
-    reasons = chained_on_columns(graph, batch=is_batch(configuration))
+    reasons = working_on_columns(graph, batch=is_batch(configuration))
     nodes = tuple(_node(graph, vertex, reasons) for vertex in reversed(tuple(graph.vertices.values())))
     return answers.JobPlan(plan=answers.Plan(jid=job_id, name=graph.job_name, type=job_type(configuration), nodes=nodes))
 

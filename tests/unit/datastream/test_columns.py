@@ -10,7 +10,7 @@ import pytest
 
 from flinkish.common import Configuration, Duration, Row, Time, Types, WatermarkStrategy
 from flinkish.common.errors import InvalidArgumentError, InvalidProgramError
-from flinkish.datastream import DataStream, RuntimeExecutionMode, StreamExecutionEnvironment, aggregates
+from flinkish.datastream import DataStream, OutputTag, RuntimeExecutionMode, StreamExecutionEnvironment, aggregates
 from flinkish.datastream.connectors.discard import DiscardingSink
 from flinkish.datastream.connectors.number_seq import NumberSequenceSource
 from flinkish.datastream.window import (
@@ -85,6 +85,19 @@ def test_operators_on_columns_are_marked_and_the_others_have_a_reason(env: Strea
     assert found["max by name"] == "records: max_by('name') looks at each record"
     assert found["mapped"].startswith("records: calls ")
     assert found["shuffled"] == "columns"
+
+
+def test_a_side_output_is_records(env: StreamExecutionEnvironment) -> None:
+    by_time = WatermarkStrategy.for_bounded_out_of_orderness(Duration.of_seconds(1)).with_timestamp_assigner("key")
+    late = OutputTag("late", ROW)
+    windows = (
+        rows(env).assign_timestamps_and_watermarks(by_time).key_by("key").window(TumblingEventTimeWindows.of(Time.seconds(5)))
+    )
+    totals = windows.side_output_late_data(late).aggregate(key=aggregates.key(), total=aggregates.sum("value")).name("totals")
+    side = totals.get_side_output(late).key_by("key").deduplicate().name("late ones")
+    side.sink_to(DiscardingSink()).name("drop")
+    found = marks(env)
+    assert (found["totals"], found["late ones"], found["Sink: drop"]) == ("columns", *["records: its input is records"] * 2)
 
 
 def test_a_program_without_columns_is_drawn_as_before(env: StreamExecutionEnvironment) -> None:
