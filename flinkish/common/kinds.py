@@ -6,7 +6,7 @@ Code that answers per type is a table by kind, or a `match` of `shape_of`; a new
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from enum import Enum
 from typing import Any, Final
 
@@ -128,6 +128,12 @@ def fields_of(type_info: TypeInformation) -> tuple[tuple[str, ...], tuple[TypeIn
     """Return names and types of the fields of a row or tuple type (f0, f1, ... for a tuple); None for other types."""
     kind, parts = shape_of(type_info)
     return (part_names(type_info), parts) if kind in (Kind.ROW, Kind.TUPLE) else None
+
+
+def field_keys(type_info: TypeInformation) -> Sequence[int | str]:
+    """Return what programs call the fields of a type: their names in rows, their positions in tuples; other types have none."""
+    kind, types = shape_of(type_info)
+    return part_names(type_info) if kind is Kind.ROW else range(len(types)) if kind is Kind.TUPLE else ()
 
 
 def named_alike(one: TypeInformation, other: TypeInformation) -> bool:

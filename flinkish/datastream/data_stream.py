@@ -12,7 +12,7 @@ from flinkish.common.absent import AbsentMember, add_getattr, declare_absent
 from flinkish.common.absent_names import JAVA_OBJECT, NAMES_ON_STREAMS, SPARK_FRAME, SPARK_WRITE
 from flinkish.common.arguments import check, instance_of, int_of, text_of
 from flinkish.common.errors import InvalidArgumentError, InvalidProgramError, UnsupportedError
-from flinkish.common.kinds import Kind, named_alike, part_names, shape_of
+from flinkish.common.kinds import Kind, field_keys, named_alike, shape_of
 from flinkish.common.limits import UPPER_BOUND_MAX_PARALLELISM
 from flinkish.common.pickling import check_serializable, own_copy
 from flinkish.common.time import AmountOfTime, milliseconds_of
@@ -480,13 +480,13 @@ class DataStream(_OperatorSettings, Generic[T_co]):
         kind, types = shape_of(self._record_type)
         if kind in (Kind.PICKLED, Kind.OTHER):
             return None
-        names = list(part_names(self._record_type)) if kind is Kind.ROW else range(len(types)) if kind is Kind.TUPLE else ()
+        fields = field_keys(self._record_type)
         check(
-            field in names,
+            field in fields,
             f"key_by({field!r}): there is no such field; the records are {self._record_type!r}.",
             hint="a field is a name in rows and a position in tuples; or pass a function.",
         )
-        return types[list(names).index(field)]
+        return types[fields.index(field)]
 
     def union(self, *streams: DataStream[U]) -> DataStream[T_co | U]:
         """Merge streams of the same type into one; records of a stream that is given twice come twice.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from flinkish.common.kinds import INTEGER_BITS, Kind, kind_of, part_names, shape_of
+from flinkish.common.kinds import INTEGER_BITS, field_keys, kind_of, shape_of
 from flinkish.common.typeinfo import TypeInformation
 from flinkish.common.watermark_strategy import FieldTimestampAssigner, WatermarkStrategy
 from flinkish.graph.field_keys import fields_of_key
@@ -121,10 +121,10 @@ def _times(strategy: WatermarkStrategy | None, record_type: TypeInformation) -> 
     assigner = strategy.timestamp_assigner
     if assigner is not None and not isinstance(assigner, FieldTimestampAssigner):
         return "a function assigns event times; with_timestamp_assigner(field) would not"
-    kind, types = shape_of(record_type)
     if assigner is not None:
-        names = part_names(record_type) if kind is Kind.ROW else range(len(types)) if kind is Kind.TUPLE else ()
-        if assigner.field not in names or kind_of(types[list(names).index(assigner.field)]) not in INTEGER_BITS:
+        _, types = shape_of(record_type)
+        fields = field_keys(record_type)
+        if assigner.field not in fields or kind_of(types[fields.index(assigner.field)]) not in INTEGER_BITS:
             return f"the field {assigner.field!r} with the event time is no integer"
     if not strategy.needs_highest_only:
         return "the program's own generator of watermarks looks at each record"

@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 from types import FunctionType
 from typing import Any
 
-from flinkish.common.kinds import Kind, shape_of
-from flinkish.common.typeinfo import BasicType, BasicTypeInfo, PickledBytesTypeInfo, RowTypeInfo, TupleTypeInfo, TypeInformation
+from flinkish.common.kinds import field_keys, shape_of
+from flinkish.common.typeinfo import BasicType, BasicTypeInfo, PickledBytesTypeInfo, TupleTypeInfo, TypeInformation
 from flinkish.common.types import is_attribute, learn_names
 from flinkish.udf.functions import NullByteKeySelector
 
@@ -37,12 +37,8 @@ def fields_of_key(
     """
     if isinstance(getattr(select, "__self__", None), NullByteKeySelector):
         return ()
-    kind, types = shape_of(type_info)
-    known: Sequence[Any] = ()
-    if kind is Kind.TUPLE:
-        known = range(len(types))
-    elif isinstance(type_info, RowTypeInfo):
-        known = type_info.field_names
+    _, types = shape_of(type_info)
+    known = field_keys(type_info)
     items = _items(select, known)
     if not items or not all(item in known for item in items):
         return None
