@@ -471,7 +471,6 @@ class DataStream(_OperatorSettings, Generic[T_co]):
                 key_type = cast("TypeInformation[K]", Types.TUPLE(types))
             key_selector = cast("Callable[[T_co], K]", operator.itemgetter(*key_selector))
         selector = as_key_selector(key_selector, "key_by")
-        check_function(key_selector, "key_by", "key_selector")
         partition = self._partition(Partitioner(partitioning=Partitioning.HASH, key_selector=selector), "key_by()")
         return KeyedStream(partition._environment, partition._id, self, selector, type_of(key_type, "key_by", "key_type"))
 
@@ -784,8 +783,6 @@ class DataStream(_OperatorSettings, Generic[T_co]):
         """
         function = as_partitioner(partitioner, "partition_custom")
         selector = as_key_selector(key_selector, "partition_custom")
-        check_function(partitioner, "partition_custom", "partitioner")
-        check_function(key_selector, "partition_custom", "key_selector")
         return self._partition(
             Partitioner(partitioning=Partitioning.CUSTOM, key_selector=selector, function=function), "partition_custom()"
         )

@@ -97,7 +97,6 @@ class _TwoStreams(Generic[FunctionT]):
     ) -> _Where[FunctionT]:
         """Set the key of the first stream; `key_type` is the type of the keys of both streams."""
         selector = as_key_selector(key_selector, "where")
-        check_function(key_selector, "where", "key_selector")
         return _Where(self, selector, type_of(key_type, "where", "key_type"))
 
     def _combine(self, function: Any) -> _Combine:
@@ -121,7 +120,6 @@ class _Where(Generic[FunctionT]):
     def equal_to(self, key_selector: Callable[[Any], Any] | KeySelector) -> _EqualTo[FunctionT]:
         """Set the key of the second stream."""
         selector = as_key_selector(key_selector, "equal_to")
-        check_function(key_selector, "equal_to", "key_selector")
         return _EqualTo(self._streams, _TaggedKey(self._first_selector, selector), self._key_type)
 
 
