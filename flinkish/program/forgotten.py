@@ -9,8 +9,8 @@ from __future__ import annotations
 import atexit
 import os
 import sys
+import traceback
 from dataclasses import dataclass, field
-from types import FrameType
 
 _HINT = "call execute() on the environment after the last operator."
 #: Modules of test runners and shells: below them, a program that is not executed is normal.
@@ -25,10 +25,10 @@ class Reminder:
     #: Whether the script itself has added one of the operators.
     of_script: bool = False
 
-    def add(self, operator: str) -> None:
-        """Record an operator that is not executed yet."""
+    def add(self, operator: str, made_at: str | None) -> None:
+        """Record an operator that is not executed yet, with the `file:line` of the program that made it."""
         self.operators.append(operator)
-        self.of_script = self.of_script or _called_by_script()
+        self.of_script = self.of_script or _is_of_script(made_at)
         _waiting.add(self)
 
     def clear(self) -> None:
@@ -55,20 +55,13 @@ def _text(reminder: Reminder) -> str:
     return f"the program has ended without execute(), so these operators have not run: {shown}.\nHint: {_HINT}"
 
 
-def _called_by_script() -> bool:
-    """Return whether flinkish was called by the file that was started, and not by a test or notebook."""
+def _is_of_script(made_at: str | None) -> bool:
+    """Return whether a `file:line` is in the file that was started, which was not called by a test or notebook."""
     script = getattr(sys.modules.get("__main__"), "__file__", None)
-    caller: str | None = None
-    frame: FrameType | None = sys._getframe(1)
-    while frame is not None:
-        module = str(frame.f_globals.get("__name__", ""))
-        package = module.partition(".")[0]
-        if package in _RUNNERS or module.startswith("flinkish.testing."):
-            return False
-        if caller is None and package != "flinkish":
-            caller = frame.f_code.co_filename
-        frame = frame.f_back
-    return script is not None and caller == script
+    if script is None or made_at is None or made_at.rpartition(":")[0] != script:
+        return False
+    callers = [str(frame.f_globals.get("__name__", "")) for frame, _ in traceback.walk_stack(None)]
+    return not any(name.partition(".")[0] in _RUNNERS or name.startswith("flinkish.testing.") for name in callers)
 
 
 def _remind() -> None:

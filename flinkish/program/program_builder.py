@@ -48,11 +48,12 @@ class ProgramBuilder:
         if functions:
             fields |= own_copy(functions, f"what {fields['name']!r} was given")
         identifier = TransformationId(len(self.transformations) + 1)
-        self.transformations[identifier] = kind(id=identifier, made_at=calling_line(), **fields)
+        made_at = calling_line()
+        self.transformations[identifier] = kind(id=identifier, made_at=made_at, **fields)
         # As in Flink, a source alone is not executed.
         if not issubclass(kind, (SourceTransformation, *WITHOUT_OPERATOR)):
             self._pending.append(identifier)
-            self._reminder.add(fields["name"])
+            self._reminder.add(fields["name"], made_at)
         return identifier
 
     def replace(self, identifier: TransformationId, **changes: Any) -> None:
