@@ -20,22 +20,20 @@ K = TypeVar("K", bound=Hashable)
 
 
 def explain_program(program: Program, engine_plan: Callable[[ExecutionPlan], str] | None = None) -> str:
-    """Return all graphs of a program as text; `engine_plan` returns the text of the last part, such as Spark's plan."""
+    """Return all graphs of a program as text, one below the other; each is drawn from its sources down.
+
+    `engine_plan` returns the text of the last part, such as Spark's plan.
+    """
     stream_graph = generate(program)
     job_graph = build_job_graph(stream_graph)
     execution_plan = plan(job_graph)
-    return explain(stream_graph, execution_plan, None if engine_plan is None else engine_plan(execution_plan))
-
-
-def explain(stream_graph: StreamGraph, execution_plan: ExecutionPlan, engine_plan: str | None = None) -> str:
-    """Return the graphs as text, one below the other; each is drawn from its sources down."""
     parts = [
-        explain_stream_graph(stream_graph, working_on_columns(execution_plan.job_graph, batch=stream_graph.batch)),
-        explain_job_graph(execution_plan.job_graph),
+        explain_stream_graph(stream_graph, working_on_columns(job_graph, batch=stream_graph.batch)),
+        explain_job_graph(job_graph),
         explain_execution_plan(execution_plan),
     ]
     if engine_plan is not None:
-        parts.append("== Engine plan ==\n" + engine_plan.rstrip())
+        parts.append("== Engine plan ==\n" + engine_plan(execution_plan).rstrip())
     return "\n\n".join(parts) + "\n"
 
 
