@@ -199,10 +199,15 @@ _STORED_KEYS: dict[BasicType | Kind, Convert] = {
 
 
 def values_of(row: Any, names: tuple[str, ...]) -> Sequence[Any]:
-    """Return the values of a Row, dict, tuple or list in the order of the names; raise TypeError or ValueError for others."""
+    """Return the values of a Row, dict, tuple or list in the order of the names; raise TypeError or ValueError for others.
+
+    A field that no name stands for is an error, too: its value would be lost.
+    """
     values: Sequence[Any]
     if isinstance(row, Row):
         values = row.get_fields_by_names(names)
+        if len(row) > len(values):
+            raise ValueError(f"unknown fields {sorted(row.as_dict().keys() - set(names))}")
     elif isinstance(row, tuple | list):
         values = row
     elif isinstance(row, dict):

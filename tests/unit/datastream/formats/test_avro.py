@@ -662,7 +662,13 @@ def test_bytes_that_are_no_record_are_an_error(message: bytes, reason: str) -> N
 
 @pytest.mark.parametrize(
     ("row", "reason"),
-    [(Row(1), "expected 2 fields"), (Row("x", "y"), r"Number\.n is <x>"), (Row(a=1, b=2), "do not exist"), (5, "expected")],
+    [
+        (Row(1), "expected 2 fields"),
+        (Row("x", "y"), r"Number\.n is <x>"),
+        (Row(a=1, b=2), "do not exist"),
+        (Row(text="a", more=1, n=2), r"unknown fields \['more'\]"),
+        (5, "expected"),
+    ],
 )
 def test_rows_of_another_type_are_no_messages(row: Any, reason: str) -> None:
     with pytest.raises(TypeMismatchError, match=reason):

@@ -261,6 +261,7 @@ def test_rows_of_another_type_are_not_written() -> None:
         (Row(1), "expected 2 fields, got 1"), (Row(a="x", r=None), "field 'a'"), (Row(a=2**31, r=None), "field 'a'"),
         (Row(a=1, r=Row(s=5)), "field 'r': field 's': expected str; got 5"), (5, "expected a Row"),
         (Row(b=1, c=2), "do not exist"),
+        (Row(a=1, c=3, r=None), r"unknown fields \['c'\]"),
     ):  # fmt: skip
         with pytest.raises(TypeMismatchError, match=f"Could not serialize row .*{text}"):
             schema.serialize(row)
