@@ -9,7 +9,6 @@ from typing import Any, Generic, TypeVar, cast
 
 from flinkish.common.kinds import Kind, kind_of
 from flinkish.common.records import check_results
-from flinkish.common.typeinfo import TypeInformation
 from flinkish.runtime.elements import Emit, Records
 from flinkish.runtime.operators.base import Operator, OperatorContext, converting, discard
 from flinkish.runtime.operators.runtime_context import TaskRuntimeContext, initialize_state
@@ -55,10 +54,6 @@ class FunctionOperator(Operator, Generic[ConfigT]):
 
     def closes(self) -> bool:
         return self._opened and type(self.function).close is not Function.close
-
-    def side_types(self) -> dict[str, TypeInformation | None]:
-        """Return the declared types of the side outputs that are read."""
-        return {tag.tag_id: tag.type_info for tag in self.context.side_outputs}
 
     def expect(self, keys: Sequence[Any]) -> None:
         if self.backend is not None:
@@ -147,7 +142,7 @@ def tagged_emit(operator: FunctionOperator[Any]) -> Emit:
 
     For operators whose side outputs are seldom read: they use it only where one is.
     """
-    emit, side = operator.emit, _side_outputs(operator)
+    emit, side = operator.emit, side_outputs(operator)
 
     def emit_tagged(result: Any, timestamp: int | None) -> None:
         if is_tagged(result):
@@ -163,7 +158,7 @@ def results_emitter(operator: FunctionOperator[Any]) -> EmitResults:
 
     Differs from Flink: a pair whose tag has no reader is dropped instead of becoming a record of the main output.
     """
-    emit, side = operator.emit, _side_outputs(operator)
+    emit, side = operator.emit, side_outputs(operator)
     check = ResultsCheck(operator, f"{operator.node.name} must return None or an iterable of results")
     accepted = check.accepted
 
@@ -199,10 +194,7 @@ class ResultsOperator(FunctionOperator[ConfigT]):
                 emit_results(results, timestamp)
 
 
-def _side_outputs(operator: FunctionOperator[Any]) -> dict[str, Emit]:
-    """Return the `emit` of each side output that is read, by the id of its tag."""
-    types = operator.side_types()
-    return {
-        tag: converting(target, type_info) if (type_info := types.get(tag)) else target
-        for tag, target in operator.output.side.items()
-    }
+def side_outputs(operator: FunctionOperator[Any]) -> dict[str, Emit]:
+    """Return the `emit` of each side output that is read, by the id of its tag: records have the type with which it is read."""
+    side = operator.output.side
+    return {tag.tag_id: converting(side[tag.tag_id], tag.type_info) for tag in operator.context.side_outputs}

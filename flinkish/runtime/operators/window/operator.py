@@ -10,7 +10,8 @@ from flinkish.common.errors import InvalidArgumentError, StateError
 from flinkish.program.operators import WindowConfig
 from flinkish.runtime.elements import Emit, Records
 from flinkish.runtime.keys import original_key
-from flinkish.runtime.operators.base import LATE_RECORDS, OperatorContext, converting
+from flinkish.runtime.operators.base import LATE_RECORDS, OperatorContext
+from flinkish.runtime.operators.function import side_outputs
 from flinkish.runtime.operators.runtime_context import TaskRuntimeContext
 from flinkish.runtime.operators.timed import TimedOperator
 from flinkish.runtime.operators.window.contents import FoldedContents, TimestampedContents, contents_of
@@ -72,9 +73,8 @@ class BaseWindowOperator(TimedOperator[WindowConfig]):
         config = self.config
         merging = isinstance(self.assigner, MergingWindowAssigner)
         self.function_context = WindowFunctionContext(self, self.backend, merging=merging)
-        tag, side = config.late_data_tag, self.output.side
-        late = None if tag is None or tag.tag_id not in side else converting(side[tag.tag_id], tag.type_info)
-        self._late_output: Emit | None = late
+        tag = config.late_data_tag
+        self._late_output: Emit | None = None if tag is None else side_outputs(self).get(tag.tag_id)
         if config.fold is not None:
             config.fold.open(TaskRuntimeContext(self.context, self.backend))
         super().open()

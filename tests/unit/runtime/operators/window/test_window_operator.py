@@ -17,6 +17,7 @@ from flinkish.common.watermark_strategy import WatermarkStrategy
 from flinkish.datastream import (
     AggregateFunction,
     DataStream,
+    OutputTag,
     ProcessWindowFunction,
     StreamExecutionEnvironment,
     WindowFunction,
@@ -304,6 +305,18 @@ def test_late_records_are_counted_if_no_side_output_takes_them() -> None:
         window.process_element(("a", 2), 5)
         assert window.take_output(LATE) == [(("a", 2), 5)]
         assert window.take_output() == [(("a", [1]), 9)]
+
+
+def test_late_records_have_the_type_with_which_their_side_output_is_read() -> None:
+    def sums(stream: DataStream) -> DataStream:
+        windows = stream.key_by(lambda value: 0).window(TEN).side_output_late_data(OutputTag("late"))
+        return windows.reduce(lambda one, other: one + other)
+
+    late = OutputTag("late", Types.INT())
+    with OneInputHarness(sums, Types.DOUBLE(), side_outputs=[late]) as window:
+        window.process_watermark(9)
+        window.process_element(2.7, 5)
+        assert window.take_output(late) == [(2, 5)]
 
 
 # -- window functions ------------------------------------------------------------------------------------------------------------
