@@ -78,14 +78,9 @@ class InputGate:
         self._combine_from(watermark)
 
     def _combine_from(self, watermark: int) -> None:
-        """Compute the combined watermark and flags from the channels."""
+        """Set the combined watermark, and compute from the channels whether all are idle."""
         self.watermark = watermark
         self._idle = bool(self.channels) and all(channel.idle for channel in self.channels)
-        self._ended_inputs = {
-            index
-            for index in {channel.input_index for channel in self.channels}
-            if all(channel.ended for channel in self.channels if channel.input_index == index)
-        }
 
     @property
     def ended(self) -> bool:
@@ -146,11 +141,9 @@ class InputGate:
                 channel.blocked = True
                 self._align(barrier, listener)
             case EndOfInput():
-                channel.ended = True
-                index = channel.input_index
-                if index not in self._ended_inputs and all(c.ended for c in self.channels if c.input_index == index):
-                    self._ended_inputs.add(index)
-                    listener.on_end_of_input(index)
+                news, channel.ended = not channel.ended, True
+                if news and all(other.ended for other in self.channels if other.input_index == channel.input_index):
+                    listener.on_end_of_input(channel.input_index)
             case Records() | Columns():
                 raise AssertionError("records are handed over by process()")
             case _:

@@ -138,6 +138,10 @@ def test_a_barrier_may_come_after_the_end_of_input() -> None:
     assert run([EndOfInput(), barrier(3)]) == [("end", 0), ("barrier", 3)]
 
 
+def test_an_input_ends_once_even_if_a_channel_says_so_again() -> None:
+    assert run([EndOfInput(), EndOfInput()], [EndOfInput()], inputs=(0, 1)) == [("end", 0), ("end", 1)]
+
+
 def test_watermarks_idleness_and_ends_live_on_in_another_process() -> None:
     gate = InputGate(InputChannel(edge=0, sender=sender, input_index=0) for sender in range(2))
     gate.offer(0, 0, [Watermark(5)])
