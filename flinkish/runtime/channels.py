@@ -101,7 +101,7 @@ class Channel:
 
     def pad(self) -> None:
         """Add the missing timestamps, as None, of the values added last."""
-        self.timestamps.extend([None] * (len(self.values) - len(self.timestamps)))
+        self.timestamps.extend([None] * (self.held() - len(self.timestamps)))
 
     def end_run(self) -> None:
         """Close the open run of records, if there is one."""
@@ -163,9 +163,6 @@ class RowChannel(Channel):
         self.columns: tuple[list[Any], ...] = tuple([[] for _ in self.fields])
         if self._key_field is not None:
             self.keys = self.columns[self._key_field]
-
-    def pad(self) -> None:
-        self.timestamps.extend([None] * (self.held() - len(self.timestamps)))
 
     def end_run(self) -> None:
         if self.keys:
