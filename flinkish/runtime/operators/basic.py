@@ -25,7 +25,7 @@ from flinkish.program.operators import (
     ProcessConfig,
     ReduceConfig,
 )
-from flinkish.runtime.elements import Records
+from flinkish.runtime.elements import Emit, Records
 from flinkish.runtime.keys import CanonicalKey, original_key
 from flinkish.runtime.operators.base import Operator, Output, discard
 from flinkish.runtime.operators.function import ConfigT, FunctionOperator, ResultsCheck, ResultsOperator, keyed, tagged_emit
@@ -351,17 +351,13 @@ class ReduceOperator(GatheringOperator, FunctionOperator[ReduceConfig]):
         self.emit(self._table.get(self.backend.current_key), None)
 
 
-ProcessInput = Callable[[Any, int | None], None]
-
-
 class _TwoInputOperator(FunctionOperator[ConfigT]):
-    _inputs: tuple[ProcessInput, ProcessInput]
+    _inputs: tuple[Emit, Emit]
 
     def process_records(self, input_index: int, records: Records) -> None:
-        process, backend = self._inputs[input_index], self.backend
+        process, scope = self._inputs[input_index], self.scope
         for value, timestamp, key in keyed(records):
-            if backend is not None:
-                backend.current_key = key
+            scope.current_key = key
             process(value, timestamp)
 
 
@@ -372,7 +368,7 @@ class CoMapOperator(_TwoInputOperator[CoMapConfig]):
         super().open()
         self._inputs = (self._mapping(self.function.map1), self._mapping(self.function.map2))
 
-    def _mapping(self, function: Callable[[Any], Any]) -> ProcessInput:
+    def _mapping(self, function: Callable[[Any], Any]) -> Emit:
         emit, what = self.emit, f"map of {self.node.name!r} must return a record or None"
         if self.output.side:
             emit = tagged_emit(self)
@@ -392,7 +388,7 @@ class CoFlatMapOperator(_TwoInputOperator[CoFlatMapConfig]):
         super().open()
         self._inputs = (self._flattening(self.function.flat_map1), self._flattening(self.function.flat_map2))
 
-    def _flattening(self, function: Callable[[Any], Any]) -> ProcessInput:
+    def _flattening(self, function: Callable[[Any], Any]) -> Emit:
         emit = self.emit
         check = ResultsCheck(self, f"flat_map of {self.node.name!r} must return None or an iterable of results")
         accepted = check.accepted

@@ -77,8 +77,6 @@ def keyed(records: Records) -> zip[tuple[Any, int | None, Any]]:
     return zip(values, nothing if timestamps is None else timestamps, nothing if keys is None else keys, strict=True)
 
 
-EmitResults = Callable[[Any, int | None], None]
-
 #: Maximum number of accepted classes, as a program may create classes without end.
 _MOST_CLASSES = 1_000
 #: The methods of functions that return an iterable of records.
@@ -153,7 +151,7 @@ def tagged_emit(operator: FunctionOperator[Any]) -> Emit:
     return emit_tagged
 
 
-def results_emitter(operator: FunctionOperator[Any]) -> EmitResults:
+def results_emitter(operator: FunctionOperator[Any]) -> Emit:
     """Return a function that emits all results of a user function: an iterable of values and of (OutputTag, value) pairs.
 
     Differs from Flink: a pair whose tag has no reader is dropped instead of becoming a record of the main output.
@@ -177,7 +175,7 @@ def results_emitter(operator: FunctionOperator[Any]) -> EmitResults:
 class ResultsOperator(FunctionOperator[ConfigT]):
     """An operator whose function returns iterables of results, which may be for side outputs."""
 
-    emit_results: EmitResults
+    emit_results: Emit
 
     def open(self) -> None:
         self.emit_results = results_emitter(self)
