@@ -120,8 +120,8 @@ class AlignedWindowOperator(BaseWindowOperator):
         super().snapshot_state(barrier)
         self._kept_progress.update([] if self._fired == MIN_WATERMARK else [self._fired])
 
-    def _times(self, records: Records) -> list[int]:
-        return self.times_of(records, max(self.context.time.now(), self._fired + 1))
+    def arrival_time(self) -> int:
+        return max(self.context.time.now(), self._fired + 1)
 
     def watermark(self, timestamp: int) -> None:
         before, self.current_watermark = self.current_watermark, timestamp
@@ -329,15 +329,8 @@ class FoldedWindowsOperator(AlignedWindowOperator):
 
     def _starts(self, columns: Columns) -> Any:
         """Return when the stretches of time of columns begin, as an array; None if one has no time, or one near the last."""
-        import numpy as np
-
-        if not self.event_time:
-            times = np.full(len(columns), max(self.context.time.now(), self._fired + 1), np.int64)
-        elif columns.timestamps is None or columns.timestamps.null_count:
-            return None
-        else:
-            times = columns.timestamps.to_numpy()
-        return starts_of(times, self._offset, self._length)
+        times = self.column_times(columns)
+        return None if times is None else starts_of(times, self._offset, self._length)
 
     def flush(self) -> None:
         """Fold columns that wait."""
@@ -357,7 +350,7 @@ class FoldedWindowsOperator(AlignedWindowOperator):
         self.flush()
         fold, fold_run, scope = self._fold, self._table.fold, self.backend
         offset, length = self._offset, self._length
-        times = self._times(records)
+        times = self.times_of(records)
         assert records.keys is not None
         start = min(times)
         start -= (start - offset) % length
@@ -486,7 +479,7 @@ class ListedWindowsOperator(AlignedWindowOperator):
         stretches: dict[int, _Stretch] = {}
         offset, length = self._offset, self._length
         assert records.keys is not None
-        for value, time, key in zip(records.values, self._times(records), records.keys, strict=True):
+        for value, time, key in zip(records.values, self.times_of(records), records.keys, strict=True):
             start = time - (time - offset) % length
             stretch = stretches.get(start)
             if stretch is None:

@@ -6,6 +6,7 @@ import functools
 from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
+from flinkish.common.columns import Columns
 from flinkish.common.errors import InvalidArgumentError, StateError
 from flinkish.program.operators import WindowConfig
 from flinkish.runtime.elements import Emit, Records
@@ -102,14 +103,27 @@ class BaseWindowOperator(TimedOperator[WindowConfig]):
             self.late_records.inc()
             self.context.dead_letters.late(value, timestamp, self.current_watermark, _LATE)
 
-    def times_of(self, records: Records, now: int) -> list[int]:
-        """Return the times by which records are assigned to windows: event time, or `now`."""
+    def arrival_time(self) -> int:
+        """Return the processing time of records that come now."""
+        return self.context.time.now()
+
+    def times_of(self, records: Records) -> list[int]:
+        """Return the times by which records are assigned to windows: event time, or that of their arrival."""
         if not self.event_time:
-            return [now] * len(records.values)
+            return [self.arrival_time()] * len(records.values)
         times = records.timestamps
         if times is None or None in times:
             raise no_timestamp(self.assigner)
         return times  # type: ignore[return-value]
+
+    def column_times(self, columns: Columns) -> Any:
+        """Return the same of columns, as an array of numpy; None if a record has no event time."""
+        import numpy as np
+
+        if not self.event_time:
+            return np.full(len(columns), self.arrival_time(), np.int64)
+        times = columns.timestamps
+        return None if times is None or times.null_count else times.to_numpy()
 
     def emit_window(self, window: Any, namespace: Namespace, elements: list[Any], timestamp: int | None) -> None:
         """Call the window function and emit its results."""

@@ -71,17 +71,10 @@ class SessionWindowsOperator(GatheringOperator, BaseWindowOperator):
             self.own_timers.register(end - 1, key)
 
     def process_gathered(self, columns: Columns) -> bool:
-        import numpy as np
-
         assert self._gap is not None
-        if not self.event_time:
-            times = np.full(len(columns), self.context.time.now(), np.int64)
-        elif columns.timestamps is None or columns.timestamps.null_count:
+        times = self.column_times(columns)
+        if times is None or (self.event_time and int(times.min()) + self._gap - 1 <= self.current_watermark):
             return False
-        else:
-            times = columns.timestamps.to_numpy()
-            if int(times.min()) + self._gap - 1 <= self.current_watermark:
-                return False
         if self._columns is None:
             from flinkish.runtime.operators.window.session_columns import SessionColumns
 
@@ -100,7 +93,7 @@ class SessionWindowsOperator(GatheringOperator, BaseWindowOperator):
         self.flush()
         backend, entries, put = self.backend, self._table.entries, self._table.put
         into, gap = self._fold.into, self._gap
-        times = self.times_of(records, self.context.time.now())
+        times = self.times_of(records)
         assert records.keys is not None
         for value, time, key in zip(records.values, times, records.keys, strict=True):
             backend.current_key = key
