@@ -110,12 +110,10 @@ class ColumnFold:
         parts = slots_of(columns) if columns.combined else [None] * len(values)
         each = zip(self._slots, values, self._aggregates.counts, self._aggregates.starts, parts, strict=True)
         for slot, own, count, start, part in each:
-            if part is not None:
-                slots.append(_Combined(slot, own, part))
-            elif slot.kind in CHOOSING:
+            if part is None and slot.kind in CHOOSING:
                 slots.append(_Chosen(slot, own, values[count] > 0, start, columns))
             else:
-                slots.append(_Computed(slot, own, start, columns))
+                slots.append(_Computed(slot, own, _fresh(slot, start, columns) if part is None else part.to_numpy()))
         return slots if all(slot.exact for slot in slots) else None
 
     def results(self, slots: Sequence[Any], outer: dict[str, pa.Array], layout: Layout) -> pa.RecordBatch | None:
@@ -170,18 +168,10 @@ def _column(layout: Layout, position: int, values: Sequence[Any]) -> pa.Array | 
 class _Computed:
     """A slot of numbers: the ufunc that combines them, the `values` of groups, and the `fresh` ones of the records of a run."""
 
-    def __init__(self, slot: Slot, values: Any, start: float, columns: Columns) -> None:
+    def __init__(self, slot: Slot, values: Any, fresh: Any) -> None:
         self.combine = _COMBINE[slot.kind]
         self.values = values
-        column = None if slot.field is None else columns.column(slot.field)
-        self.fresh: Any
-        if column is None or (slot.kind == "count" and not column.null_count):
-            self.fresh = np.ones(len(columns), np.int64)
-        elif slot.kind == "count":
-            self.fresh = _valid(column).astype(np.int64)
-        else:
-            # For null, what changes nothing.
-            self.fresh = _numbers(column, start).astype(values.dtype, copy=False)
+        self.fresh: Any = fresh.astype(values.dtype, copy=False)
         #: Whether numpy combines these numbers exactly as Python does.
         self.exact = _safe(slot, values, self.fresh)
 
@@ -193,16 +183,6 @@ class _Computed:
     def shown(self, found: Any) -> Any:
         """Return the column of results for `found`, what the groups have after each record."""
         return found
-
-
-class _Combined(_Computed):
-    """The same for groups that were combined before."""
-
-    def __init__(self, slot: Slot, values: Any, part: pa.Array) -> None:
-        self.combine = _COMBINE[slot.kind]
-        self.values = values
-        self.fresh = part.to_numpy().astype(values.dtype, copy=False)
-        self.exact = _safe(slot, values, self.fresh)
 
 
 class _Chosen:
@@ -267,6 +247,14 @@ class _Chosen:
         places = pa.array(self._order[np.where(unknown, 0, found)], mask=unknown)
         before = self._layout.column(self._field, list(map(self._slot.shown, self._before, self._known.tolist())))
         return pa.concat_arrays([before, self._column]).take(places)
+
+
+def _fresh(slot: Slot, start: float, columns: Columns) -> Any:
+    """Return what the records of a run add to a slot of numbers: for null, what changes nothing."""
+    column = None if slot.field is None else columns.column(slot.field)
+    if column is None or (slot.kind == "count" and not column.null_count):
+        return np.ones(len(columns), np.int64)
+    return _valid(column) if slot.kind == "count" else _numbers(column, start)
 
 
 def slots_of(columns: Columns) -> list[pa.Array]:
