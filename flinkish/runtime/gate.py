@@ -67,7 +67,7 @@ class InputGate:
     the gate is idle and keeps its watermark (Flink's StatusWatermarkValve).
     """
 
-    def __init__(self, channels: Iterable[InputChannel], watermark: int = MIN_WATERMARK, *, clock: Clock | None = None) -> None:
+    def __init__(self, channels: Iterable[InputChannel], *, clock: Clock | None = None) -> None:
         self.channels = sorted(channels, key=lambda channel: (channel.edge, channel.sender))
         self._by_address = {(channel.edge, channel.sender): channel for channel in self.channels}
         self._clock = clock or SystemClock()
@@ -75,12 +75,8 @@ class InputGate:
         self._first_barrier = 0
         #: Milliseconds between the first and the last barrier of the last checkpoint.
         self.alignment_ms = 0
-        self._combine_from(watermark)
-
-    def _combine_from(self, watermark: int) -> None:
-        """Set the combined watermark, and compute from the channels whether all are idle."""
-        self.watermark = watermark
-        self._idle = bool(self.channels) and all(channel.idle for channel in self.channels)
+        self.watermark = MIN_WATERMARK
+        self._idle = False
 
     @property
     def ended(self) -> bool:
@@ -95,7 +91,8 @@ class InputGate:
         for edge, sender, channel_watermark, idle, ended in dumped:
             channel = self._by_address[edge, sender]
             channel.watermark, channel.idle, channel.ended = channel_watermark, idle, ended
-        self._combine_from(watermark)
+        self.watermark = watermark
+        self._idle = all(channel.idle for channel in self.channels)
 
     def offer(self, edge: int, sender: int, elements: Iterable[Element | bytes]) -> None:
         """Add a channel's input: elements, or bodies of frames, which are decoded only when they are processed."""

@@ -156,7 +156,8 @@ def test_watermarks_idleness_and_ends_live_on_in_another_process() -> None:
 
 
 def test_a_restored_gate_does_not_repeat_watermarks_below_the_one_it_had() -> None:
-    gate = InputGate([InputChannel(edge=0, sender=0, input_index=0)], watermark=50)
+    gate = InputGate([InputChannel(edge=0, sender=0, input_index=0)])
+    gate.load([], 50)
     gate.offer(0, 0, [Watermark(40), Watermark(60)])
     listener = Listener()
     gate.process(listener)
