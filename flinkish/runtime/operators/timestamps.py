@@ -25,30 +25,22 @@ _SECONDS_OF_1980 = 315_532_800
 _SECONDS_OF_A_YEAR = 366 * 86_400
 
 
-def time_of(value: Any) -> int | None:
-    """Return a point in time as an int, truncated towards zero as in PyFlink; None for other values, or more than 64 bits.
+def timer_time(value: Any, method: str) -> int:
+    """Return the time of a timer as an int, truncated towards zero as in PyFlink.
 
-    A greater time would mean the end of the input, for which windows and timers would wait for ever.
+    Raises TypeMismatchError for other values, and for more than 64 bits: a timer at such a time would wait for ever.
     """
+    if value.__class__ is int and LONG_MIN <= value <= LONG_MAX:
+        return value
     if not isinstance(value, (str, bytes)):
         with contextlib.suppress(TypeError, ValueError, OverflowError):
             time = int(value)
             if LONG_MIN <= time <= LONG_MAX:
                 return time
-    return None
-
-
-def timer_time(value: Any, method: str) -> int:
-    """Return the time of a timer; raises TypeMismatchError for a value that is not a point in time."""
-    if value.__class__ is int and LONG_MIN <= value <= LONG_MAX:
-        return value
-    time = time_of(value)
-    if time is None:
-        raise TypeMismatchError(
-            f"{method}() needs {_NEEDED}; got {value!r} of type {type(value).__name__}",
-            hint="for a datetime: to_epoch_milli(value) of flinkish.common.",
-        )
-    return time
+    raise TypeMismatchError(
+        f"{method}() needs {_NEEDED}; got {value!r} of type {type(value).__name__}",
+        hint="for a datetime: to_epoch_milli(value) of flinkish.common.",
+    )
 
 
 def after_all_time(name: str, time: int) -> TypeMismatchError:
