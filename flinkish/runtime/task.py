@@ -84,8 +84,8 @@ class VertexTask:
         uploads: Uploads,
         attempt_number: int,
         *,
-        restored: CheckpointId | None = None,
-        rebuilt: bool = False,
+        restored: CheckpointId | None,
+        rebuilt: bool,
     ) -> None:
         self.vertex = vertex
         self.subtask = subtask
@@ -105,15 +105,14 @@ class VertexTask:
         self.bytes_in = 0
         #: Approximate bytes that went out over edges that stay in the slot, by edge.
         self.local_bytes: dict[int, int] = {}
-        self._restored = restored
-        self._rebuilt = rebuilt
         self._batch = is_batch(program.configuration)
         self._finished: bool = self._table.get("finished", False)
         self._dead_letters = SubtaskDeadLetters(program, subtask, self._to_driver)
         plan = program.plan
         graph = plan.job_graph
         self._edges: list[EdgeWriter] = [edge_writer(edge, plan, subtask) for edge in graph.outputs(vertex.id)]
-        self.operators = [make_operator(self._operator_context(program, node, attempt_number)) for node in vertex.operators]
+        contexts = (self._operator_context(program, node, attempt_number, restored, rebuilt=rebuilt) for node in vertex.operators)
+        self.operators = list(map(make_operator, contexts))
         self.head = self.operators[0]
         for writer in self._edges:
             writer.keeps_all = self.head.context.dead_letters.on
@@ -124,13 +123,14 @@ class VertexTask:
         self._connect()
         self._input = input_of(self.head)
         self._restore_watermarks()
-        self._downstream_first = self.operators[::-1]
         #: Key selectors and partitioners that have been opened.
         self._opened: list[Function] = []
 
     # -- construction --------------------------------------------------------------------------------------------------------
 
-    def _operator_context(self, program: TaskProgram, node: StreamNode, attempt_number: int) -> OperatorContext:
+    def _operator_context(
+        self, program: TaskProgram, node: StreamNode, attempt_number: int, restored: CheckpointId | None, *, rebuilt: bool
+    ) -> OperatorContext:
         vertex = self.vertex
         group: MetricGroup = self._metrics.root
         for name in program.plan.job_graph.metric_scope(node):
@@ -151,8 +151,8 @@ class VertexTask:
             dead_letters=self._dead_letters.of(node, group),
             outflow=self._outflow,
             event_loop=self._event_loop,
-            restored_checkpoint=None if self._restored is None else int(self._restored),
-            rebuilt=self._rebuilt,
+            restored_checkpoint=restored,
+            rebuilt=rebuilt,
             batch=self._batch,
         )
 
@@ -218,7 +218,7 @@ class VertexTask:
 
     def open(self) -> None:
         """Open the operators, the last of the chain first, as Flink does."""
-        for operator in self._downstream_first:
+        for operator in reversed(self.operators):
             operator.open()
         contexts = {operator.node.id: operator.context for operator in self.operators}
         for writer in self._edges:
@@ -239,10 +239,8 @@ class VertexTask:
 
     # -- one epoch -----------------------------------------------------------------------------------------------------------
 
-    def run(
-        self, command: EpochCommand, inputs: Mapping[tuple[int, int], Sequence[Element | bytes]], *, notify: bool = True
-    ) -> None:
-        """Run one epoch; `inputs` has elements by edge and sending subtask; `notify` = notify operators of checkpoints."""
+    def run(self, command: EpochCommand, inputs: Inputs, *, notify: bool) -> None:
+        """Run one epoch; `notify` = notify operators of checkpoints."""
         started = self._clock.monotonic()
         self.report = TaskReport()
         self._records_in = 0
