@@ -225,10 +225,11 @@ class FilterOperator(FunctionOperator[FilterConfig]):
 class DeduplicateOperator(GatheringOperator, FilterOperator):
     """Passes the first record of each key."""
 
+    backend: KeyedStateBackend
+
     def process_gathered(self, columns: Columns) -> bool:
         import numpy as np
 
-        assert self.backend is not None
         table, _ = self.backend.table_of(self.function.seen)
         codes, keys = columns.groups()
         self.expect(keys)
@@ -243,6 +244,8 @@ class DeduplicateOperator(GatheringOperator, FilterOperator):
 class TopNOperator(GatheringOperator, FlatMapOperator):
     """Emits the changes of the first records of each key; in batch mode, only the records in the end, without timestamps."""
 
+    backend: KeyedStateBackend
+
     def open(self) -> None:
         super().open()
         self._emit_last = self.emit
@@ -254,7 +257,6 @@ class TopNOperator(GatheringOperator, FlatMapOperator):
         import pyarrow as pa
         import pyarrow.compute as pc
 
-        assert self.backend is not None
         bounds, _ = self.backend.table_of(self.function.bound)
         codes, keys = columns.groups()
         self.expect(keys)
@@ -298,9 +300,10 @@ class KeyedProcessOperator(UserTimerOperator[KeyedProcessConfig]):
 class ReduceOperator(GatheringOperator, FunctionOperator[ReduceConfig]):
     """Emits the new value for every record; in batch mode, only the last value of each key, without a timestamp."""
 
+    backend: KeyedStateBackend
+
     def open(self) -> None:
         super().open()
-        assert self.backend is not None
         output_type = self.node.output_type
         self._table, self._convert = self.backend.table_of(ValueStateDescriptor("_reduce_state", output_type))
         self._reduce = self.function.reduce
@@ -317,7 +320,6 @@ class ReduceOperator(GatheringOperator, FunctionOperator[ReduceConfig]):
         self.flush()
         table, reduce, convert, emit = self._table, self._reduce, self._convert, self._emit_reduced
         backend = self.backend
-        assert backend is not None
         for value, timestamp, key in keyed(records):
             backend.current_key = key
             reduced = table.get(key)
@@ -347,7 +349,6 @@ class ReduceOperator(GatheringOperator, FunctionOperator[ReduceConfig]):
         return True
 
     def end_key(self) -> None:
-        assert self.backend is not None
         self.emit(self._table.get(self.backend.current_key), None)
 
 
