@@ -268,15 +268,12 @@ class FoldedWindowsOperator(AlignedWindowOperator):
     _table: PaneTable
 
     def open(self) -> None:
-        config = self.config
-        assert config.fold is not None
-        assert config.fold_type is not None
-        descriptor = fold_state(config.fold, config.fold_type, self.state_name)
+        descriptor = fold_state(self.fold_function, self.fold_type, self.state_name)
         self._table, convert = self.backend.grouped_table_of(descriptor, "namespace")
         codec = self._table.codec
         # A record must not become the accumulator of several windows.
         copy = copying(codec) if self._slide < self._size and not self._shared else None
-        self._fold = Fold(config.fold, repr(self.node.name), convert, exact=codec.exact, copy=copy)
+        self._fold = Fold(self.fold_function, repr(self.node.name), convert, exact=codec.exact, copy=copy)
         self._columns = self._make_columns()
         super().open()
 

@@ -35,9 +35,6 @@ class CountWindowsOperator(GatheringOperator, BaseWindowOperator):
     """Keeps the number of records of each key and the accumulators of its open windows; one goes when its window is full."""
 
     def open(self) -> None:
-        config = self.config
-        assert config.fold is not None
-        assert config.fold_type is not None
         self._size: int = self.assigner._window_size
         self._slide: int = getattr(self.assigner, "_window_slide", self._size)
         # A record takes memory for each of its windows.
@@ -45,8 +42,8 @@ class CountWindowsOperator(GatheringOperator, BaseWindowOperator):
         self._counts: ValueTable = self.backend.table_of(self.assigner._count_descriptor)[0]
         name = counted_name(self._size, self._slide)
         self._table: ValueTable
-        self._table, convert = self.backend.in_namespace().table_of(fold_state(config.fold, config.fold_type, name))
-        self._fold = Fold(config.fold, repr(self.node.name), convert, copy=copying(self._table.codec))
+        self._table, convert = self.backend.in_namespace().table_of(fold_state(self.fold_function, self.fold_type, name))
+        self._fold = Fold(self.fold_function, repr(self.node.name), convert, copy=copying(self._table.codec))
         #: What folds columns; made with the first ones, so that only jobs that have some import Arrow.
         self._columns: CountColumns | None = None
         super().open()
@@ -58,12 +55,9 @@ class CountWindowsOperator(GatheringOperator, BaseWindowOperator):
 
     def _take_over(self) -> None:
         """Take over open windows that operator.py stored, which keeps full ones, too; its trigger counts the records of each."""
-        config = self.config
-        assert config.fold is not None
-        assert config.fold_type is not None
         scope = self.backend.in_namespace()
-        contents: ValueTable = scope.table_of(fold_state(config.fold, config.fold_type))[0]
-        trigger: Any = config.trigger
+        contents: ValueTable = scope.table_of(fold_state(self.fold_function, self.fold_type))[0]
+        trigger: Any = self.config.trigger
         counted: ValueTable = scope.table_of(trigger._count_state_descriptor)[0]
         if any(namespace_of(address).__class__ is not int for address in chain(contents.addresses(), counted.addresses())):
             refuse_other_kind(self.context.state.uid, self.assigner)

@@ -66,20 +66,24 @@ class BaseWindowOperator(TimedOperator[WindowConfig]):
         self.event_time: bool = self.assigner.is_event_time()
         #: The timers of the assigner's time domain.
         self.own_timers = self.timers.event_time if self.event_time else self.timers.processing_time
+        #: What folds records, and the type of its accumulators; None if windows keep their records.
+        self.fold_function: Any = config.fold
+        self.fold_type: Any = config.fold_type
         self.lateness = config.allowed_lateness if self.event_time else 0
         self.namespaces = WindowNamespaces(self.assigner)
         self.late_records = context.metrics.counter(LATE_RECORDS)
 
     def open(self) -> None:
-        config = self.config
         merging = isinstance(self.assigner, MergingWindowAssigner)
         self.function_context = WindowFunctionContext(self, self.backend, merging=merging)
-        tag = config.late_data_tag
+        tag = self.config.late_data_tag
         self._late_output: Emit | None = None if tag is None else side_outputs(self).get(tag.tag_id)
-        if config.fold is not None:
-            config.fold.open(TaskRuntimeContext(self.context, self.backend))
+        if self.fold_function is not None:
+            self.fold_function.open(TaskRuntimeContext(self.context, self.backend))
         super().open()
-        self._call, self._passes_through = calling(self.function)
+        self._call = calling(self.function)
+        #: Whether the function only passes its elements on.
+        self._passes_through = type(self.function) in (PassThroughWindowFunction, PassThroughAllWindowFunction)
         #: None if the user's function has nothing to clear.
         self.clear_function = clear_of(self.function)
 
@@ -88,11 +92,11 @@ class BaseWindowOperator(TimedOperator[WindowConfig]):
         try:
             super().close()
         finally:
-            if opened and self.config.fold is not None:
-                self.config.fold.close()
+            if opened and self.fold_function is not None:
+                self.fold_function.close()
 
     def closes(self) -> bool:
-        fold = self.config.fold
+        fold = self.fold_function
         return super().closes() or (self._opened and fold is not None and type(fold).close is not Function.close)
 
     def late(self, value: Any, timestamp: int | None) -> None:
@@ -168,7 +172,7 @@ class WindowOperator(BaseWindowOperator):
 
     def _take_over(self) -> None:
         """Take over windows of a checkpoint that aligned.py or sessions.py stored, which set no timers of this kind."""
-        config, backend, uid = self.config, self.backend, self.context.state.uid
+        backend, uid = self.backend, self.context.state.uid
         refuse_timers(self.context.state, self.timers)
         contents = list(backend.keys_and_namespaces(self.contents.name))
         kind = self.namespaces.kind()
@@ -180,9 +184,8 @@ class WindowOperator(BaseWindowOperator):
             if contents and not any(True for _ in backend.keys_and_namespaces(MERGING_SET)):
                 refuse_other_windows(self.context.state, MERGING_SET, {CONTENTS})
             if SESSIONS in self.context.state.unclaimed() and isinstance(self.contents, FoldedContents):
-                assert config.fold_type is not None
                 drop_timers(self.timers)
-                take_sessions(backend, config.fold_type, self._take_session)
+                take_sessions(backend, self.fold_type, self._take_session)
             return
         if self.timers.is_empty():
             for key, namespace in contents:
@@ -254,7 +257,7 @@ class WindowOperator(BaseWindowOperator):
             self.contents.clear()
 
     def _evict_and_fire(self, contents: TimestampedContents, window: Any, namespace: Namespace, timestamp: int | None) -> None:
-        evictor, fold, context = self.config.evictor, self.config.fold, self._evictor_context
+        evictor, fold, context = self.config.evictor, self.fold_function, self._evictor_context
         assert evictor is not None
         contents_namespace = contents.scope.current_namespace
         elements = contents.timestamped()
@@ -335,21 +338,20 @@ class WindowOperator(BaseWindowOperator):
             self.contents.merge(state_window, state_windows)
 
 
-def calling(function: Any) -> tuple[CallFunction, bool]:
-    """Return how to call a window function, and whether it only passes its elements on."""
-    passes_through = type(function) in (PassThroughWindowFunction, PassThroughAllWindowFunction)
+def calling(function: Any) -> CallFunction:
+    """Return how to call a window function."""
     if isinstance(function, WindowFunction):
         apply = function.apply
-        return lambda key, window, context, elements: apply(key, window, elements), passes_through
+        return lambda key, window, context, elements: apply(key, window, elements)
     if isinstance(function, AllWindowFunction):
         apply_all = function.apply
-        return lambda key, window, context, elements: apply_all(window, elements), passes_through
+        return lambda key, window, context, elements: apply_all(window, elements)
     if isinstance(function, ProcessWindowFunction):
         process = function.process
-        return lambda key, window, context, elements: process(key, context, elements), False
+        return lambda key, window, context, elements: process(key, context, elements)
     assert isinstance(function, ProcessAllWindowFunction)
     process_all = function.process
-    return lambda key, window, context, elements: process_all(context, elements), False
+    return lambda key, window, context, elements: process_all(context, elements)
 
 
 def clear_of(function: Any) -> Callable[[Any], None] | None:

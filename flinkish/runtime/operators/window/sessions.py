@@ -44,16 +44,14 @@ class SessionWindowsOperator(GatheringOperator, BaseWindowOperator):
     """
 
     def open(self) -> None:
-        config, timers, assigner = self.config, self.timers, self.assigner
-        assert config.fold is not None
-        assert config.fold_type is not None
-        convert = conversion(f"the accumulator of {self.node.name!r}", Codec(config.fold_type))
-        self._fold = Fold(config.fold, repr(self.node.name), convert)
+        timers, fold_type = self.timers, self.fold_type
+        convert = conversion(f"the accumulator of {self.node.name!r}", Codec(fold_type))
+        self._fold = Fold(self.fold_function, repr(self.node.name), convert)
         if self.context.restored_checkpoint is not None:
             refuse_timers(self.context.state, timers)
-        self._table: MapTable = self.backend.table_of(sessions(config.fold_type))[0]
+        self._table: MapTable = self.backend.table_of(sessions(fold_type))[0]
         #: The gap in milliseconds; None = it depends on the record.
-        self._gap: int | None = getattr(assigner, "_session_gap", None)
+        self._gap: int | None = getattr(self.assigner, "_session_gap", None)
         #: What folds columns; made with the first ones, so that only jobs that have some import Arrow.
         self._columns: SessionColumns | None = None
         #: Sessions whose timers have fired, to be emitted together.
@@ -61,7 +59,7 @@ class SessionWindowsOperator(GatheringOperator, BaseWindowOperator):
         super().open()
         if self.context.restored_checkpoint is not None and MERGING_SET in self.context.state.unclaimed():
             drop_timers(timers)
-            take_merged_windows(self.backend, fold_state(config.fold, config.fold_type), self._take_session)
+            take_merged_windows(self.backend, fold_state(self.fold_function, fold_type), self._take_session)
         refuse_other_windows(self.context.state, SESSIONS)
 
     def _take_session(self, key: Any, start: int, end: int, accumulator: Any) -> None:
