@@ -128,7 +128,6 @@ class _LevelTask:
             )
             for vertex, subtask in members
         ]
-        self.operators = [operator for task in self.tasks for operator in task.operators]
 
     def open(self) -> None:
         for task in self.tasks:
@@ -296,20 +295,15 @@ class SlotTask:
 
     def _failure(self, level: int, error: BaseException) -> TaskFailure:
         task = self._levels.get(level)
-        operators = task.operators if task is not None else []
+        owners = {} if task is None else {operator: owner for owner in task.tasks for operator in owner.operators}
         found = failing(error)
-        operator = found.operator
-        if operator is None and operators:
-            operator = operators[0]
+        operator = next(iter(owners), None) if found.operator is None else found.operator
+        owner = None if operator is None else owners.get(operator)
         # Level 0 has no vertex where the engine reads all sources.
-        vertex, subtask = next(iter(self._program.plan.levels[level] or self._program.plan.job_graph.vertices)), self._slot
-        if operator is not None and task is not None:
-            for vertex_task in task.tasks:
-                if operator in vertex_task.operators:
-                    vertex, subtask = vertex_task.vertex.id, vertex_task.subtask
+        first_vertex = next(iter(self._program.plan.levels[level] or self._program.plan.job_graph.vertices))
         return TaskFailure(
-            vertex=vertex,
-            subtask=subtask,
+            vertex=first_vertex if owner is None else owner.vertex.id,
+            subtask=self._slot if owner is None else owner.subtask,
             operator_uid=operator.node.uid if operator is not None else OperatorUid(""),
             operator_name=operator.node.name if operator is not None else f"level {level}",
             traceback=tracebacks.full(error),
