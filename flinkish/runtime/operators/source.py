@@ -284,24 +284,23 @@ class SourceOperator(Operator):
             assert isinstance(self._source, Source)
             status, splits = self._read_splits(self._source, command)
         finished = status is InputStatus.END_OF_INPUT
+        drained = not splits and not finished and status is not InputStatus.MORE_AVAILABLE
         watermark = None
         if finished:
             self.drain()
         elif self.combined is not None:
-            drained = not splits and status is InputStatus.NOTHING_AVAILABLE
             self.combined.end_epoch(
                 self.context.time.steady, held_back=self._held_back, paused=self._paused.keys(), drained=drained
             )
             self.send_watermark()
             splits = tuple(replace(state, generator=self.combined.state_of(state.split_id)) for state in splits)
             watermark = None if self.combined.idle or self.current_watermark == MIN_WATERMARK else self.current_watermark
-        wants_split = not splits and not command.no_more_splits and status is not InputStatus.MORE_AVAILABLE
         return ReaderReport(
             splits=splits,
             records=command.credit - self._output.credit,
             more_available=status is InputStatus.MORE_AVAILABLE,
             finished=finished,
-            wants_split=wants_split and not finished,
+            wants_split=drained and not command.no_more_splits,
             watermark=watermark,
             held_back=self._held_back,
             paused_from=min(self._paused.values(), default=None),
