@@ -15,7 +15,7 @@ import signal
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
@@ -62,7 +62,7 @@ class _Fault:
     action: str
     nth: int = 1
     once: Path | None = None
-    reached: int = field(default=0)
+    reached: int = 0
 
     def reach(self, point: str) -> None:
         self.reached += 1

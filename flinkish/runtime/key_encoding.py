@@ -267,8 +267,7 @@ def is_numpy_bool(value: Any) -> bool:
 
 def _canonical_numpy(value: Any) -> bytes:
     if value.dtype.kind in "mM":
-        items: Iterable[Any] | None = value if value.ndim else None
-        return _canonical_numpy_time(value) if items is None else _framed(b"[", *map(_canonical_numpy, items))
+        return _framed(b"[", *map(_canonical_numpy, value)) if value.ndim else _canonical_numpy_time(value)
     plain = value.tolist()
     encoded = _canonical(plain)
     # An array is equal to the list of its values. A value that is not a plain key must not be equal to one.
