@@ -26,7 +26,7 @@ def folded(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
         return call
 
-    methods = [(ColumnFold, "fold"), (ColumnFold, "running"), (ColumnReduce, "reduce")]
+    methods = [(ColumnFold, "fold"), (ColumnFold, "rolled"), (ColumnReduce, "reduce")]
     for kind, name in (*methods, (DeduplicateOperator, "process_gathered"), (TopNOperator, "process_gathered")):
         monkeypatch.setattr(kind, name, counting(getattr(kind, name)))
     return sizes

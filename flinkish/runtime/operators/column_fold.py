@@ -41,7 +41,7 @@ class ColumnFold:
 
         `codes`: for each record, the number of its group; `before`: the accumulator of each group, None if it is new.
         """
-        slots = self._prepared(before, columns)
+        slots = self.slots(before, columns)
         if slots is None:
             return None
         for slot in slots:
@@ -49,35 +49,21 @@ class ColumnFold:
         return list(zip(*[slot.after() for slot in slots], strict=True))
 
     @np.errstate(over="ignore", invalid="ignore")
-    def running(
-        self, codes: Any, before: Sequence[tuple[Any, ...] | None], columns: Columns
-    ) -> tuple[list[Any], Accumulators] | None:
-        """Return the slots as they are after each record, and the accumulators after the last one; arguments as in `fold`."""
-        slots, rounds = self._prepared(before, columns), rounds_of(codes)
-        if slots is None:
-            return None
-        try:
-            results = [slot.shown(add_up(slot.combine, slot.values, codes, slot.fresh, rounds)) for slot in slots]
-        except TypeMismatchError:  # a value before that no column can hold
-            return None
-        return results, list(zip(*[slot.after() for slot in slots], strict=True))
-
     def rolled(
         self, codes: Any, before: Sequence[tuple[Any, ...] | None], columns: Columns, layout: Layout
     ) -> tuple[pa.RecordBatch, Accumulators] | None:
         """Return the rows of results after each record, and the accumulators after the last one; arguments as in `fold`."""
-        found = self.running(codes, before, columns)
-        if found is None:
+        slots, rounds = self.slots(before, columns), rounds_of(codes)
+        if slots is None:
             return None
-        slots, after = found
+        try:
+            found = [slot.shown(add_up(slot.combine, slot.values, codes, slot.fresh, rounds)) for slot in slots]
+        except TypeMismatchError:  # a value before that no column can hold
+            return None
         shown = self.place_of("key")
         outer = {} if shown is None else {"key": columns.key_column(layout.schema.types[shown])}
-        results = self.results(slots, outer, layout)
-        return None if results is None else (results, after)
-
-    def combinable(self, columns: Columns) -> list[Any] | None:
-        """Return the slots of a run for `combined`; None if numpy would not combine them exactly."""
-        return self._prepared([], columns)
+        results = self.results(found, outer, layout)
+        return None if results is None else (results, list(zip(*[slot.after() for slot in slots], strict=True)))
 
     @np.errstate(invalid="ignore")
     def combined(self, slots: Sequence[Any], codes: Any, groups: int) -> list[Any]:
@@ -103,7 +89,7 @@ class ColumnFold:
             for slot, start, values in slots
         ]
 
-    def _prepared(self, before: Sequence[tuple[Any, ...] | None], columns: Columns) -> list[_Computed | _Chosen] | None:
+    def slots(self, before: Sequence[tuple[Any, ...] | None], columns: Columns) -> list[_Computed | _Chosen] | None:
         """Return what is to be combined for each slot; None if numpy would not do it exactly as Python does."""
         values = self.arrays(before)
         slots: list[_Computed | _Chosen] = []

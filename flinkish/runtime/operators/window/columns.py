@@ -110,10 +110,9 @@ class WindowColumns(FoldedWindows):
 
     def results(self, window: Span, keys: Sequence[Any], accumulators: Sequence[tuple[Any, ...]]) -> Columns | None:
         """Return the results of a window for its keys; None if they cannot be columns."""
-        kinds = {aggregate.kind for aggregate in self._aggregates.aggregates}
         # A start that is not shown may be before all 64 bits.
         start, end = (
-            np.full(len(keys), time if kind in kinds else 0, np.int64)
+            np.full(len(keys), 0 if self._fold.place_of(kind) is None else time, np.int64)
             for kind, time in zip(("window_start", "window_end"), window, strict=True)
         )
         times = pa.array(np.full(len(keys), window[1] - 1, np.int64))

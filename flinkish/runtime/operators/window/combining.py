@@ -88,7 +88,7 @@ class Combiner:
             return None
         self._runs, self._starts, self._records, self.nbytes, self._first_end = [], [], 0, 0, LONG_MAX
         columns = concat(runs)
-        slots = None if records < _LEAST_RECORDS else self._fold.combinable(columns)
+        slots = None if records < _LEAST_RECORDS else self._fold.slots([], columns)
         if slots is None:
             return columns, False
         combined = self._combined(columns, np.concatenate(starts), slots)
