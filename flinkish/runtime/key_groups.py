@@ -40,10 +40,6 @@ def stable_hash(key: Any) -> int:
 
 def key_group(key: Any, max_parallelism: int) -> int:
     """Return the key group of a key: `stable_hash(key) % max_parallelism`."""
-    kind = key.__class__
-    if kind is int:
-        number = hash(key)
-        return ((((number ^ (number >> 32)) * MULTIPLIER) & MASK) >> 33) % max_parallelism
     return stable_hash(key) % max_parallelism
 
 
