@@ -414,9 +414,7 @@ class FoldedWindowsOperator(AlignedWindowOperator):
 
     def _fire_again(self, window: Span, key: Any, timestamp: int) -> None:
         """Emit the result of the current key for a window that has fired, because of a late record."""
-        result = self._fold.result(self._accumulator(window, key))
-        if result is not None:
-            self.emit_window(TimeWindow(*window), window, [result], timestamp)
+        self.emit_folded(TimeWindow(*window), window, self._accumulator(window, key), timestamp)
 
     def _accumulator(self, window: Span, key: Any) -> Any:
         return self._table.copy(window, key)

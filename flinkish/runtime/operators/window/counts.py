@@ -93,12 +93,7 @@ class CountWindowsOperator(GatheringOperator, BaseWindowOperator):
                     continue
                 if place:
                     table.remove(address)
-                self._emit_full(number, accumulator, timestamp)
-
-    def _emit_full(self, number: int, accumulator: Any, timestamp: int | None) -> None:
-        result = self._fold.result(accumulator)
-        if result is not None:
-            self.emit_window(CountWindow(number), number, [result], timestamp)
+                self.emit_folded(CountWindow(number), number, accumulator, timestamp)
 
     def process_columns(self, columns: Columns, input_index: int = 0) -> None:
         for start in range(0, len(columns), self.enough):
@@ -120,5 +115,5 @@ class CountWindowsOperator(GatheringOperator, BaseWindowOperator):
             return True
         for key, number, accumulator, timestamp in full:
             self.backend.current_key = key
-            self._emit_full(number, accumulator, timestamp)
+            self.emit_folded(CountWindow(number), number, accumulator, timestamp)
         return True

@@ -59,6 +59,9 @@ class BaseWindowOperator(TimedOperator[WindowConfig]):
     the window's end).
     """
 
+    #: Folds records into accumulators, for operators that keep these themselves.
+    _fold: Fold
+
     def __init__(self, context: OperatorContext) -> None:
         super().__init__(context)
         config = self.config
@@ -144,6 +147,12 @@ class BaseWindowOperator(TimedOperator[WindowConfig]):
                 hint="use `yield value`, or return a list; an empty one for no results.",
             )
         self.emit_results(results, timestamp)
+
+    def emit_folded(self, window: Any, namespace: Namespace, accumulator: Any, timestamp: int | None) -> None:
+        """Emit the result of a window's accumulator, if it has one."""
+        result = self._fold.result(accumulator)
+        if result is not None:
+            self.emit_window(window, namespace, [result], timestamp)
 
     def clear_window_function(self, window: Any, namespace: Namespace) -> None:
         """Let the user's function clear its state of a window that is removed."""

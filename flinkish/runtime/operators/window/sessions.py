@@ -155,7 +155,6 @@ class SessionWindowsOperator(GatheringOperator, BaseWindowOperator):
 
     def _emit_session(self, key: Any, start: int, end: int, accumulator: Any, timestamp: int) -> None:
         self.backend.current_key = key
-        result = self._fold.result(accumulator)
-        if result is not None:
-            self.emit_window(TimeWindow(start, end), (start, end), [result], timestamp)
-        self.clear_window_function(TimeWindow(start, end), (start, end))
+        window, namespace = TimeWindow(start, end), (start, end)
+        self.emit_folded(window, namespace, accumulator, timestamp)
+        self.clear_window_function(window, namespace)
