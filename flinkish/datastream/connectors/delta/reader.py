@@ -284,13 +284,13 @@ class _FileReader:
         return found
 
     def _records_by_batch(self) -> Iterator[Any]:
-        before = 0
+        before, size = 0, BATCH_RECORDS if self._layout is None else COLUMNS_BATCH
         for group, first, rows in self._groups:
             if self._split.position >= before + rows:
                 before += rows
                 continue
             start = before
-            for batch in self._batches_of(group, rows):
+            for batch in self._file.iter_batches(size, row_groups=[group], columns=self._wanted):
                 skip = max(0, self._split.position - before)
                 if skip < batch.num_rows:
                     number = first + before - start
@@ -302,15 +302,6 @@ class _FileReader:
                         records = self._records_one_by_one(batch, skip, number, before)
                     yield records
                 before += batch.num_rows
-
-    def _batches_of(self, group: int, rows: int) -> Iterator[pa.RecordBatch]:
-        if self._wanted:
-            size = BATCH_RECORDS if self._layout is None else COLUMNS_BATCH
-            yield from self._file.iter_batches(size, row_groups=[group], columns=self._wanted)
-            return
-        # Arrow cannot read batches without columns, but the number of rows is needed.
-        for start in range(0, rows, BATCH_RECORDS):
-            yield pa.record_batch({"": pa.nulls(min(BATCH_RECORDS, rows - start))})
 
     def _run_of(self, batch: pa.RecordBatch, skip: int, first: int, before: int) -> Any:
         """Return the rows of a batch, whose first row has the number `first` in the file and `before` in the split."""

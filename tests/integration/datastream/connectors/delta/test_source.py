@@ -369,6 +369,17 @@ def test_partition_values_of_all_types_are_read(tmp_path: Path) -> None:
     assert SourceRun(chosen.column_names("s", "m").build()).values() == [Row(s="a b/ü%20=", m=decimal.Decimal("1.50"))]
 
 
+@pytest.mark.usefixtures("both_ways")
+def test_partition_columns_alone_have_as_many_rows_as_the_files(tmp_path: Path) -> None:
+    table = str(tmp_path / "table")
+    data = pa.table({"id": range(9_000), "day": [n // 5_000 for n in range(9_000)]})
+    write_deltalake(table, data, partition_by=["day"])
+    source = bounded(table).column_names("day").build()
+    for restart_readers in (False, True):
+        found = SourceRun(source, credit=700, restart_readers=restart_readers).values()
+        assert sorted(row.day for row in found) == [0] * 5_000 + [1] * 4_000
+
+
 # -- following a table ---------------------------------------------------------------------------------------------------------
 
 
