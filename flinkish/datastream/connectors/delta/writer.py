@@ -125,18 +125,13 @@ class DeltaWriter(BufferedWriter[DeltaCommittable, Partition, DeltaFile]):
         self._values = files.layout.all_rows.values
         self._stored = StoredColumns(files.layout.all_rows)
         self._partitions: dict[tuple[Any, ...], list[Any]] = {}
-        self._everything: list[Any] | None = None
         # The first writer sends the schema once, so that the table is created even if there are no rows.
         self._announced = context.subtask_index != 0
 
     def write(self, value: Any, context: WriteContext) -> None:
         values = self._values(value)
-        if not self._layout.partition_by:
-            if self._everything is None:
-                self._everything = self._buffer.group(())
-            self._everything.append(values)
-            return
-        key = tuple([values[i] for i in self._layout.partition_indexes])
+        indexes = self._layout.partition_indexes
+        key = tuple([values[i] for i in indexes]) if indexes else ()
         rows = self._partitions.get(key)
         if rows is None:
             rows = self._partitions[key] = self._buffer.group(self._layout.partition(key))
@@ -153,7 +148,6 @@ class DeltaWriter(BufferedWriter[DeltaCommittable, Partition, DeltaFile]):
         for partition, part in parts:
             self._buffer.add_chunk(partition, len(part), encode_batch(part))
         self._partitions.clear()
-        self._everything = None
         return bool(parts)
 
     def _by_partition(self, columns: Columns, batch: pa.RecordBatch) -> list[tuple[Partition, pa.RecordBatch]]:
@@ -181,7 +175,6 @@ class DeltaWriter(BufferedWriter[DeltaCommittable, Partition, DeltaFile]):
     def _seal(self) -> None:
         super()._seal()
         self._partitions.clear()
-        self._everything = None
 
     def prepare_commit(self) -> Sequence[DeltaCommittable]:
         files = self._take_files()
