@@ -19,7 +19,7 @@ from flinkish.common.delta_calls import one_line, panics_as_errors, sync_log
 from flinkish.common.disk import make_folders, sync
 from flinkish.common.errors import ForeignCheckpointError, SinkChangedError, SinkError, SourceError
 from flinkish.common.files.store_settings import storage_options
-from flinkish.datastream.connectors._lost_commits import lost_commits
+from flinkish.datastream.connectors._commits import check_repeated, lost_commits, overtaken
 from flinkish.datastream.connectors.delta.log import DeltaLog
 from flinkish.datastream.connectors.delta.staging import (
     append,
@@ -30,7 +30,7 @@ from flinkish.datastream.connectors.delta.staging import (
     writer_properties,
 )
 from flinkish.datastream.connectors.delta.table import DeltaWrites, Partition, add_columns, check_table, open_table, sink_error
-from flinkish.program.sinks import END_OF_INPUT_CHECKPOINT, CommitRequest, Committer, RestoredCheckpoint, checkpoint_name
+from flinkish.program.sinks import CommitRequest, Committer, RestoredCheckpoint, checkpoint_name
 
 _log = logging.getLogger("flinkish.connectors.delta")
 
@@ -305,27 +305,15 @@ class DeltaCommitter(Committer[DeltaCommittable]):
         """
         application, *origins = applications
         committed = table.transaction_version(application)
-        if committed == checkpoint_id:
+        if committed is not None and (committed >= checkpoint_id or committed != self._stands.get(application)):
             found = table.transaction_version(f"{application}/files")
-            # At the end of the input of a job without checkpoints, the commit may be our own, by an attempt that computed the
-            # same rows.
-            if checkpoint_id != END_OF_INPUT_CHECKPOINT and found is not None and found != _digest(files):
-                raise SinkChangedError(
-                    f"DeltaSink cannot commit {checkpoint_name(checkpoint_id)} to {self.path}: another job has committed other "
-                    "rows under the same id",
-                    hint="it goes on from a copy of this job's checkpoint folder; start one of them from a savepoint instead.",
-                )
+            same, advanced = found is None or found == _digest(files), application in self._state.origins
+            check_repeated("DeltaSink", f"the table {self.path}", checkpoint_id, committed, same=same, advanced=advanced)
             return True
-        is_ahead = committed is not None and committed > checkpoint_id
-        if is_ahead and application in self._state.origins:
-            return True  # this job has advanced it, see `_commit`
-        if is_ahead or committed != self._stands.get(application):
-            raise self._overtaken(
-                checkpoint_id, committed, "another driver process runs the same job, or a copy of its checkpoint folder"
-            )
         for name in origins:
-            if (advanced := table.transaction_version(name)) != self._stands.get(name):
-                raise self._overtaken(checkpoint_id, advanced, "a job that was started from the same savepoint is running")
+            advanced_to = table.transaction_version(name)
+            if advanced_to is not None and advanced_to != self._stands.get(name):
+                raise overtaken("DeltaSink", f"the table {self.path}", checkpoint_id, advanced_to)
         return False
 
     def _write_staged(
@@ -376,14 +364,6 @@ class DeltaCommitter(Committer[DeltaCommittable]):
             return
         self._state.uncompacted = 0
         self._make_durable(table, staged=True)
-
-    def _overtaken(self, checkpoint_id: int, found: int | None, who: str) -> SinkError:
-        assert found is not None, "an older transaction is lost, see _check_kept"
-        return SinkError(
-            f"DeltaSink cannot commit {checkpoint_name(checkpoint_id)} to {self.path}: the table holds the rows of "
-            f"{checkpoint_name(found)} already, which this driver has not committed",
-            hint=f"{who}; stop all but one.",
-        )
 
     def _create(self, schema: str) -> DeltaTable:
         try:

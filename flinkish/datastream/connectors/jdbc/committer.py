@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from flinkish.common.errors import ForeignCheckpointError, SinkChangedError, SinkError, TargetRefusedError
-from flinkish.datastream.connectors._lost_commits import lost_commits
+from flinkish.common.errors import ForeignCheckpointError, SinkChangedError, TargetRefusedError
+from flinkish.datastream.connectors._commits import check_repeated, lost_commits, overtaken
 from flinkish.datastream.connectors.jdbc.statements import JdbcSinkSettings, Target
 from flinkish.datastream.connectors.jdbc.values import Rows
 from flinkish.program.refused_records import RefusedRecord
-from flinkish.program.sinks import END_OF_INPUT_CHECKPOINT, CommitRequest, Committer, RestoredCheckpoint, checkpoint_name
+from flinkish.program.sinks import CommitRequest, Committer, RestoredCheckpoint, checkpoint_name
 
 if TYPE_CHECKING:
     import sqlalchemy
@@ -109,12 +109,13 @@ class JdbcCommitter(Committer[JdbcCommittable]):
             """Return the id at which the database stands then. With `sift`, rows that the database refuses are put aside."""
             found = self._raise_id(connection, application, checkpoint_id, digest)
             if found is not None:
-                self._check_same(found, application, checkpoint_id, digest)
+                same, advanced = found[1] == digest, application in self._origins
+                check_repeated("JdbcSink", self._label, checkpoint_id, found[0], same=same, advanced=advanced)
                 return found[0]
             for origin in origins:
                 found = self._raise_id(connection, origin, checkpoint_id, digest)
                 if found is not None:
-                    raise self._overtaken(checkpoint_id, found[0], "a job that was started from the same savepoint is running")
+                    raise overtaken("JdbcSink", self._label, checkpoint_id, found[0])
             refused: list[RefusedRecord] = []
             for request in requests:
                 for batch in self._batches(request.committable):
@@ -177,28 +178,6 @@ class JdbcCommitter(Committer[JdbcCommittable]):
                 hint="start once with the former type_info and statement, or from a savepoint that stopped the job.",
             )
         return self._target.batches(self._shape.decode(zlib.decompress(committable.rows)))
-
-    def _check_same(self, found: tuple[int, int], application: str, checkpoint_id: int, digest: int) -> None:
-        """Raise SinkError unless the id and digest found are those of exactly this checkpoint."""
-        committed, committed_digest = found
-        if committed < checkpoint_id or (committed > checkpoint_id and application not in self._origins):
-            raise self._overtaken(
-                checkpoint_id, committed, "another driver process runs the same job, or a copy of its checkpoint folder"
-            )
-        # At the end of the input of a job without checkpoints, an earlier attempt of this job may have written the same rows.
-        if committed == checkpoint_id != END_OF_INPUT_CHECKPOINT and committed_digest != digest:
-            raise SinkChangedError(
-                f"JdbcSink cannot commit {checkpoint_name(checkpoint_id)} to {self._label}: another job has committed other "
-                "rows under the same id",
-                hint="that job was started from a copy of this job's checkpoint folder; start one of them from a savepoint.",
-            )
-
-    def _overtaken(self, checkpoint_id: int, found: int, who: str) -> SinkError:
-        return SinkError(
-            f"JdbcSink cannot commit {checkpoint_name(checkpoint_id)} to {self._label}: it holds those of "
-            f"{checkpoint_name(found)} already, which this driver has not committed",
-            hint=f"{who}; stop all but one.",
-        )
 
     def _look_up(self, application: str) -> int | None:
         """Return the id of an application; None if the table does not have it or does not exist."""

@@ -23,7 +23,7 @@ from flinkish.common.clock import Clock
 from flinkish.common.configuration import Configuration
 from flinkish.common.errors import FlinkishError, ForeignCheckpointError, SinkError, TargetRefusedError
 from flinkish.common.files.schemes import root_of
-from flinkish.datastream.connectors._lost_commits import lost_commits
+from flinkish.datastream.connectors._commits import lost_commits
 from flinkish.datastream.connectors.kafka import client
 from flinkish.datastream.connectors.kafka.limits import ask_retention
 from flinkish.datastream.connectors.kafka.settings import SINK, KafkaCommittable, KafkaSinkSettings, Message, digest_of

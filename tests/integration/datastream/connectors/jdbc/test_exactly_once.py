@@ -190,7 +190,7 @@ def test_a_driver_that_was_overtaken_is_refused(database: TestDatabase) -> None:
     assert zombie is not None
     run.commit(first)
     run.checkpoint(rows(2))
-    with pytest.raises(SinkError, match=r"cannot commit checkpoint 1 to .*: it holds those of checkpoint 2 already"):
+    with pytest.raises(SinkError, match=r"cannot commit checkpoint 1 to .*: it holds the rows of checkpoint 2 already"):
         zombie.commit(first.id, first.requests)
     assert ids(database) == [1, 2]
 
