@@ -113,8 +113,8 @@ class RowBuffer(Generic[GroupT]):
 class BufferedWriter(SinkWriter[Any, WriterCommitT], Generic[WriterCommitT, GroupT, FileT]):
     """A writer that puts the rows of its buffer into files at a checkpoint, or when the buffer is full.
 
-    `name`: the beginning of the names of its states. `encode` makes a chunk of rows of one group; `make_files` makes files of
-    the chunks.
+    `name`: the beginning of the names of its states; `rows` ends the name of the rows' state. `encode` makes a chunk of rows of
+    one group; `make_files` makes files of the chunks.
     """
 
     def __init__(
@@ -125,8 +125,10 @@ class BufferedWriter(SinkWriter[Any, WriterCommitT], Generic[WriterCommitT, Grou
         file_type: type[FileT],
         encode: Callable[[Sequence[Any]], bytes],
         make_files: Callable[[dict[GroupT, list[bytes]]], Sequence[FileT]],
+        *,
+        rows: str = "rows",
     ) -> None:
-        self._buffer: RowBuffer[GroupT] = RowBuffer(context, f"{name}.rows", group_type, encode)
+        self._buffer: RowBuffer[GroupT] = RowBuffer(context, f"{name}.{rows}", group_type, encode)
         self._make_files = make_files
         self._file_state = context.get_list_state(bytes_state(f"{name}.files"))
         self._files = [msgspec.msgpack.decode(item, type=file_type) for item in self._file_state.get()]

@@ -14,7 +14,7 @@ from flinkish.common import options
 from flinkish.common.columns import Columns
 from flinkish.common.errors import RecordRefusedError, SinkError, TargetRefusedError, TypeMismatchError
 from flinkish.common.ids import IdSource
-from flinkish.datastream.connectors._row_buffer import RowBuffer, bytes_state
+from flinkish.datastream.connectors._row_buffer import BufferedWriter
 from flinkish.datastream.connectors.kafka import client
 from flinkish.datastream.connectors.kafka.limits import TopicLimits, ask
 from flinkish.datastream.connectors.kafka.settings import (
@@ -301,7 +301,7 @@ class DirectWriter(SinkWriter[Any, KafkaCommittable]):
         self._outbox.client.purge()
 
 
-class StagingWriter(SinkWriter[Any, KafkaCommittable]):
+class StagingWriter(BufferedWriter[KafkaCommittable, tuple[()], StagedFile]):
     """Puts messages into the checkpoint; the committer writes them when the checkpoint is complete."""
 
     def __init__(self, settings: KafkaSinkSettings, context: SinkWriterContext, ids: IdSource) -> None:
@@ -314,13 +314,10 @@ class StagingWriter(SinkWriter[Any, KafkaCommittable]):
         root = staging_root(context.configuration, context.job_id)
         self._root = None if root is None else str(root)
         self._staging = None if root is None else Staging(root, digest_of(context.lineage, context.sink_uid))
-        self._encoder = msgspec.msgpack.Encoder()
-        self._buffer: RowBuffer[tuple[()]] = RowBuffer(context, "flinkish.kafka-sink.messages", tuple[()], self._encoder.encode)
         self._open: list[Message] | None = None
         self._open_bytes = 0
-        self._file_state = context.get_list_state(bytes_state("flinkish.kafka-sink.files"))
-        decoder = msgspec.msgpack.Decoder(StagedFile)
-        self._files = [decoder.decode(item) for item in self._file_state.get()]
+        encode = msgspec.msgpack.Encoder().encode
+        super().__init__(context, "flinkish.kafka-sink", tuple[()], StagedFile, encode, self._stage, rows="messages")
 
     def _note_limits(self, limits: TopicLimits) -> None:
         if limits.batch_bytes is not None and (self._batch_bytes is None or limits.batch_bytes < self._batch_bytes):
@@ -350,48 +347,36 @@ class StagingWriter(SinkWriter[Any, KafkaCommittable]):
         sizes = [len(message[3] or b"") for message in messages]
         if max(sizes, default=0) + _OVERHEAD > self._largest:
             return False
-        if self._open is None:
-            self._open = self._buffer.group(())
-        self._open.extend(messages)
+        self._buffer.group(()).extend(messages)
         self._open_bytes += sum(sizes)
         return True
 
     def buffered_bytes(self) -> int:
         return self._open_bytes
 
-    def end_epoch(self) -> None:
-        self._seal()
-        if self._buffer.is_full and self._staging is not None:
-            self._stage(self._take())
-
     def _seal(self) -> None:
-        self._buffer.seal()
+        super()._seal()
         self._open, self._open_bytes = None, 0
 
-    def _take(self) -> list[bytes]:
-        return self._buffer.take().get((), [])
+    def _empty_buffer(self) -> None:
+        # A full buffer always has more bytes.
+        if self._staging is not None and sum(self._buffer.sizes().values()) > _INLINE_BYTES:
+            super()._empty_buffer()
 
-    def _stage(self, chunks: Sequence[bytes]) -> None:
+    def _stage(self, groups: dict[tuple[()], list[bytes]]) -> list[StagedFile]:
         assert self._staging is not None
-        self._files.append(self._staging.write(chunks, self._ids, self._context.subtask_index))
-        self._file_state.update([self._encoder.encode(file) for file in self._files])
+        return [self._staging.write(groups[()], self._ids, self._context.subtask_index)]
 
     def prepare_commit(self) -> Sequence[KafkaCommittable]:
-        self._seal()
-        chunks = self._take()
-        if self._staging is not None and sum(map(len, chunks)) > _INLINE_BYTES:
-            self._stage(chunks)
-            chunks = []
-        if not chunks and not self._files:
+        chunks, files = self._buffer.take().get((), []), self._take_files()
+        if not chunks and not files:
             return ()
-        committable = KafkaCommittable(
-            root=self._root,
-            files=tuple(self._files),
-            chunks=tuple(chunks),
-            prepared=self._context.processing_time(),
-            batch_bytes=self._batch_bytes,
+        return (
+            KafkaCommittable(
+                root=self._root,
+                files=tuple(files),
+                chunks=tuple(chunks),
+                prepared=self._context.processing_time(),
+                batch_bytes=self._batch_bytes,
+            ),
         )
-        if self._files:
-            self._files = []
-            self._file_state.clear()
-        return (committable,)
