@@ -119,10 +119,9 @@ def is_refusal(error: confluent_kafka.KafkaError) -> bool:
 
 def described(kind: type[FlinkishError], what: str, error: Any) -> FlinkishError:
     """Return an error of type `kind` for one of librdkafka: a KafkaError, or an exception that contains one."""
-    inner = error.args[0] if isinstance(error, BaseException) and error.args else error
-    name = inner.name() if hasattr(inner, "name") else ""
-    hint = next((hint for names, hint in _HINTS if name in names), None)
-    return kind(f"{what}: {text_of(inner) if hasattr(inner, 'name') else inner}", hint=hint)
+    inner = error.args[0] if isinstance(error, BaseException) else error
+    hint = next((hint for names, hint in _HINTS if inner.name() in names), None)
+    return kind(f"{what}: {text_of(inner)}", hint=hint)
 
 
 def make(kind: str, configuration: Mapping[str, Any], who: str, logger: _Log | None = None) -> Any:
