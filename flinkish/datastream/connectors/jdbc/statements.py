@@ -103,8 +103,7 @@ class Target:
         self.batch_size = settings.execution.get_batch_size()
         self.session = Session(database, settings.execution.get_max_retries())
         self._text = settings.statement().text_for(database.paramstyle)
-        self._dialect = database.dialect
-        self._bind = self.shape.binder(self._dialect)
+        self._bind = self.shape.binder(database.dialect)
 
     def write(self, connection: sqlalchemy.Connection, rows: Rows) -> None:
         """Write rows; raises the errors of SQLAlchemy and the driver."""
@@ -112,7 +111,7 @@ class Target:
 
     def sift(self, connection: sqlalchemy.Connection, rows: Rows) -> list[tuple[dict[str, Any], str]]:
         """Write rows in their order, and return those that the database refuses, each by field and with the reason."""
-        if self._dialect == "postgresql":
+        if self._database.dialect == "postgresql":
             # Otherwise deferred constraints would be checked when it is too late to leave out a row.
             connection.exec_driver_sql("SET CONSTRAINTS ALL IMMEDIATE")
         return self._sifted(connection, rows)

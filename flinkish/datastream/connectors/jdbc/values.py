@@ -35,6 +35,7 @@ from flinkish.program.refused_records import REFUSED_HINT
 Convert = Callable[[Any], Any]
 Rows = Sequence[Sequence[Any]]
 
+#: The Python types of plain values, by the types of fields that a column of a database can hold.
 _CLASSES: Final[dict[BasicType | Kind, type]] = {
     BasicType.STRING: str,
     BasicType.CHAR: str,
@@ -68,7 +69,11 @@ def row_fields(type_info: Any, what: str) -> tuple[tuple[str, ...], tuple[TypeIn
             hint='Types.ROW_NAMED(["id", "name"], [Types.LONG(), Types.STRING()]), for example.',
         )
     for name, field in zip(*fields, strict=True):
-        _plain_class(field, f"{what}: field {name!r}")
+        if kind_of(field) not in _CLASSES:
+            raise InvalidProgramError(
+                f"{what}: field {name!r} of type {plain_type(field)!r} fits no column of a database",
+                hint="convert it before the sink, or in the query of a source: to STRING, for example as JSON.",
+            )
     return fields
 
 
@@ -83,17 +88,6 @@ def _with_microseconds(type_info: TypeInformation) -> TypeInformation:
             return type_info
 
 
-def _plain_class(type_info: TypeInformation, what: str) -> type:
-    """Return the Python type of the plain form of a field's values; raises InvalidProgramError if no column can hold them."""
-    kind = kind_of(type_info)
-    if kind not in _CLASSES:
-        raise InvalidProgramError(
-            f"{what} of type {plain_type(type_info)!r} fits no column of a database",
-            hint="convert it before the sink, or in the query of a source: to STRING, for example as JSON.",
-        )
-    return _CLASSES[kind]
-
-
 class RowShape:
     """The fields of a sink's rows, and their conversion to plain rows and to a driver's values."""
 
@@ -102,7 +96,7 @@ class RowShape:
         #: The printed form of the type, by which stored rows are recognized.
         self.described = repr(type_info)
         self.names, self.types = row_fields(type_info, what)
-        row = GenericAlias(tuple, tuple([_plain_class(field, what) | None for field in self.types]))
+        row = GenericAlias(tuple, tuple([_CLASSES[kind_of(field)] | None for field in self.types]))
         #: Convert plain rows to bytes, and back.
         self.encode: Callable[[Rows], bytes] = msgspec.msgpack.Encoder().encode
         self.decode: Callable[[bytes], list[tuple[Any, ...]]] = msgspec.msgpack.Decoder(GenericAlias(list, (row,))).decode
@@ -192,7 +186,8 @@ def _holdable(type_info: TypeInformation, dialect: str, what: str) -> Convert | 
 
     It returns all other values. None if every value can be held, as far as that is known without the database.
     """
-    plain = _plain_class(type_info, what)
+    kind = kind_of(type_info)
+    plain = _CLASSES[kind]
     mysql = dialect in ("mysql", "mariadb")
 
     def refused(why: str) -> RecordRefusedError:
@@ -230,7 +225,7 @@ def _holdable(type_info: TypeInformation, dialect: str, what: str) -> Convert | 
         return number
     if plain is Decimal and mysql:
         return decimal
-    return integer if dialect == "sqlite" and kind_of(type_info) is BasicType.BIG_INT else None
+    return integer if dialect == "sqlite" and kind is BasicType.BIG_INT else None
 
 
 def _bound(type_info: TypeInformation, dialect: str, what: str) -> Convert | None:
@@ -240,8 +235,8 @@ def _bound(type_info: TypeInformation, dialect: str, what: str) -> Convert | Non
         return int
     if dialect != "sqlite":
         return utc_time if kind is BasicType.INSTANT and dialect != "postgresql" else None
-    plain = _plain_class(type_info, what)
-    # A checkpoint of an earlier version may hold NaN.
+    plain = _CLASSES[kind]
+    # A checkpoint of a sink that had another database may hold NaN.
     return _holdable(type_info, dialect, what) if plain is float else _SQLITE.get(plain)
 
 
