@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from typing import Final
 
 from flinkish.common.errors import ForeignCheckpointError, SourceChangedError, SourceError
@@ -48,7 +48,7 @@ class _Planned:
 
     version: int
     snapshot: bool
-    splits: deque[DeltaSplit] = field(default_factory=deque)
+    splits: deque[DeltaSplit]
 
 
 class DeltaEnumerator(SplitEnumerator[DeltaSplit, DeltaEnumeratorState]):
@@ -117,14 +117,14 @@ class DeltaEnumerator(SplitEnumerator[DeltaSplit, DeltaEnumeratorState]):
         version, splits, end = self._next, 0, self._state.end
         snapshot = self._state.snapshot and version == self._state.version
         while len(planned) < _VERSIONS_AHEAD and splits < _SPLITS_AHEAD and (end is None or version <= end):
-            found = _Planned(version, snapshot=snapshot)
             if snapshot:
-                found.splits.extend(self._snapshot_splits(version))
+                whole = self._snapshot_splits(version)
             else:
                 commit = self._commit(version)
                 if commit is None:
                     break
-                found.splits.extend(part for split in self._changed_splits(commit) for part in self._cut(split))
+                whole = self._changed_splits(commit)
+            found = _Planned(version, snapshot, deque(part for split in whole for part in self._cut(split)))
             planned.append(found)
             splits += len(found.splits)
             version, snapshot = version + 1, False
@@ -182,12 +182,10 @@ class DeltaEnumerator(SplitEnumerator[DeltaSplit, DeltaEnumeratorState]):
                 hint="give the source its former partitions and options; or another uid, so that it starts from the beginning.",
             )
 
-    def _snapshot_splits(self, version: int) -> Iterator[DeltaSplit]:
+    def _snapshot_splits(self, version: int) -> list[DeltaSplit]:
         metadata, files = self._log.snapshot(version)
         self._check_schema(metadata, version)
-        for file in files:
-            if self._is_wanted(file):
-                yield from self._cut(self._split(file, version, INSERTED, snapshot=True))
+        return [self._split(file, version, INSERTED, snapshot=True) for file in files if self._is_wanted(file)]
 
     def _changed_splits(self, commit: Commit) -> list[DeltaSplit]:
         options, version = self._options, commit.version
