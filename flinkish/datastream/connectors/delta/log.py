@@ -217,8 +217,7 @@ class DeltaLog:
             if found is None:
                 continue  # cleaned up after it was listed
             actions, written = found
-            info = (actions[0] if actions else {}).get("commitInfo") or {}
-            last = max(last + 1, info.get("inCommitTimestamp") or written)
+            last = max(last + 1, _info(actions).get("inCommitTimestamp") or written)
             yield version, last
 
     def _state(self, version: int, *, files: bool) -> tuple[Metadata, list[DataFile]]:
