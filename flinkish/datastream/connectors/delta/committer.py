@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import logging
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Final
@@ -147,19 +147,18 @@ class DeltaCommitter(Committer[DeltaCommittable]):
         if state.last is not None:
             if committed is not None and committed > state.last[1]:
                 state.version += 1  # at least: the checkpoint itself was committed after its state was taken
-            self._stands = dict([state.last])
-            self._check_kept(table, self._stands)
+            self._check_kept(table, dict([state.last]))
         # The checkpoint itself may be committed or not, and so may others that were in progress when it began.
         self._stands = stands
         if table is not None:
             self._check_restores(table)
 
-    def _check_kept(self, table: DeltaTable | None, applications: Iterable[str]) -> None:
-        """Raise SinkChangedError unless the table contains all commits that were made for these applications."""
-        for name in applications:
-            stands, found = self._stands.get(name), None if table is None else table.transaction_version(name)
-            if stands is not None and (found is None or found < stands):
-                raise lost_commits("DeltaSink", f"the table {self.path}", last=stands, found=found)
+    def _check_kept(self, table: DeltaTable | None, stands: Mapping[str, int | None]) -> None:
+        """Raise SinkChangedError unless the table contains the last commits, by application."""
+        for name, last in stands.items():
+            found = None if table is None else table.transaction_version(name)
+            if last is not None and (found is None or found < last):
+                raise lost_commits("DeltaSink", f"the table {self.path}", last=last, found=found)
 
     def _check_restores(self, table: DeltaTable) -> None:
         """Raise SinkChangedError if a RESTORE has taken back a commit of the job: it keeps the transactions of later versions."""
@@ -284,7 +283,7 @@ class DeltaCommitter(Committer[DeltaCommittable]):
     def _current_table(self, schema: str, applications: Sequence[str]) -> DeltaTable:
         """Open the table as it is now, or create it, and add columns; raise SinkChangedError if commits of the job are gone."""
         table = open_table(self.path)
-        self._check_kept(table, applications)
+        self._check_kept(table, {name: self._stands.get(name) for name in applications})
         if table is not None:
             self._check_restores(table)
         else:
