@@ -1,4 +1,4 @@
-"""The base of builders."""
+"""The bases of builders."""
 
 from __future__ import annotations
 
@@ -19,4 +19,15 @@ class SettingsBuilder(Generic[SettingsT]):
 
     def _set(self, **changes: Any) -> Self:
         self._settings = replace(self._settings, **changes)
+        return self
+
+
+class FieldsBuilder:
+    """Collects the arguments of what it builds, by their names."""
+
+    def __init__(self) -> None:
+        self._fields: dict[str, Any] = {}
+
+    def _set(self, **fields: Any) -> Self:
+        self._fields |= fields
         return self

@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from flinkish.common.arguments import check, instance_of, int_of, names_of
 from flinkish.common.arrow_types import stored_key, values_of
+from flinkish.common.builder import FieldsBuilder
 from flinkish.common.configuration import Configuration
 from flinkish.common.delta_calls import panics_as_errors, unusable_name
 from flinkish.common.errors import InvalidArgumentError, InvalidProgramError, SinkError
@@ -246,55 +247,51 @@ def _location(path: str) -> str:
     return location
 
 
-class DeltaSinkBuilder:
+class DeltaSinkBuilder(FieldsBuilder):
     """Builder of a DeltaSink."""
 
     def __init__(self, path: str) -> None:
-        self._path = path
-        self._options: dict[str, Any] = {}
+        super().__init__()
+        self._set(path=path)
 
     def with_partition_columns(self, *columns: str) -> DeltaSinkBuilder:
         """Set the partition columns."""
-        return self._with(partition_by=columns)
+        return self._set(partition_by=columns)
 
     def with_row_type(self, row_type: TypeInformation) -> DeltaSinkBuilder:
         """Set the type of the rows; needed if the stream does not declare it."""
-        return self._with(row_type=row_type)
+        return self._set(row_type=row_type)
 
     def with_field_names(self, *names: str) -> DeltaSinkBuilder:
         """Set the columns for the fields of tuples, in their order."""
-        return self._with(field_names=names)
+        return self._set(field_names=names)
 
     def with_table_properties(self, properties: dict[str, str]) -> DeltaSinkBuilder:
         """Set the properties of the table if the sink creates it."""
-        return self._with(table_properties=properties)
+        return self._set(table_properties=properties)
 
     def with_compression(self, compression: str) -> DeltaSinkBuilder:
         """Set the compression of the files: snappy (default), zstd, gzip, lz4 or none."""
-        return self._with(compression=compression)
+        return self._set(compression=compression)
 
     def with_overwrite(self) -> DeltaSinkBuilder:
         """Make the first commit of a job replace all rows of the table, unless the job resumes from a checkpoint."""
-        return self._with(overwrite=True)
+        return self._set(overwrite=True)
 
     def with_upsert_keys(self, *columns: str) -> DeltaSinkBuilder:
         """Merge rows by these columns instead of appending them: insert, update, or delete by the rows' kind."""
         if not columns:
             raise InvalidArgumentError("with_upsert_keys takes at least one column", hint='with_upsert_keys("id").')
-        return self._with(upsert_keys=columns)
+        return self._set(upsert_keys=columns)
 
     def with_add_columns(self) -> DeltaSinkBuilder:
         """Add columns that the table lacks to it; columns that the rows lack become null."""
-        return self._with(add_columns=True)
+        return self._set(add_columns=True)
 
     def with_compaction(self, every_commits: int, target_file_size: int = _TARGET_FILE_SIZE) -> DeltaSinkBuilder:
         """Merge small files after this many commits, into files of about `target_file_size` bytes."""
-        return self._with(compact_every=every_commits, target_file_size=target_file_size)
-
-    def _with(self, **options: Any) -> DeltaSinkBuilder:
-        self._options.update(options)
-        return self
+        return self._set(compact_every=every_commits, target_file_size=target_file_size)
 
     def build(self) -> DeltaSink:
         """Return the sink."""
-        return DeltaSink(self._path, **self._options)
+        return DeltaSink(**self._fields)

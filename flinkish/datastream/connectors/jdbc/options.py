@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from flinkish.common.arguments import check, int_of
-from flinkish.common.builder import SettingsBuilder
+from flinkish.common.builder import FieldsBuilder, SettingsBuilder
 from flinkish.common.errors import InvalidArgumentError
 
 
@@ -34,15 +34,12 @@ class JdbcConnectionOptions:
         """Return the password; None if it was not set."""
         return self._password
 
-    class JdbcConnectionOptionsBuilder:
+    class JdbcConnectionOptionsBuilder(FieldsBuilder):
         """Sets up JdbcConnectionOptions.
 
         >>> JdbcConnectionOptions.JdbcConnectionOptionsBuilder().with_url("jdbc:sqlite:/tmp/flights.db").build()
         JdbcConnectionOptions(_driver_name=None, _user_name=None)
         """
-
-        def __init__(self) -> None:
-            self._texts: dict[str, str] = {}
 
         def with_url(self, url: str) -> JdbcConnectionOptions.JdbcConnectionOptionsBuilder:
             """Set the URL: `jdbc:postgresql:`, `jdbc:mysql:`, `jdbc:mariadb:` or `jdbc:sqlite:`, or any URL of SQLAlchemy."""
@@ -63,15 +60,14 @@ class JdbcConnectionOptions:
         def build(self) -> JdbcConnectionOptions:
             """Return the options; raises InvalidProgramError without a URL."""
             hint = 'with_url("jdbc:postgresql://host/database"), for example.'
-            check("_url" in self._texts, "JdbcConnectionOptions need a URL", hint=hint)
-            return JdbcConnectionOptions(**self._texts)
+            check("_url" in self._fields, "JdbcConnectionOptions need a URL", hint=hint)
+            return JdbcConnectionOptions(**self._fields)
 
         def _with(self, name: str, text: str) -> JdbcConnectionOptions.JdbcConnectionOptionsBuilder:
             if not isinstance(text, str) or not text:
                 got = "something else" if name in ("url", "password") else repr(text)
                 raise InvalidArgumentError(f"with_{name} takes a text that is not empty; got {got}")
-            self._texts[f"_{name}"] = text
-            return self
+            return self._set(**{f"_{name}": text})
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 
 from flinkish.common.arguments import callable_of, check, instance_of, text_of
+from flinkish.common.builder import FieldsBuilder
 from flinkish.common.errors import InvalidArgumentError, UnsupportedError
 from flinkish.common.serialization import DeserializationSchema, SerializationSchema
 from flinkish.common.typeinfo import TypeInformation
@@ -121,12 +122,8 @@ class KafkaRecordSerializationSchema(SerializationSchema):
         return self.value_schema.serialize(element)
 
 
-class KafkaRecordSerializationSchemaBuilder:
+class KafkaRecordSerializationSchemaBuilder(FieldsBuilder):
     """Sets up a KafkaRecordSerializationSchema; PyFlink's methods."""
-
-    def __init__(self) -> None:
-        #: By the names of the fields of a KafkaRecordSerializationSchema.
-        self._fields: dict[str, Any] = {}
 
     def set_topic(self, topic: str) -> KafkaRecordSerializationSchemaBuilder:
         """Write all records to one topic, which must exist."""
@@ -172,10 +169,6 @@ class KafkaRecordSerializationSchemaBuilder:
         ):
             check(name in self._fields, f"a KafkaRecordSerializationSchema needs {what}", hint=hint)
         return KafkaRecordSerializationSchema(**self._fields)
-
-    def _set(self, **field: Any) -> KafkaRecordSerializationSchemaBuilder:
-        self._fields |= field
-        return self
 
 
 def _schema(method: str, schema: Any) -> SerializationSchema:

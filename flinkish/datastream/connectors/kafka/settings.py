@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, Final, Self
 
 from flinkish.common.arguments import check, text_of
+from flinkish.common.builder import FieldsBuilder
 from flinkish.common.errors import ConfigurationError, InvalidArgumentError
 from flinkish.datastream.connectors.kafka.client import Partition, client_configuration
 from flinkish.datastream.connectors.kafka.offsets import KafkaOffsetsInitializer
@@ -80,16 +81,12 @@ class ClientSettings:
             raise ConfigurationError(f"{self.who}: {key} = {value!r}: expected a whole number of {unit}") from None
 
 
-class ClientBuilder:
+class ClientBuilder(FieldsBuilder):
     """Collects the properties of a source or sink, and its other settings by the names of their fields."""
 
     def __init__(self) -> None:
+        super().__init__()
         self._properties: dict[str, str] = {}
-        self._settings: dict[str, Any] = {}
-
-    def _set(self, **settings: Any) -> Self:
-        self._settings |= settings
-        return self
 
     def set_property(self, key: str, value: str) -> Self:
         """Set a property of the client: librdkafka's name, or Java's where it has one."""

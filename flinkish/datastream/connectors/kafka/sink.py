@@ -111,10 +111,10 @@ class KafkaSinkBuilder(ClientBuilder):
     def build(self) -> KafkaSink:
         """Return the sink; raises InvalidProgramError if a required setting is missing."""
         self._check_brokers("KafkaSink")
-        check("serializer" in self._settings, "KafkaSink needs a record serializer", hint="call set_record_serializer().")
-        if self._settings.get("guarantee") is DeliveryGuarantee.EXACTLY_ONCE:
+        check("serializer" in self._fields, "KafkaSink needs a record serializer", hint="call set_record_serializer().")
+        if self._fields.get("guarantee") is DeliveryGuarantee.EXACTLY_ONCE:
             check(
-                "prefix" in self._settings,
+                "prefix" in self._fields,
                 "KafkaSink needs a transactional id prefix for EXACTLY_ONCE",
                 hint="call set_transactional_id_prefix() with a name that no other job has.",
             )
@@ -124,4 +124,4 @@ class KafkaSinkBuilder(ClientBuilder):
                 f"KafkaSink: enable.idempotence = {idempotence!r}: transactions need an idempotent producer",
                 hint="leave it out, or choose DeliveryGuarantee.AT_LEAST_ONCE.",
             )
-        return KafkaSink(KafkaSinkSettings(properties=dict(self._properties), **self._settings))
+        return KafkaSink(KafkaSinkSettings(properties=dict(self._properties), **self._fields))

@@ -198,8 +198,8 @@ class KafkaSourceBuilder(ClientBuilder):
         choice = "call set_topics(), set_topic_pattern() or set_partitions()."
         check(self._chosen_by is not None, "KafkaSource needs topics", hint=choice)
         schema = "call set_value_only_deserializer(SimpleStringSchema())."
-        check("deserializer" in self._settings, "KafkaSource needs a deserializer", hint=schema)
-        settings = KafkaSourceSettings(properties=dict(self._properties), **self._settings)
+        check("deserializer" in self._fields, "KafkaSource needs a deserializer", hint=schema)
+        settings = KafkaSourceSettings(properties=dict(self._properties), **self._fields)
         for rule in (settings.start, settings.stop):
             asks = rule is not None and rule.kind is OffsetKind.COMMITTED
             check(not asks or bool(settings.group), "committed_offsets() needs a consumer group", hint="call set_group_id().")
