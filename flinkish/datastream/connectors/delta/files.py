@@ -13,10 +13,19 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from flinkish.common import safe_files
-from flinkish.common.disk import make_folders, sync
+from flinkish.common.disk import sync
 from flinkish.common.errors import InvalidArgumentError, UnsupportedError
+from flinkish.common.files.checkpoint_files import CheckpointFiles
 from flinkish.common.files.object_store import ObjectFiles
-from flinkish.common.files.schemes import DURABLE_SCHEMES, OBJECT_NAMES, is_reference, object_root, root_of, without_user
+from flinkish.common.files.schemes import (
+    DURABLE_SCHEMES,
+    OBJECT_NAMES,
+    files_at,
+    is_reference,
+    object_root,
+    root_of,
+    without_user,
+)
 from flinkish.common.paths import location
 from flinkish.datastream.connectors.file_system.paths import delta_table_around, local_path
 
@@ -70,6 +79,7 @@ class TableFiles:
     def __init__(self, table: str) -> None:
         #: The folder of the table, or its URI.
         self.table = table
+        self._files: CheckpointFiles = files_at(table)
 
     def path(self, inside: str) -> str:
         """Return the full path of a file, for messages."""
@@ -86,7 +96,7 @@ class TableFiles:
     def names(self, inside: str) -> list[str]:
         """Return the names of the files in a folder; none if there is no folder."""
         with suppress(FileNotFoundError):
-            return os.listdir(self.path(inside))
+            return self._files.names(inside)
         return []
 
     def exists(self, inside: str) -> bool:
@@ -111,9 +121,9 @@ class TableFiles:
 
     def write_parquet(self, inside: str, rows: pa.Table, compression: str) -> tuple[int, int]:
         """Write a new file; return its size in bytes, and the milliseconds since the epoch at which it was written."""
-        make_folders(self.table)
-        safe_files.make_folders(self.table, os.path.dirname(inside))
-        with safe_files.create_file(self.table, inside) as file:
+        self._files.make_root(sync=True)
+        self._files.make_folders(os.path.dirname(inside))
+        with self._files.create(inside) as file:
             pq.write_table(rows, file, compression=compression, write_page_checksum=True)
             file.sync()
         status = os.stat(self.path(inside))
@@ -127,12 +137,12 @@ class TableFiles:
     def remove(self, inside: str) -> None:
         """Remove a file, unless it is gone already."""
         with suppress(FileNotFoundError):
-            safe_files.remove_file(self.table, inside)
+            self._files.remove(inside)
 
     def files_below(self, inside: str) -> list[str]:
         """Return the paths of all files in a folder and its subfolders; none if there is no folder."""
         with suppress(FileNotFoundError):
-            return list(safe_files.files_below(self.table, inside))
+            return list(self._files.files_below(inside))
         return []
 
 
@@ -140,10 +150,7 @@ class StoreFiles(TableFiles):
     """The files of a table in an object store. A write that has returned is durable."""
 
     is_remote = True
-
-    def __init__(self, table: str) -> None:
-        super().__init__(table)
-        self._files = ObjectFiles(root_of(table))
+    _files: ObjectFiles
 
     def leads_outside(self, inside: str) -> bool:
         return not is_plain(inside)
@@ -151,11 +158,6 @@ class StoreFiles(TableFiles):
     def outer_table(self) -> str | None:
         folder = root_of(self.table).parent
         return delta_table_around(str(folder)) if len(folder.parts) > 1 else None
-
-    def names(self, inside: str) -> list[str]:
-        with suppress(FileNotFoundError):
-            return self._files.names(inside)
-        return []
 
     def exists(self, inside: str) -> bool:
         with suppress(FileNotFoundError):
@@ -186,12 +188,3 @@ class StoreFiles(TableFiles):
 
     def sync_folders(self, inside: Iterable[str]) -> None:
         pass
-
-    def remove(self, inside: str) -> None:
-        with suppress(FileNotFoundError):
-            self._files.remove(inside)
-
-    def files_below(self, inside: str) -> list[str]:
-        with suppress(FileNotFoundError):
-            return list(self._files.files_below(inside))
-        return []
