@@ -114,9 +114,9 @@ class DeltaEnumerator(SplitEnumerator[DeltaSplit, DeltaEnumeratorState]):
         if len(self._queue) >= _VERSIONS_AHEAD:
             return []
         planned: list[_Planned] = []
-        version, splits, end = self._next, 0, self._state.end
-        snapshot = self._state.snapshot and version == self._state.version
-        while len(planned) < _VERSIONS_AHEAD and splits < _SPLITS_AHEAD and (end is None or version <= end):
+        state, version, splits = self._state, self._next, 0
+        snapshot = state.snapshot and version == state.version
+        while len(planned) < _VERSIONS_AHEAD and splits < _SPLITS_AHEAD and (state.end is None or version <= state.end):
             if snapshot:
                 whole = self._snapshot_splits(version)
             else:
@@ -184,13 +184,13 @@ class DeltaEnumerator(SplitEnumerator[DeltaSplit, DeltaEnumeratorState]):
 
     def _snapshot_splits(self, version: int) -> list[DeltaSplit]:
         metadata, files = self._log.snapshot(version)
-        self._check_schema(metadata, version)
+        self._check_schema(metadata, version, snapshot=True)
         return [self._split(file, version, INSERTED, snapshot=True) for file in files if self._is_wanted(file)]
 
     def _changed_splits(self, commit: Commit) -> list[DeltaSplit]:
         options, version = self._options, commit.version
         if commit.metadata is not None:
-            self._check_schema(commit.metadata, version)
+            self._check_schema(commit.metadata, version, snapshot=False)
         added = [file for file in commit.added if file.data_change and self._is_wanted(file)]
         removed = [file for file in commit.removed if file.data_change and self._is_wanted(file)]
         if options.change_feed:
@@ -269,7 +269,7 @@ class DeltaEnumerator(SplitEnumerator[DeltaSplit, DeltaEnumeratorState]):
             for start in starts
         ]
 
-    def _check_schema(self, metadata: Metadata, version: int) -> None:
+    def _check_schema(self, metadata: Metadata, version: int, *, snapshot: bool) -> None:
         """Raise SourceChangedError if a version has other columns than those that the source reads."""
         settings, options, table = self._settings, self._options, self._log.table
         if metadata.id != settings.table_id:
@@ -277,8 +277,7 @@ class DeltaEnumerator(SplitEnumerator[DeltaSplit, DeltaEnumeratorState]):
                 f"DeltaSource: version {version} of {table} belongs to another table (id {metadata.id}, not {settings.table_id})",
                 hint="the table was replaced; start the job without a checkpoint.",
             )
-        is_snapshot = self._state.snapshot and version == self._state.version
-        if options.change_feed and not metadata.has_change_feed and not is_snapshot:
+        if options.change_feed and not metadata.has_change_feed and not snapshot:
             raise no_change_feed(table, version)
         if version > settings.schema_version:
             everything = options.columns is None and options.row_type is None
