@@ -264,11 +264,8 @@ class DeltaSourceBuilder(SettingsBuilder[ReadOptions]):
 
     @staticmethod
     def _check(options: ReadOptions) -> None:
-        beginnings = {
-            name: getattr(options, name)
-            for name in ("version_as_of", "timestamp_as_of", "starting_version", "starting_timestamp")
-            if getattr(options, name) is not None
-        }
+        names = ("version_as_of", "timestamp_as_of", "starting_version", "starting_timestamp")
+        beginnings = [name for name in names if getattr(options, name) is not None]
         check(len(beginnings) <= 1, f"DeltaSource begins in one way; got {' and '.join(beginnings)}")
         from_changes = "starting_version" in beginnings or "starting_timestamp" in beginnings
         check(
