@@ -80,7 +80,9 @@ class JdbcCommitter(Committer[JdbcCommittable]):
             self._last = state.last if state.database == self._label else None
         if not checkpoint.own:
             self._origins = (*self._origins, application)
-        committed, ours = (self._look_up(name) for name in (application, job_application))
+        # The checkpoint itself may be committed or not, and so may others that were in progress when it began.
+        self._stands = {name: self._look_up(name) for name in (application, job_application, *self._origins)}
+        committed, ours = self._stands[application], self._stands[job_application]
         if committed is not None and committed > checkpoint.checkpoint_id and (checkpoint.own or ours is None):
             raise ForeignCheckpointError(
                 f"JdbcSink: {self._label} is ahead of checkpoint {checkpoint.checkpoint_id}, which the job starts from: it holds "
@@ -92,8 +94,6 @@ class JdbcCommitter(Committer[JdbcCommittable]):
             found, last = self._look_up(self._last[0]), self._last[1]
             if found is None or found < last:
                 raise self._lost(found, last)
-        # The checkpoint itself may be committed or not, and so may others that were in progress when it began.
-        self._stands = {name: self._look_up(name) for name in (application, job_application, *self._origins)}
 
     def commit(self, checkpoint_id: int, requests: Sequence[CommitRequest[JdbcCommittable]]) -> None:
         if not requests:
