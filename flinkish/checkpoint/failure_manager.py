@@ -4,7 +4,6 @@
 |------------------------------------------------|-----------------------------------|----------------------------------|
 | reason that does not count (FailureReason)     | no                                | only one that stops it, drained  |
 | older than the last completed checkpoint       | no                                | no                               |
-| an id that was counted before                  | no                                | no                               |
 | savepoint, on the driver                       | no                                | only one that stops it, drained  |
 | anything else                                  | yes                               | when more than tolerable in a row|
 
@@ -91,8 +90,6 @@ Verdict = Ignore | Tolerate | FailJob
 
 #: Reasons for which a savepoint that was to stop the job may fail without failing the job: the job is ending or failing anyway.
 _JOB_IS_GOING = frozenset({FailureReason.JOB_FAILED, FailureReason.JOB_ENDED, FailureReason.SUPERSEDED_DRIVER})
-#: Reasons for refusing a request before any task knew of it, so that the job was not affected.
-_NEVER_STARTED = frozenset({FailureReason.TOO_MANY_REQUESTS, FailureReason.TASKS_NOT_RUNNING, FailureReason.TRIGGERING_STOPPED})
 
 
 class CheckpointFailureManager:
@@ -102,38 +99,33 @@ class CheckpointFailureManager:
         """Create a manager that accepts `tolerable` failures in a row; -1 = no limit."""
         self._tolerable = tolerable
         #: The number of failures since the last completed checkpoint.
-        self.failures = 0
-        self._counted: set[CheckpointId] = set()
+        self._failures = 0
         self._last_success = CheckpointId(0)
 
     def succeeded(self, checkpoint_id: CheckpointId) -> None:
         """Reset the count, because a checkpoint has completed."""
         if checkpoint_id > self._last_success:
             self._last_success = checkpoint_id
-            self.failures = 0
-            self._counted = {counted for counted in self._counted if counted > checkpoint_id}
+            self._failures = 0
 
     def restarted(self) -> None:
         """Reset the count, because the job was restarted."""
-        self.failures = 0
-        self._counted.clear()
+        self._failures = 0
 
     def failed(self, failure: Failure) -> Verdict:
-        """Record a failure and decide what it means."""
-        if failure.drained and failure.checkpoint_id is not None and failure.reason not in _JOB_IS_GOING | _NEVER_STARTED:
+        """Record a failure and decide what it means; a checkpoint fails once, however many tasks fail it."""
+        if failure.drained and failure.reason not in _JOB_IS_GOING:
             # The sources have ended, so only a restart can start them again.
             return FailJob(f"The savepoint with which the job was to stop failed: {_describe(failure)}")
         if not failure.reason.counts or (failure.kind.is_savepoint and not failure.on_task):
             return Ignore()
-        if failure.checkpoint_id is not None:
-            if failure.checkpoint_id <= self._last_success or failure.checkpoint_id in self._counted:
-                return Ignore()
-            self._counted.add(failure.checkpoint_id)
-        self.failures += 1
-        if self._tolerable < 0 or self.failures <= self._tolerable:
-            return Tolerate(self.failures)
+        if failure.checkpoint_id is not None and failure.checkpoint_id <= self._last_success:
+            return Ignore()
+        self._failures += 1
+        if self._tolerable < 0 or self._failures <= self._tolerable:
+            return Tolerate(self._failures)
         return FailJob(
-            f"{self.failures} checkpoints in a row have failed, "
+            f"{self._failures} checkpoints in a row have failed, "
             f"execution.checkpointing.tolerable-failed-checkpoints is {self._tolerable}; the last: {_describe(failure)}"
         )
 

@@ -572,6 +572,14 @@ def test_a_decline_aborts_just_that_checkpoint() -> None:
     assert world.coordinator.pending == (2,)
 
 
+def test_a_checkpoint_counts_once_however_many_tasks_fail_it() -> None:
+    world = World(CheckpointSettings(interval=100, tolerable_failures=1))
+    world.trigger()
+    world.decline(1)
+    world.decline(1, B)
+    assert world.listener.failures == []
+
+
 def test_a_checkpoint_waits_for_subtasks_that_still_write() -> None:
     world = World()
     checkpoint_id = world.trigger().barrier.checkpoint_id

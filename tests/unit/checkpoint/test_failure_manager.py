@@ -66,13 +66,6 @@ def test_a_restart_sets_the_count_back() -> None:
     assert manager.failed(failure(2)) == Tolerate(1)
 
 
-def test_a_checkpoint_counts_once_however_many_tasks_fail_it() -> None:
-    manager = CheckpointFailureManager(1)
-    assert manager.failed(failure(1)) == Tolerate(1)
-    assert manager.failed(failure(1)) == Ignore()
-    assert manager.failures == 1
-
-
 def test_a_failure_older_than_the_last_success_is_ignored() -> None:
     manager = CheckpointFailureManager(0)
     manager.succeeded(CheckpointId(5))
