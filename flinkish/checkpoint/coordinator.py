@@ -124,7 +124,6 @@ class CheckpointCoordinator:
         self._pending: dict[CheckpointId, PendingCheckpoint] = {}
         self._queue: tuple[Request, ...] = ()
         self._futures: dict[int, Future[StoredCheckpoint]] = {}
-        self._request_of: dict[CheckpointId, int] = {}
         self._sequence = 0
         self._last_id = CheckpointId(0)
         self._subtasks: frozenset[Subtask] | None = None
@@ -484,6 +483,7 @@ class CheckpointCoordinator:
         now = self.clock.monotonic()
         pending = PendingCheckpoint(
             checkpoint_id=checkpoint_id,
+            request=request.sequence,
             kind=request.kind,
             location=location,
             trigger_time=self.clock.wall_time(),
@@ -494,7 +494,6 @@ class CheckpointCoordinator:
             drain=request.drain,
         )
         self._pending[checkpoint_id] = pending
-        self._request_of[checkpoint_id] = request.sequence
         self._stopping = self._stopping or request.kind in (CheckpointKind.STOP_SAVEPOINT, CheckpointKind.FINAL)
         self._statistics.triggered(self._record(pending, CheckpointStatus.IN_PROGRESS))
         _log.debug("Triggered %s checkpoint %d of job %s.", request.kind.value, checkpoint_id, self.job_id)
@@ -600,7 +599,7 @@ class CheckpointCoordinator:
             self._outbox.calls.append(partial(self.history.checkpoint_ended, record))
         if pending.kind in (CheckpointKind.FINAL, CheckpointKind.STOP_SAVEPOINT):
             self._stopping = False
-        self._settle(self._request_of.pop(checkpoint_id), failure)
+        self._settle(pending.request, failure)
 
     def _discard_export(self, folder: str | None) -> None:
         if folder is not None:
@@ -667,8 +666,7 @@ class CheckpointCoordinator:
         failure: str | None = None,
         external_path: str | None = None,
     ) -> CheckpointRecord:
-        acknowledgements = pending.acknowledgements
-        files = pending.files
+        subtasks, files = pending.records, pending.files
         return CheckpointRecord(
             checkpoint_id=pending.checkpoint_id,
             kind=pending.kind,
@@ -676,24 +674,24 @@ class CheckpointCoordinator:
             trigger_time=pending.trigger_time,
             duration=None if status is CheckpointStatus.IN_PROGRESS else self.clock.monotonic() - pending.started,
             state_size=sum(file.size for file in files),
-            checkpointed_size=sum(record.checkpointed_size for record in pending.records),
+            checkpointed_size=sum(record.checkpointed_size for record in subtasks),
             state_rows=sum(file.rows for file in files),
             files=len(files),
-            acknowledged=len(acknowledgements),
+            acknowledged=len(subtasks),
             subtasks=len(pending.expected),
-            alignment_ms=max((ack.alignment_ms for ack in acknowledgements), default=0.0),
-            snapshot_ms=max((ack.snapshot_ms + ack.upload_ms for ack in acknowledgements), default=0.0),
+            alignment_ms=max((record.alignment_ms for record in subtasks), default=0.0),
+            snapshot_ms=max((record.snapshot_ms + record.upload_ms for record in subtasks), default=0.0),
             failure=failure,
             external_path=external_path,
             failed_at=self.clock.wall_time() if status is CheckpointStatus.FAILED else None,
-            acknowledgements=pending.records,
+            acknowledgements=subtasks,
             parallelism=Counter(subtask.vertex for subtask in pending.expected),
         )
 
     # -- what is done without the lock -------------------------------------------------------------------------------------
 
     def _after_completion(self, pending: PendingCheckpoint, stored: StoredCheckpoint, record: CheckpointRecord) -> None:
-        future = self._futures.pop(self._request_of.pop(pending.checkpoint_id), None)
+        future = self._futures.pop(pending.request, None)
         failure: CheckpointError | None = None
         if self.history is not None and pending.export is None:
             # Before the sinks commit: the checkpoint is complete even if that fails.

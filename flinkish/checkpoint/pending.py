@@ -43,6 +43,8 @@ class PendingCheckpoint:
     """
 
     checkpoint_id: CheckpointId
+    #: The sequence of the request that it fulfils.
+    request: int
     kind: CheckpointKind
     location: CheckpointLocation
     trigger_time: int
@@ -56,16 +58,16 @@ class PendingCheckpoint:
     coordinator_state: CoordinatorState | None = None
     #: Statistics of the subtasks that have acknowledged, in the order of the acknowledgements.
     records: tuple[SubtaskRecord, ...] = ()
-    _acknowledgements: dict[Subtask, Acknowledgement] = field(default_factory=dict)
+    _files: dict[Subtask, tuple[StateFile, ...]] = field(default_factory=dict)
 
     def acknowledge(self, ack: Acknowledgement, now: int) -> AckResult:
         """Take the part of one subtask, which arrived at `now`, in milliseconds since the epoch."""
         subtask = Subtask(ack.vertex, ack.subtask)
         if subtask not in self.expected:
             return AckResult.UNKNOWN
-        if subtask in self._acknowledgements:
+        if subtask in self._files:
             return AckResult.DUPLICATE
-        self._acknowledgements[subtask] = ack
+        self._files[subtask] = ack.files
         record = SubtaskRecord(
             vertex=ack.vertex,
             subtask=ack.subtask,
@@ -94,17 +96,12 @@ class PendingCheckpoint:
     @property
     def missing(self) -> frozenset[Subtask]:
         """The subtasks that have not acknowledged yet."""
-        return self.expected - self._acknowledgements.keys()
-
-    @property
-    def acknowledgements(self) -> tuple[Acknowledgement, ...]:
-        """The acknowledgements, sorted by vertex and subtask, so that the order of arrival does not matter."""
-        return tuple(self._acknowledgements[subtask] for subtask in sorted(self._acknowledgements))
+        return self.expected - self._files.keys()
 
     @property
     def files(self) -> tuple[StateFile, ...]:
-        """State files acknowledged so far, in the order of the acknowledgements."""
-        return tuple(file for ack in self.acknowledgements for file in ack.files)
+        """State files acknowledged so far, sorted by vertex and subtask, so that the order of arrival does not matter."""
+        return tuple(file for _, files in sorted(self._files.items()) for file in files)
 
 
 class Uncommitted:

@@ -59,10 +59,9 @@ def an_acknowledgement_of_an_aborted_checkpoint_is_counted(patch: Patch) -> None
 
     def half(self: Any, pending: Any, reason: FailureReason, *arguments: Any, **named: Any) -> None:
         waits = pending.checkpoint_id in self._pending and reason is FailureReason.EXPIRED
-        request = self._request_of.get(pending.checkpoint_id)
         abort(self, pending, reason, *arguments, **named)
-        if waits and request is not None:
-            self._pending[pending.checkpoint_id], self._request_of[pending.checkpoint_id] = pending, request
+        if waits:
+            self._pending[pending.checkpoint_id] = pending
 
     patch.setattr(CheckpointCoordinator, "_abort", half)
 
