@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import cache
+from functools import partial
 from itertools import chain
 from typing import Any, cast
 
@@ -75,22 +75,6 @@ def _several(codec: Codec) -> tuple[Callable[[Any], bytes], Callable[[bytes], An
     return lambda values: _encode(list(map(encode, values))), lambda row: list(map(decode, _decode_list(row)))
 
 
-class Late(Mapping[str, Iterable[Any]]):
-    """A mapping that is made when it is asked for."""
-
-    def __init__(self, make: Callable[[], Mapping[str, Iterable[Any]]]) -> None:
-        self._make = make
-
-    def __getitem__(self, kind: str) -> Iterable[Any]:
-        return self._make()[kind]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._make())
-
-    def __len__(self) -> int:
-        return len(self._make())
-
-
 class DiskTable(HeapTable):
     """What all of these tables have in common: the rule of the heap, with rows instead of entries of a log."""
 
@@ -107,11 +91,8 @@ class DiskTable(HeapTable):
         facts = self.part.facts
         facts.ambiguous = facts.ambiguous or not super().have_one_encoding(members)
 
-    def frozen_changes(self, changes: Changes) -> TableRows:
-        """Return the rows of what has changed, which are read when they are asked for."""
-        data = self.frozen_data()
-        made = cache(lambda: self.rows_of(changes, data))
-        return TableRows(self.meta, Late(lambda: made().by_kind), Late(lambda: made().removed))
+    def frozen_changes(self, changes: Changes) -> Callable[[], TableRows]:
+        return partial(self.rows_of, changes, self.frozen_data())
 
     def frozen_data(self) -> Any:
         """Return the data as it is now, for reading it by key in any thread."""

@@ -5,10 +5,12 @@ Values between epochs do not change, so only dicts and lists are copied.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
+from flinkish.common.conversion import same
 from flinkish.common.ids import CheckpointId
 from flinkish.runtime.protocol import Barrier, StateFile
 from flinkish.runtime.state.backend import SnapshotFiles
@@ -34,7 +36,8 @@ _Held = Mapping[StateAddress, "RestoredRows"]
 class _Rows:
     """Rows for one file."""
 
-    tables: Sequence[tuple[StateAddress, TableRows]] = ()
+    #: Functions that return the rows of tables.
+    tables: Sequence[tuple[StateAddress, Callable[[], TableRows]]] = ()
     held: _Held = field(default_factory=dict)
 
     def write(self, files: SnapshotFiles, subtask: int) -> tuple[StateFile, ...]:
@@ -46,7 +49,7 @@ class _Rows:
         with SnapshotWriter(files, subtask) as writer:
             for address, rows in self.tables:
                 with naming(address):
-                    writer.write_table(address[0], address[2], rows)
+                    writer.write_table(address[0], address[2], rows())
             for address, restored in self.held.items():
                 writer.write_restored(address[0], address[2], restored)
             return writer.finish()
@@ -135,10 +138,10 @@ class IncrementalSnapshots:
         return None if changed > MOST_CHANGES * full or len(others) == MOST_FILES else changes
 
 
-def _frozen(tables: _Tables) -> list[tuple[StateAddress, TableRows]]:
-    frozen = []
+def _frozen(tables: _Tables) -> list[tuple[StateAddress, Callable[[], TableRows]]]:
+    frozen: list[tuple[StateAddress, Callable[[], TableRows]]] = []
     for address, table in tables.items():
         if not table.is_empty():
             with naming(address):
-                frozen.append((address, table.frozen()))
+                frozen.append((address, partial(same, table.frozen())))
     return frozen

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping, Sequence
+from functools import partial
 from itertools import chain
 from typing import Any
 
@@ -57,9 +58,9 @@ class HeapTable(ABC):
         sealed, self.since = self.since, {}
         return sealed
 
-    def frozen_changes(self, changes: Changes) -> TableRows:
-        """Return, as `frozen`, the rows of what has changed."""
-        return self.rows_of(changes, self.data)
+    def frozen_changes(self, changes: Changes) -> Callable[[], TableRows]:
+        """Return a function, for any thread, that returns the rows of what has changed, as `frozen`."""
+        return partial(same, self.rows_of(changes, self.data))
 
     def rows_of(self, changes: Changes, data: Any) -> TableRows:
         """Return the rows of what has changed; `data` is that of the table."""

@@ -128,7 +128,7 @@ def test_a_timer_that_fires_between_two_snapshots_is_in_none() -> None:
     table.take_changes()
     table.event_time.advance(6, lambda *_: None)
     table.take_changes()
-    rows = table.frozen_changes(table.seal() or {})
+    rows = table.frozen_changes(table.seal() or {})()
     assert (rows.by_kind["timer_event"], rows.removed["timer_event"]) == ([(7, 1)], [(5, 1)])
 
 
