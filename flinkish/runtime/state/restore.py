@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 
 from flinkish.common.conversion import same
 from flinkish.common.errors import CorruptCheckpointError, ForeignCheckpointError
-from flinkish.common.files.schemes import files_at
+from flinkish.common.files.schemes import files_at, is_safe
 from flinkish.common.ids import CheckpointId, OperatorUid
 from flinkish.common.type_data import type_of_data
 from flinkish.common.type_evolution import evolve
@@ -160,7 +160,7 @@ def _overlaps(file: StateFile, request: RestoreRequest) -> bool:
 
 
 def open_checked(restore: Restore, file: StateFile) -> pq.ParquetFile:
-    if file.path.startswith("/") or not {"", ".", ".."}.isdisjoint(file.path.split("/")):
+    if not is_safe(file.path):
         raise CorruptCheckpointError(
             f"checkpoint {restore.checkpoint_id} names the state file {file.path!r}, which is outside of it"
         )
