@@ -56,13 +56,14 @@ class RestoredRows:
         """Whether all rows are trusted."""
         return all(pc.all(table[TRUSTED], min_count=0).as_py() for table in self.by_kind.values())
 
-    def untrusted(self) -> dict[str, pa.Table]:
-        """Return the rows that are not trusted, by their kind."""
-        return {
+    def untrusted(self) -> RestoredRows:
+        """Return the rows that are not trusted."""
+        by_kind = {
             # Usually none or all of the rows are trusted: if none is, they need not be copied.
             kind: table.filter(pc.invert(table[TRUSTED])) if pc.any(table[TRUSTED], min_count=0).as_py() else table
             for kind, table in self.by_kind.items()
         }
+        return RestoredRows(self.declaration, by_kind)
 
     def __reduce__(self) -> tuple[Any, ...]:
         # In Arrow's stream format, because Arrow pickles all of the table that rows were taken from.
@@ -371,18 +372,18 @@ def fill(table: Table, uid: str, name: str, restored: RestoredRows, now: Callabl
     are pickled in rows that are not trusted.
     """
     declaration, meta = restored.declaration, table.meta
-    stored, reason = _Stored(declaration, meta), ""
+    evolution, reason = None, ""
     try:
-        stored.evolve()
+        evolution = _evolution(declaration, meta)
     except ValueError as error:
         reason = f": {error}"
-    if stored.type_info is None and declaration.structure != meta.structure():
+    if evolution is None and declaration.structure != meta.structure():
         raise ForeignCheckpointError(
             f"state {name!r} of operator {uid} cannot be restored: it was stored as {declaration.description}, "
             f"but is declared as {meta}{reason}",
             hint="declare it as it was, or give the state another name to start empty.",
         )
-    changed = [] if stored.type_info is not None else _changed_fields(declaration.fields, meta.fields())
+    changed = [] if evolution is not None else _changed_fields(declaration.fields, meta.fields())
     if changed:
         raise ForeignCheckpointError(
             f"state {name!r} of operator {uid} cannot be restored: it was stored as {declaration.description}, but is declared "
@@ -391,12 +392,12 @@ def fill(table: Table, uid: str, name: str, restored: RestoredRows, now: Callabl
         )
     trusted = restored.trusted
     try:
-        untrusted = {} if trusted else restored.untrusted()
-        if any(rows_of_kind.num_rows < restored.by_kind[kind].num_rows for kind, rows_of_kind in untrusted.items()):
+        untrusted = restored if trusted else restored.untrusted()
+        if any(untrusted.by_kind[kind].num_rows < part.num_rows for kind, part in restored.by_kind.items()):
             # Trusted and untrusted rows are mixed: first read the untrusted ones alone, to check that nothing in them is pickled.
-            _Reader(meta, untrusted, stored, now, trusted=False).read()
+            _Reader(meta, untrusted, evolution, now, trusted=False).read()
             trusted = True
-        loaded = _Reader(meta, restored.by_kind, stored, now, trusted=trusted).read()
+        loaded = _Reader(meta, restored, evolution, now, trusted=trusted).read()
     except (CorruptCheckpointError, ForeignCheckpointError) as error:
         raise type(error)(f"state {name!r} of operator {uid}: {error}") from error
     into: Any = table
@@ -408,33 +409,27 @@ def fill(table: Table, uid: str, name: str, restored: RestoredRows, now: Callabl
         into.load(*loaded)
 
 
-class _Stored:
-    """The form in which the values of a state are stored, and how they become values of the declared type."""
+#: The type in which values are stored, and how they become values of the declared type.
+_Evolution = tuple[TypeInformation, Callable[[Any], Any]]
 
-    def __init__(self, declaration: rows.Declaration, meta: TableMeta) -> None:
-        self._declaration, self._meta = declaration, meta
-        self.ttl = declaration.ttl
-        #: The stored type of values that are converted; None if they are stored as declared.
-        self.type_info: TypeInformation | None = None
-        self.convert: Callable[[Any], Any] = same
 
-    def evolve(self) -> None:
-        """Find out how values are converted, if types have changed; raises ValueError if that would change their meaning."""
-        declaration, meta = self._declaration, self._meta
-        changed = (declaration.structure, declaration.fields) != (meta.structure(), meta.fields())
-        if not changed or declaration.types is None or declaration.kind != meta.kind or not meta.types:
-            return
-        *keys, value = map(type_of_data, declaration.types)
-        if declaration.key_type is not None:
-            keys.append(type_of_data(declaration.key_type))
-        declared_keys = [*meta.types[:-1], *([] if meta.key_type is None else [meta.key_type])]
-        for before, now in zip(keys, declared_keys, strict=True):
-            evolve(before, now)
-            if structure_of(before) != structure_of(now):
-                raise ValueError(f"keys of type {before!r} cannot become keys of type {now!r}")
-        convert = evolve(value, meta.types[-1])
-        if convert is not None or structure_of(value) != structure_of(meta.types[-1]):
-            self.type_info, self.convert = value, convert or same
+def _evolution(declaration: rows.Declaration, meta: TableMeta) -> _Evolution | None:
+    """Return how values are converted, if their type has changed; raise ValueError if that would change their meaning."""
+    changed = (declaration.structure, declaration.fields) != (meta.structure(), meta.fields())
+    if not changed or declaration.types is None or declaration.kind != meta.kind or not meta.types:
+        return None
+    *keys, value = map(type_of_data, declaration.types)
+    if declaration.key_type is not None:
+        keys.append(type_of_data(declaration.key_type))
+    declared_keys = [*meta.types[:-1], *([] if meta.key_type is None else [meta.key_type])]
+    for before, now in zip(keys, declared_keys, strict=True):
+        evolve(before, now)
+        if structure_of(before) != structure_of(now):
+            raise ValueError(f"keys of type {before!r} cannot become keys of type {now!r}")
+    convert = evolve(value, meta.types[-1])
+    if convert is None and structure_of(value) == structure_of(meta.types[-1]):
+        return None
+    return value, convert or same
 
 
 def _changed_fields(stored: Sequence[Sequence[str]], declared: Sequence[Sequence[str]]) -> list[str]:
@@ -462,12 +457,14 @@ def _all_plain(keys: list[Any]) -> bool:
 
 class _Reader:
     def __init__(
-        self, meta: TableMeta, by_kind: Mapping[str, pa.Table], stored: _Stored, now: Callable[[], int], *, trusted: bool
+        self, meta: TableMeta, restored: RestoredRows, evolution: _Evolution | None, now: Callable[[], int], *, trusted: bool
     ) -> None:
         self._meta = meta
-        self._by_kind = by_kind
+        self._by_kind = restored.by_kind
         self._trusted = trusted
-        self._stored = stored
+        #: Whether the stored values have a time-to-live.
+        self._stamped = restored.declaration.ttl
+        self._evolution = evolution
         self._now = now
         self._codec = Codec(meta.types[-1], ttl=meta.ttl) if meta.types else tables.LONG_CODEC
         #: Whether there are CanonicalKeys among the keys read last.
@@ -513,14 +510,15 @@ class _Reader:
 
     def _frozen(self, column: pa.ChunkedArray) -> list[Any]:
         """Return values in their frozen form, of the type and with the time-to-live as declared now; check untrusted ones."""
-        codec, stored = self._codec, self._stored
-        if stored.ttl != codec.ttl or stored.type_info is not None:
+        codec, stamped = self._codec, self._stamped
+        if stamped != codec.ttl or self._evolution is not None:
             now = self._now()
-            before = Codec(stored.type_info or codec.type_info, ttl=stored.ttl, trusted=self._trusted)
+            type_info, convert = self._evolution or (codec.type_info, same)
+            before = Codec(type_info, ttl=stamped, trusted=self._trusted)
 
             def recoded(value: Any) -> bytes:
-                stamp, plain = value if stored.ttl else (now, value)
-                plain = None if plain is None else stored.convert(plain)
+                stamp, plain = value if stamped else (now, value)
+                plain = None if plain is None else convert(plain)
                 return codec.encode((stamp, plain) if codec.ttl else plain)
 
             column = pa.chunked_array([binary_column(list(map(recoded, decode_all(before, column))))])
