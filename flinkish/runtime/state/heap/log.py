@@ -62,7 +62,7 @@ class Entry:
 
     def parts(self) -> tuple[bytes, bytes]:
         """Return what is written: lengths and head, then the payload."""
-        head = _encode_head((self.epoch, self.nonce, self.full))
+        head = _encode((self.epoch, self.nonce, self.full))
         return _LENGTHS.pack(len(head), len(self.payload)) + head, self.payload
 
 
@@ -80,11 +80,9 @@ class _Header(msgspec.Struct, frozen=True, array_like=True):
     dropped: list[str]
 
 
-_encode_header = msgspec.msgpack.Encoder().encode
+_encode = msgspec.msgpack.Encoder().encode
 _decode_header = msgspec.msgpack.Decoder(_Header).decode
-_encode_file = msgspec.msgpack.Encoder().encode
 _decode_file = msgspec.msgpack.Decoder(FileReference).decode
-_encode_head = msgspec.msgpack.Encoder().encode
 _decode_head = msgspec.msgpack.Decoder(tuple[int, str, bool]).decode
 
 
@@ -183,7 +181,7 @@ class ChangeLog:
         assert not self._inline, "an entry that makes the log too large is in a file"
         self._folded = list(self._files)
         self._fold_name = self._name(position, "full")
-        self._fold = Fold(lambda: _encode_file(self._write(self._fold_name, [Entry(*position, True, payload()).parts()])))
+        self._fold = Fold(lambda: _encode(self._write(self._fold_name, [Entry(*position, True, payload()).parts()])))
 
     def close(self) -> None:
         if self._fold is not None:
@@ -226,7 +224,7 @@ class ChangeLog:
 
     def to_bytes(self) -> bytes:
         """Return the log as bytes for another object."""
-        header = _encode_header(_Header(self._full_size, self._files, self._dropped))
+        header = _encode(_Header(self._full_size, self._files, self._dropped))
         parts = [_LENGTH.pack(len(header)), header]
         for entry in self._inline:
             parts += entry
