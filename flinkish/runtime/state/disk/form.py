@@ -187,21 +187,19 @@ class Form:
         typed = key[start + self.groups.size(key, start)] == 0
         return _encode((encoded, order, () if typed else _original(member), self.groups.original(group)))
 
-    def unpack_value(self, key: bytes, row: bytes) -> tuple[Frozen, int]:
-        """Return the value of a row, and its place in the order."""
+    def unpack_value(self, key: bytes, row: bytes) -> tuple[Frozen, int, list[bytes]]:
+        """Return the value of a row, its place in the order, and the original of its member if the key has none."""
         if self._plain and key[len(self.prefix)] == 0:
-            return self._decode(row), 0
-        encoded, order, _, _ = _decode(row)
-        return self._decode(encoded), order
+            return self._decode(row), 0, []
+        encoded, order, parts, _ = _decode(row)
+        return self._decode(encoded), order, parts
 
     def unpack(self, key: bytes, row: bytes) -> tuple[Any, Frozen, int]:
         """Return a row's member, value, and place in the order."""
         start = len(self.prefix)
         member = self.members.decode(key[start + self.groups.size(key, start) :])
-        if self._plain and key[start] == 0:
-            return member, self._decode(row), 0
-        encoded, order, parts, _ = _decode(row)
-        return _restored(parts) if member is GONE else member, self._decode(encoded), order
+        value, order, parts = self.unpack_value(key, row)
+        return _restored(parts) if member is GONE else member, value, order
 
     def walk(self) -> Iterator[tuple[Any, Any]]:
         """Iterate over the groups and members in the store, without holding it: some of those that come or go may be seen."""

@@ -52,7 +52,7 @@ class StoredDict(MutableMapping[Any, Any]):
         self._before[member] = row
         value = GONE
         if row is not None:
-            value, self._orders[member] = self.form.unpack_value(key, row)
+            value, self._orders[member], _ = self.form.unpack_value(key, row)
             self._live += 1
         self._known[member] = value
         return value
@@ -88,14 +88,12 @@ class StoredDict(MutableMapping[Any, Any]):
         self._known[member] = GONE
         self._written[member] = None
 
-    def pop(self, member: Any, default: Any = UNREAD) -> Any:
+    def pop(self, member: Any, default: Any = None) -> Any:
         value = self.get(member, GONE)
-        if value is not GONE:
-            self.discard(member)
-            return value
-        if default is UNREAD:
-            raise KeyError(member)
-        return default
+        if value is GONE:
+            return default
+        self.discard(member)
+        return value
 
     def touch(self, members: Iterable[Any]) -> None:
         """Write values that were changed in place."""
@@ -245,15 +243,15 @@ class StoredGroups(MutableMapping[Any, Any]):
         return members
 
     def __iter__(self) -> Iterator[Any]:
-        for group in self._stored():
+        for group in self._stored(self.form.prefix):
             if group not in self._open or self._open[group]:
                 yield group
-        stored = set(self._open).intersection(self._stored())
+        stored = set(self._open).intersection(self._stored(self.form.prefix))
         yield from [group for group, members in list(self._open.items()) if group not in stored and members]
 
-    def _stored(self) -> Iterator[Any]:
-        """Iterate over the groups in the store: the first row of each is looked up."""
-        form, start = self.form, self.form.prefix
+    def _stored(self, start: bytes) -> Iterator[Any]:
+        """Iterate over the groups in the store from a row on: the first row of each is looked up."""
+        form = self.form
         while (found := next(form.store.rows_from(start, form.prefix), None)) is not None:
             key, row = found
             end = len(form.prefix) + form.groups.size(key, len(form.prefix))
@@ -262,10 +260,8 @@ class StoredGroups(MutableMapping[Any, Any]):
 
     def first(self, after_group: Any = None) -> Any:
         """Return the first group of the store, or the first one behind another group; None if there is none."""
-        form = self.form
-        start = form.prefix if after_group is None else after(form.prefix + form.groups.encode(after_group))
-        found = next(form.store.rows_from(start, form.prefix), None)
-        return None if found is None else form.group_of(*found)
+        prefix = self.form.prefix
+        return next(self._stored(prefix if after_group is None else after(prefix + self.form.groups.encode(after_group))), None)
 
     def __len__(self) -> int:
         return sum(1 for _ in self)
