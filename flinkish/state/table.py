@@ -6,12 +6,13 @@ import datetime
 import decimal
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from operator import call
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from flinkish.common.arrow_types import RowsToArrow
-from flinkish.common.conversion import same
+from flinkish.common.conversion import nullable, same
 from flinkish.common.errors import InvalidArgumentError
 from flinkish.common.kinds import Kind, part_names, shape_of
 from flinkish.common.limits import LONG_MAX, LONG_MIN
@@ -115,18 +116,13 @@ def _shown(type_info: TypeInformation) -> _Shown:
     shown = [_shown(part) for part in parts]
     if all(convert is None for _, convert in shown):
         return type_info, None
-    types, converters = [each for each, _ in shown], [convert or same for _, convert in shown]
-
-    def one(value: Any, convert: Callable[[Any], Any]) -> Any:
-        return None if value is None else convert(value)
-
+    types, converters = [each for each, _ in shown], [nullable(convert) or same for _, convert in shown]
     match kind:
         case Kind.LIST:
-            return Types.LIST(types[0]), lambda values: [one(value, converters[0]) for value in values]
+            return Types.LIST(types[0]), lambda values: list(map(converters[0], values))
         case Kind.MAP:
-            return Types.MAP(*types), lambda entries: {
-                one(key, converters[0]): one(value, converters[1]) for key, value in entries.items()
-            }
+            of_key, of_value = converters
+            return Types.MAP(*types), lambda entries: {of_key(key): of_value(value) for key, value in entries.items()}
         case _:
             names = part_names(type_info)
-            return Types.ROW_NAMED(list(names), types), lambda row: tuple(map(one, row, converters))
+            return Types.ROW_NAMED(list(names), types), lambda row: tuple(map(call, converters, row))
