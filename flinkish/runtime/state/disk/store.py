@@ -35,8 +35,6 @@ from flinkish.runtime.state.positions import Position
 _OWN = b"\x00"
 _POSITION = _OWN + b"position"
 _UNDO = _OWN + b"undo"
-#: The byte after _OWN: where rows begin.
-_FIRST_ROW = b"\x01"
 
 #: What a batch changes: new values by key, None for a row that is removed.
 Rows = Mapping[bytes, bytes | None]
@@ -114,12 +112,12 @@ class Store:
             raise self._unreadable(error) from error
         return cast(list[bytes | None], rows)
 
-    def rows(self, prefix: bytes = b"") -> Iterator[tuple[bytes, bytes]]:
+    def rows(self, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
         """Iterate over the rows whose keys begin with a prefix, in order of the keys, as they are at the call.
 
         The rows remain readable when the store is closed; the folder is released when the iterator is gone, too.
         """
-        return self.rows_from(prefix or _FIRST_ROW, prefix)
+        return self.rows_from(prefix, prefix)
 
     def rows_from(self, first: bytes, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
         """Iterate as `rows`, beginning with the first row whose key is not less than one of them."""

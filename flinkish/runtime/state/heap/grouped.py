@@ -66,7 +66,7 @@ class HeapGroups(StateTable):
             self.dirty[group] = {}
             self.cleared.add(group)
 
-    def forget(self, *, logged: bool = False) -> None:
+    def forget(self, *, logged: bool) -> None:
         self.cleared = {*self.data, *self.dirty} if logged else set()
         self.dirty = {group: {} for group in self.cleared}
         self.data.clear()
@@ -233,7 +233,7 @@ class HeapGroupedTable(HeapGroups, GroupedTable):
                 self.dirty[group] = dirty
         self.hot.clear()
 
-    def forget(self, *, logged: bool = False) -> None:
+    def forget(self, *, logged: bool) -> None:
         super().forget(logged=logged)
         self.hot.clear()
 
