@@ -316,7 +316,7 @@ class CheckpointCoordinator:
             pending = self._pending.get(decline.checkpoint_id)
             if pending is not None:
                 detail = f"subtask {decline.subtask} of vertex {decline.vertex}: {decline.reason}"
-                self._abort(pending, FailureReason.DECLINED, detail, on_task=True)
+                self._abort(pending, FailureReason.DECLINED, detail)
 
     def receive_uploading(self, parts: Collection[CheckpointPart]) -> None:
         """Learn which subtasks still write their parts of checkpoints, after the acknowledgements and declines of an epoch.
@@ -331,7 +331,7 @@ class CheckpointCoordinator:
                 lost = sorted(subtask for subtask in pending.missing if (pending.checkpoint_id, subtask) not in written)
                 if lost:
                     detail = f"subtask {lost[0].subtask} of vertex {lost[0].vertex}"
-                    self._abort(pending, FailureReason.SNAPSHOT_LOST, detail, on_task=True)
+                    self._abort(pending, FailureReason.SNAPSHOT_LOST, detail)
 
     def acknowledged(self) -> tuple[CheckpointId, ...]:
         """Return the checkpoints in progress that all subtasks have acknowledged, so that only the driver's part is missing."""
@@ -350,7 +350,7 @@ class CheckpointCoordinator:
         with self._section():
             pending = self._pending.get(checkpoint_id)
             if pending is not None:
-                self._abort(pending, FailureReason.SNAPSHOT_FAILED, f"on the driver: {_text(error)}", on_task=True)
+                self._abort(pending, FailureReason.SNAPSHOT_FAILED, f"on the driver: {_text(error)}")
 
     def expire_overdue(self) -> None:
         """Abort the checkpoints whose timeout has passed; may be called from any thread."""
@@ -361,7 +361,7 @@ class CheckpointCoordinator:
                 names = ", ".join(f"vertex {task.vertex} subtask {task.subtask}" for task in missing[:_NAMED])
                 more = f" and {len(missing) - _NAMED} more" if len(missing) > _NAMED else ""
                 detail = f"after {self.settings.timeout} ms; not acknowledged by: {names or 'the driver itself'}{more}"
-                self._abort(pending, FailureReason.EXPIRED, detail, on_task=False)
+                self._abort(pending, FailureReason.EXPIRED, detail)
 
     def check_generation(self) -> None:
         """Check now whether another driver has taken over the job, instead of when the next checkpoint is refused."""
@@ -538,15 +538,15 @@ class CheckpointCoordinator:
         try:
             stored = commit(draft)
         except StaleGenerationError as error:
-            self._abort(pending, FailureReason.SUPERSEDED_DRIVER, _text(error), on_task=False, keep_files=True)
+            self._abort(pending, FailureReason.SUPERSEDED_DRIVER, _text(error), keep_files=True)
             self._superseded(error)
         except CommitOutcomeUnknownError as error:
-            self._abort(pending, FailureReason.FINALIZE_FAILED, _text(error), on_task=False, keep_files=True)
+            self._abort(pending, FailureReason.FINALIZE_FAILED, _text(error), keep_files=True)
             # If it has completed, an older one would replace it.
             self._subsume(pending)
         except Exception as error:  # any error of the storage: failure_manager decides what the failed checkpoint means
             _log.warning("Checkpoint %d of job %s could not be committed.", pending.checkpoint_id, self.job_id, exc_info=True)
-            self._abort(pending, FailureReason.FINALIZE_FAILED, _text(error), on_task=False)
+            self._abort(pending, FailureReason.FINALIZE_FAILED, _text(error))
         else:
             if pending.kind.is_recovery_point:
                 self._uncommitted.completed(pending.checkpoint_id)
@@ -573,11 +573,9 @@ class CheckpointCoordinator:
         if by.kind.is_recovery_point:
             for older in [other for other in self._pending.values() if other.checkpoint_id < by.checkpoint_id]:
                 if not older.kind.is_savepoint:
-                    self._abort(older, FailureReason.SUBSUMED, f"by checkpoint {by.checkpoint_id}", on_task=False)
+                    self._abort(older, FailureReason.SUBSUMED, f"by checkpoint {by.checkpoint_id}")
 
-    def _abort(
-        self, pending: PendingCheckpoint, reason: FailureReason, detail: str, *, on_task: bool, keep_files: bool = False
-    ) -> None:
+    def _abort(self, pending: PendingCheckpoint, reason: FailureReason, detail: str, *, keep_files: bool = False) -> None:
         checkpoint_id = pending.checkpoint_id
         if self._pending.pop(checkpoint_id, None) is None:
             return  # it was aborted before: the failure of another one ended the job
@@ -588,9 +586,7 @@ class CheckpointCoordinator:
             while len(self._aborted_locations) > _REMEMBERED:
                 del self._aborted_locations[next(iter(self._aborted_locations))]
         self._aborted_notices.append(checkpoint_id)
-        failure = Failure(
-            checkpoint_id=checkpoint_id, kind=pending.kind, reason=reason, on_task=on_task, drained=pending.drain, detail=detail
-        )
+        failure = Failure(checkpoint_id=checkpoint_id, kind=pending.kind, reason=reason, drained=pending.drain, detail=detail)
         record = self._record(pending, CheckpointStatus.FAILED, failure=failure.text)
         self._statistics.ended(record)
         log = _log.warning if reason.counts else _log.info
@@ -607,7 +603,7 @@ class CheckpointCoordinator:
 
     def _refuse(self, request: Request, reason: FailureReason, detail: str = "") -> None:
         """Reject a request that no task knows of yet."""
-        failure = Failure(checkpoint_id=None, kind=request.kind, reason=reason, on_task=False, detail=detail)
+        failure = Failure(checkpoint_id=None, kind=request.kind, reason=reason, detail=detail)
         _log.info("No %s checkpoint of job %s: %s %s", request.kind.value, self.job_id, reason.sentence, detail)
         self._settle(request.sequence, failure)
 
@@ -653,7 +649,7 @@ class CheckpointCoordinator:
     def _abandon(self, reason: FailureReason) -> None:
         for pending in list(self._pending.values()):
             # A superseded driver must not delete any files.
-            self._abort(pending, reason, "", on_task=False, keep_files=reason is FailureReason.SUPERSEDED_DRIVER)
+            self._abort(pending, reason, "", keep_files=reason is FailureReason.SUPERSEDED_DRIVER)
         waiting, self._queue = self._queue, ()
         for request in waiting:
             self._refuse(request, reason)

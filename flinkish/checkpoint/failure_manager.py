@@ -4,7 +4,7 @@
 |------------------------------------------------|-----------------------------------|----------------------------------|
 | reason that does not count (FailureReason)     | no                                | only one that stops it, drained  |
 | older than the last completed checkpoint       | no                                | no                               |
-| savepoint, on the driver                       | no                                | only one that stops it, drained  |
+| savepoint: all but DECLINED, SNAPSHOT_FAILED   | no                                | only one that stops it, drained  |
 | anything else                                  | yes                               | when more than tolerable in a row|
 
 A completed checkpoint resets the count to 0. Source: Flink's CheckpointFailureManager. In Flink, any failed savepoint that was to
@@ -55,8 +55,6 @@ class Failure:
     checkpoint_id: CheckpointId | None
     kind: CheckpointKind
     reason: FailureReason
-    #: Whether a task reported it, rather than the driver.
-    on_task: bool
     #: Whether the input was ended for this checkpoint.
     drained: bool = False
     detail: str = ""
@@ -90,6 +88,8 @@ Verdict = Ignore | Tolerate | FailJob
 
 #: Reasons for which a savepoint that was to stop the job may fail without failing the job: the job is ending or failing anyway.
 _JOB_IS_GOING = frozenset({FailureReason.JOB_FAILED, FailureReason.JOB_ENDED, FailureReason.SUPERSEDED_DRIVER})
+#: Reasons for which a savepoint counts, too: a part of it failed. All others concern its place, its time or its commit.
+_OF_A_PART = frozenset({FailureReason.DECLINED, FailureReason.SNAPSHOT_FAILED})
 
 
 class CheckpointFailureManager:
@@ -117,7 +117,7 @@ class CheckpointFailureManager:
         if failure.drained and failure.reason not in _JOB_IS_GOING:
             # The sources have ended, so only a restart can start them again.
             return FailJob(f"The savepoint with which the job was to stop failed: {_describe(failure)}")
-        if not failure.reason.counts or (failure.kind.is_savepoint and not failure.on_task):
+        if not failure.reason.counts or (failure.kind.is_savepoint and failure.reason not in _OF_A_PART):
             return Ignore()
         if failure.checkpoint_id is not None and failure.checkpoint_id <= self._last_success:
             return Ignore()

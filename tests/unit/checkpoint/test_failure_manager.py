@@ -16,11 +16,10 @@ def failure(
     reason: FailureReason = FailureReason.DECLINED,
     *,
     kind: CheckpointKind = CheckpointKind.PERIODIC,
-    on_task: bool = True,
     drained: bool = False,
 ) -> Failure:
     number = None if checkpoint_id is None else CheckpointId(checkpoint_id)
-    return Failure(checkpoint_id=number, kind=kind, reason=reason, on_task=on_task, drained=drained)
+    return Failure(checkpoint_id=number, kind=kind, reason=reason, drained=drained)
 
 
 def test_the_reasons_that_count_are_those_of_flink() -> None:
@@ -73,18 +72,19 @@ def test_a_failure_older_than_the_last_success_is_ignored() -> None:
     assert manager.failed(failure(5)) == Ignore()
 
 
-def test_a_savepoint_that_fails_on_the_driver_does_not_count_but_on_a_task_it_does() -> None:
-    manager = CheckpointFailureManager(1)
-    savepoint = CheckpointKind.SAVEPOINT
-    assert manager.failed(failure(1, FailureReason.EXPIRED, kind=savepoint, on_task=False)) == Ignore()
-    assert manager.failed(failure(2, FailureReason.DECLINED, kind=savepoint)) == Tolerate(1)
+def test_a_savepoint_counts_only_if_a_part_of_it_failed() -> None:
+    verdicts = {
+        reason: CheckpointFailureManager(1).failed(failure(1, reason, kind=CheckpointKind.SAVEPOINT)) for reason in COUNTING
+    }
+    counting = {FailureReason.DECLINED, FailureReason.SNAPSHOT_FAILED}
+    assert verdicts == {reason: Tolerate(1) if reason in counting else Ignore() for reason in COUNTING}
 
 
 def test_a_failed_savepoint_for_which_the_input_was_ended_fails_the_job_however_many_are_tolerated() -> None:
     manager = CheckpointFailureManager(100)
     kind = CheckpointKind.STOP_SAVEPOINT
-    assert isinstance(manager.failed(failure(1, FailureReason.EXPIRED, kind=kind, on_task=False, drained=True)), FailJob)
-    assert manager.failed(failure(2, FailureReason.EXPIRED, kind=kind, on_task=False)) == Ignore()
+    assert isinstance(manager.failed(failure(1, FailureReason.EXPIRED, kind=kind, drained=True)), FailJob)
+    assert manager.failed(failure(2, FailureReason.EXPIRED, kind=kind)) == Ignore()
     assert manager.failed(failure(3, FailureReason.DECLINED, kind=kind)) == Tolerate(1)
 
 
@@ -92,14 +92,14 @@ def test_a_stop_that_never_started_or_ended_with_the_job_does_not_fail_it() -> N
     manager = CheckpointFailureManager(0)
     stop = CheckpointKind.STOP_SAVEPOINT
     assert manager.failed(failure(None, FailureReason.TASKS_NOT_RUNNING, kind=stop)) == Ignore()
-    assert manager.failed(failure(None, FailureReason.IO_ERROR, kind=stop, on_task=False)) == Ignore()
+    assert manager.failed(failure(None, FailureReason.IO_ERROR, kind=stop)) == Ignore()
     assert manager.failed(failure(3, FailureReason.JOB_FAILED, kind=stop)) == Ignore()
 
 
 def test_attempts_to_start_that_fail_on_storage_count_each() -> None:
     manager = CheckpointFailureManager(1)
-    assert manager.failed(failure(None, FailureReason.IO_ERROR, on_task=False)) == Tolerate(1)
-    assert isinstance(manager.failed(failure(None, FailureReason.IO_ERROR, on_task=False)), FailJob)
+    assert manager.failed(failure(None, FailureReason.IO_ERROR)) == Tolerate(1)
+    assert isinstance(manager.failed(failure(None, FailureReason.IO_ERROR)), FailJob)
 
 
 def test_minus_one_tolerates_any_number_of_failures() -> None:
