@@ -151,8 +151,8 @@ class OperatorState:
     def __init__(self, level: LevelState, uid: str) -> None:
         self.uid = uid
         self._level = level
-        self._lists: dict[str, tuple[str, ListState[Any]]] = {}
-        self._broadcast: dict[str, TableBroadcastState] = {}
+        #: The kinds and handles of the operator states that were requested, by name.
+        self._states: dict[str, tuple[str, Any]] = {}
 
     def table(self, category: str, name: str, meta: TableMeta, now: Callable[[], int], policy: TtlPolicy | None = None) -> Table:
         """Return a table of this operator; with a policy, its expired values are removed."""
@@ -185,28 +185,24 @@ class OperatorState:
         )
         # Request the table even if the state is known, because that compares the types.
         table = self.table("operator", name, meta, lambda: 0)
-        state = self._broadcast.get(name)
-        if state is None:
+        if name not in self._states:
             what = f"broadcast state {name!r} of operator {self.uid}"
-            state = self._broadcast[name] = TableBroadcastState(OneAddress(), what, cast(MapTable, table))
-        return state
+            self._states[name] = meta.kind, TableBroadcastState(OneAddress(), what, cast(MapTable, table))
+        return cast(TableBroadcastState, self._states[name][1])
 
     def operator_states(self) -> dict[str, str]:
         """Return the names of the user's operator states requested so far, with their kinds."""
-        return {
-            **{name: kind for name, (kind, _) in self._lists.items() if name not in rows.RUNTIME_STATES},
-            **dict.fromkeys(self._broadcast, tables.OPERATOR_BROADCAST),
-        }
+        return {name: kind for name, (kind, _) in self._states.items() if name not in rows.RUNTIME_STATES}
 
     def _list(self, descriptor: ListStateDescriptor, kind: str) -> ListState[Any]:
         name = descriptor.get_name()
-        known = self._lists.get(name)
+        known = self._states.get(name)
         if known is not None and known[0] == kind:
-            return known[1]
+            return cast("ListState[Any]", known[1])
         meta = TableMeta(kind=kind, key_type=None, types=(descriptor.element_type_info,))
         table = cast(ListTable, self.table("operator", name, meta, lambda: 0))
         state = TableListState(OneAddress(), table, conversion(f"state {name!r} of operator {self.uid}", table.codec))
-        self._lists[name] = kind, state
+        self._states[name] = kind, state
         return state
 
     def internal(self, name: str) -> MutableMapping[Any, Any]:
