@@ -473,6 +473,7 @@ class CheckpointCoordinator:
                 export = self._storage.prepare_export(request.target)
             location = self._storage.prepare(checkpoint_id, target)
         except StaleGenerationError as error:
+            self._discard_export(export)
             self._refuse(request, FailureReason.SUPERSEDED_DRIVER, _text(error))
             self._superseded(error)
             return None

@@ -737,6 +737,14 @@ def test_a_driver_that_is_superseded_learns_it_when_it_triggers() -> None:
     assert isinstance(world.listener.failures[0], StaleGenerationError)
 
 
+def test_a_superseded_driver_leaves_no_folder_for_the_savepoint_with_which_it_was_to_stop() -> None:
+    world = World()
+    world.storage.fail["prepare"] = StaleGenerationError("generation 2 has taken over")
+    world.coordinator.trigger_savepoint("/savepoints", stop=True)
+    assert world.coordinator.trigger_if_due() is None
+    assert world.storage.discarded == ["/savepoints"]
+
+
 def test_a_driver_whose_sinks_fail_to_commit_because_it_is_superseded_says_so() -> None:
     world = World()
     world.trigger()
