@@ -74,8 +74,8 @@ class _Objects:
     def __init__(self, type_info: TypeInformation, converters: JsonConverters) -> None:
         self._type_info = type_info
         self._names, types = part_names(type_info), shape_of(type_info)[1]
-        #: For each field the objects in it, None if it is no row.
-        self._inner: list[_Objects | None] = [_objects(part, converters) for part in types]
+        #: For each field the objects in it, None if it is no row and no list of rows.
+        self._inner: list[_Objects | _ListOfObjects | None] = [_objects(part, converters) for part in types]
         checked = [_checked(part) if inner is None else inner.decoded for part, inner in zip(types, self._inner, strict=True)]
         #: For each field its converter, None if its values are what the decoder returns.
         self._converters: list[JsonConverter | None] = [
@@ -84,7 +84,7 @@ class _Objects:
         ]
         self._converts = any(self._converters)
         #: The class of what is decoded.
-        self.decoded: type[msgspec.Struct] = struct_of(
+        self.decoded: Any = struct_of(
             self._names,
             [Any if one is None else Optional[one] for one in checked],  # noqa: UP045
             *([] if converters.fail_on_missing_field else [None]),
@@ -118,13 +118,13 @@ class _Objects:
         ):
             values = list(map(get, decoded))
             if inner is not None:
-                columns.append(inner._column(values))
+                columns.append(inner.column(values))
                 continue
             converted = values if convert is None else [convert(value, name) for value in values]
             columns.append(self._layout.column(position, converted))
         return self._layout.batch(columns)
 
-    def _column(self, decoded: Sequence[Any]) -> pa.Array:
+    def column(self, decoded: Sequence[Any]) -> pa.Array:
         """Return what was decoded, or None, as one column of rows."""
         import pyarrow as pa
 
@@ -133,13 +133,37 @@ class _Objects:
         return self.batch([one for one in decoded if one is not None]).to_struct_array().take(pa.array(places, pa.int64()))
 
 
-def _objects(type_info: TypeInformation, converters: JsonConverters) -> _Objects | None:
-    """Return how the objects of a row type are decoded; None for other types, and for names that msgspec does not take."""
+class _ListOfObjects:
+    """The same for arrays of objects."""
+
+    def __init__(self, inner: _Objects) -> None:
+        self._inner = inner
+        self.decoded: Any = list[Optional[inner.decoded]]  # type: ignore[name-defined]  # noqa: UP045
+        self.one_by_one = inner.one_by_one
+
+    def row(self, decoded: Any, _path: str = "") -> Any:
+        return None if decoded is None else list(map(self._inner.row, decoded))
+
+    def column(self, decoded: Sequence[Any]) -> pa.Array:
+        import pyarrow as pa
+
+        ends = [0, *itertools.accumulate(0 if some is None else len(some) for some in decoded)]
+        # A list is null if its start is.
+        starts = [None if some is None else start for some, start in zip(decoded, ends, strict=False)]
+        items = self._inner.column([one for some in decoded if some is not None for one in some])
+        return pa.ListArray.from_arrays(pa.array([*starts, ends[-1]], pa.int32()), items)
+
+
+def _objects(type_info: TypeInformation, converters: JsonConverters) -> _Objects | _ListOfObjects | None:
+    """Return how values of a type are decoded; None unless they are rows or lists of rows, with names that msgspec takes."""
     kind, types = shape_of(type_info)
+    if kind is Kind.LIST:
+        inner = _objects(types[0], converters)
+        return _ListOfObjects(inner) if isinstance(inner, _Objects) else None
     return _Objects(type_info, converters) if kind is Kind.ROW and types and fits_struct(part_names(type_info)) else None
 
 
-def _one_by_one(name: str, type_info: TypeInformation, checked: Any, inner: _Objects | None) -> str | None:
+def _one_by_one(name: str, type_info: TypeInformation, checked: Any, inner: _Objects | _ListOfObjects | None) -> str | None:
     """Return the name of a field whose values are no column, or the name of such a field within its rows."""
     if inner is not None:
         return None if inner.one_by_one is None else f"{name}.{inner.one_by_one}"
@@ -157,7 +181,8 @@ class JsonReader:
     def __init__(self, type_info: TypeInformation, converters: JsonConverters) -> None:
         self._decoder = json_decoder(type_info)
         self._convert = converters.build(type_info)
-        self._objects = _objects(type_info, converters)
+        found = _objects(type_info, converters)
+        self._objects = found if isinstance(found, _Objects) else None
         if self._objects is not None:
             self._typed = msgspec.json.Decoder(self._objects.decoded, float_hook=self._decoder.float_hook)
 

@@ -90,12 +90,21 @@ def test_an_object_is_what_it_is_when_it_is_decoded_whole_and_then_converted(
 def test_a_block_has_the_rows_of_its_texts_or_is_left_to_be_read_one_by_one(lenient: bool) -> None:
     converters = JsonConverters(lenient=lenient)
     flat = Types.ROW_NAMED(*map(list, zip(*((name, part) for name, part in FIELDS.items() if name != "decimal"), strict=True)))
-    rows = Types.ROW_NAMED(["id", "inner"], [Types.LONG(), Types.ROW_NAMED(["own", "inner"], [Types.INT(), flat])])
+    both = Types.ROW_NAMED(["own", "inner", "all"], [Types.INT(), flat, Types.LIST(flat)])
+    rows = Types.ROW_NAMED(["id", "inner"], [Types.LONG(), both])
     rng = random.Random(4)
 
     def inside(text: bytes) -> bytes:
-        between = rng.choice([b'{"own":1,"inner":%b}', b'{"inner":%b}', b'{"own":2}', b"null", b"{}"])
-        return b'{"id":1,"inner":' + (between % text if b"%b" in between else between) + b"}"
+        forms = [
+            b'{"own":1,"inner":#}',
+            b'{"inner":#}',
+            b'{"own":2}',
+            b"null",
+            b"{}",
+            b'{"all":[#,{},null,#],"inner":#}',
+            b'{"all":[]}',
+        ]
+        return b'{"id":1,"inner":' + rng.choice(forms).replace(b"#", text) + b"}"
 
     for type_info, around in ((flat, bytes), (rows, inside)):
         reader, layout, read_plainly = (
@@ -152,7 +161,7 @@ def test_why_texts_are_read_one_by_one() -> None:
     long = Types.LONG()
     assert "row type" in (JsonReader(long, JsonConverters()).why_records or "")
     assert "'inner.decimal'" in (JsonReader(NESTED, JsonConverters()).why_records or "")
-    pairs, rows = Types.TUPLE([long, long]), Types.LIST(Types.ROW_NAMED(["a"], [long]))
+    pairs, rows = Types.TUPLE([long, long]), Types.LIST(Types.LIST(Types.ROW_NAMED(["a"], [long])))
     for part in (Types.MAP(Types.STRING(), Types.SQL_DATE()), Types.BIG_DEC(), Types.PICKLED_BYTE_ARRAY(), pairs, rows):
         assert "'m'" in (JsonReader(Types.ROW_NAMED(["m"], [part]), JsonConverters()).why_records or "")
     for part in (Types.LIST(long), DecimalTypeInfo(5, 2), Types.MAP(Types.STRING(), long), Types.ROW_NAMED(["a"], [long])):
