@@ -79,14 +79,14 @@ def _as(kind: type[FunctionT], wrapper: Callable[[Callable[..., Any]], FunctionT
 
 
 def key_selector(selector: object, method: str) -> Callable[[Any], Any]:
-    """Return the function that computes keys, once checked: the callable, or the bound `get_key` of a KeySelector."""
+    """Check a key selector; return its function: the callable, or the bound `get_key` of a KeySelector."""
     found = selector.get_key if isinstance(selector, KeySelector) else _callable(selector, "a KeySelector", method)
     check_function(selector, method, "key_selector")
     return found
 
 
 def partitioner(function: object, method: str) -> Callable[[Any, int], int]:
-    """Return the function that chooses partitions, once checked: the callable, or the bound `partition` of a Partitioner."""
+    """Check a partitioner; return its function: the callable, or the bound `partition` of a Partitioner."""
     found = function.partition if isinstance(function, Partitioner) else _callable(function, "a Partitioner", method)
     check_function(function, method, "partitioner")
     return found

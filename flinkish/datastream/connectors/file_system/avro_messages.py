@@ -242,4 +242,5 @@ def _is_alike(have: TypeInformation, wanted: TypeInformation) -> bool:
     (kind, parts), (other, others) = shape_of(have), shape_of(wanted)
     if kind in INTEGER_BITS and other in INTEGER_BITS:
         return True
-    return kind is other and part_names(have) == part_names(wanted) and all(map(_is_alike, parts, others))
+    own, sought = dict(zip(part_names(have), parts, strict=True)), dict(zip(part_names(wanted), others, strict=True))
+    return kind is other and own.keys() == sought.keys() and all(_is_alike(part, sought[name]) for name, part in own.items())

@@ -717,7 +717,7 @@ FLAT: dict[str, tuple[Any, list[Any]]] = {
     "enum": ({"type": "enum", "name": "Colour", "symbols": ["RED", "GREEN"]}, ["RED", "GREEN"]),
     "alone": (["int"], [1, 2]),
     "record": (_ROW, [{"i": 7, "t": None, "at": 0, "row": None}, {"i": -1, "t": "é", "at": -1, "row": {"at": -86_400_000}}]),
-    "array": ({"type": "array", "items": "long"}, [[], [1], list(range(70)), [-(2**63), 2**63 - 1]]),
+    "array": ({"type": "array", "items": "long"}, [[], [1], list(range(9)), [-(2**63), 2**63 - 1]]),
     "texts": ({"type": "array", "items": ["null", "string"]}, [[], [None], ["a", None, "", "é" * 40], ["b"]]),
     "arrays": ({"type": "array", "items": {"type": "array", "items": "boolean"}}, [[], [[]], [[True], [], [False, True]]]),
     "map": ({"type": "map", "values": "int"}, [{}, {"a": 1}, {"b": 2, "": -3, "ä": 2**31 - 1}]),
@@ -859,6 +859,23 @@ def test_columns_of_other_fields_or_types_are_written_one_by_one() -> None:
         assert schema.serialize_columns(columns) is None
     columns = Layout(Types.TUPLE([Types.DOUBLE()])).columns_of([(1.5,)], None)
     assert schema.serialize_columns(columns) is None
+
+
+@pytest.mark.parametrize("kind", ["array", "map"])
+def test_arrays_and_maps_of_very_different_lengths_are_read_one_by_one(kind: str) -> None:
+    values = {"type": kind, "items" if kind == "array" else "values": "long"}
+    schema = json.dumps({"type": "record", "name": "R", "fields": [{"name": "f", "type": values}]})
+    reader, writer = (each(avro_schema_string=schema) for each in (AvroRowDeserializationSchema, AvroRowSerializationSchema))
+
+    def message(length: int) -> bytes:
+        return writer.serialize(Row(f=list(range(length)) if kind == "array" else {str(n): n for n in range(length)}))
+
+    short, long = [message(3)] * 1_000, message(20_000)
+    assert rows_of_batch(reader, short) == list(map(reader.deserialize, short))
+    assert reader.deserialize_batch([*short, long]) is reader.deserialize_batch([long]) is None
+    # Many blocks of one item each.
+    if kind == "array":
+        assert reader.deserialize_batch([b"\x02\x00" * 1_000 + b"\x00"]) is None
 
 
 @pytest.mark.parametrize("seed", range(20))
