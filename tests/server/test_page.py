@@ -454,6 +454,7 @@ def test_a_job_that_is_not_known_is_said_to_be_so(browser: Browser, shown: Shown
     browser.open(shown.address(f"#/job/{UNKNOWN}"))
 
     browser.wait_text("Not there", f"Job {UNKNOWN} not found", "All jobs")
+    browser.open("about:blank")  # no answer comes after it
     assert all("404" in message for message in browser.console())
 
 

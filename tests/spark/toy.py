@@ -16,7 +16,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
+from flinkish.common.config_options import ConfigOption
 from flinkish.common.ids import AttemptId, Epoch, LineageId
 from flinkish.graph.execution_plan import ExecutionPlan
 from flinkish.runtime.protocol import EpochCommand, EpochReport, Frame, LevelResult, TaskProgram
@@ -35,6 +37,10 @@ class ToySettings:
     #: Called when the task is closed.
     on_close: Callable[[int], None] | None = None
     fail_in_constructor: bool = False
+
+    def get(self, option: ConfigOption[Any]) -> Any:
+        """Return the value of an option of the engine, none of which is set."""
+        return option.default
 
 
 def toy_program(tmp_path: Path, *, slots: int = 2, levels: int = 2, settings: ToySettings | None = None) -> TaskProgram:
