@@ -10,7 +10,7 @@ Source of the format: the Avro specification, section Binary Encoding.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, TypeVar
 
 import numpy as np
@@ -255,6 +255,14 @@ def of_fields(record: Any, named: dict[str, Any], make: Callable[[Any, dict[str,
     return {field["name"]: make(field["type"], others) for field in record["fields"]}
 
 
+def why_one_by_one(fields: Mapping[str, object], done: str) -> str | None:
+    """Return why records are not `done`, read or written, by columns; None if there is something that does it for each field."""
+    if not fields:
+        return f"only Avro records with fields are {done} by columns"
+    name = next((name for name, does in fields.items() if does is None), None)
+    return None if name is None else f"the field {name!r} of Avro records is {done} one by one"
+
+
 class AvroColumns:
     """Reads messages of a schema, a record's, as columns of a type, that of its rows."""
 
@@ -263,12 +271,7 @@ class AvroColumns:
         readers = of_fields(schema.parsed, schema.named, _reader) if isinstance(schema.parsed, dict) else {}
         self._readers = [read for read in readers.values() if read is not None]
         #: Why messages cannot be columns; None if they can.
-        self.why_records: str | None = None
-        if not readers:
-            self.why_records = "only Avro records with fields are read as columns"
-        elif len(self._readers) < len(readers):
-            name = next(name for name, read in readers.items() if read is None)
-            self.why_records = f"the field {name!r} of Avro records is read one by one"
+        self.why_records = why_one_by_one(readers, "read")
 
     def batch(self, messages: Sequence[bytes]) -> pa.RecordBatch | None:
         """Return one message or more as columns; None if they must be read one by one, as when one is malformed."""

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from flinkish.common.columns import Columns
 from flinkish.common.kinds import INTEGER_BITS, part_names, shape_of
 from flinkish.common.typeinfo import TypeInformation
-from flinkish.datastream.connectors.file_system.avro_columns import of_fields
+from flinkish.datastream.connectors.file_system.avro_columns import of_fields, why_one_by_one
 from flinkish.datastream.connectors.file_system.avro_schema import LOGICAL, AvroSchema
 
 #: Returns the bytes of the values of a column that has no nulls. Raises ValueError for values that must be written one by one.
@@ -212,12 +212,7 @@ class AvroMessages:
         types = dict(zip(part_names(row_type), shape_of(row_type)[1], strict=True))
         self._fields = [(name, types[name], write) for name, write in writers.items() if write is not None]
         #: Why rows cannot be written by columns; None if they can.
-        self.why_records: str | None = None
-        if not writers:
-            self.why_records = "only Avro records with fields are written by columns"
-        elif len(self._fields) < len(writers):
-            name = next(name for name, write in writers.items() if write is None)
-            self.why_records = f"the field {name!r} of Avro records is written one by one"
+        self.why_records = why_one_by_one(writers, "written")
 
     def encode(self, columns: Columns) -> list[bytes] | None:
         """Return the messages of the rows; None if they must be written one by one, as when a value does not fit the schema."""

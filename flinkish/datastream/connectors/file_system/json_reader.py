@@ -119,9 +119,9 @@ class _Objects:
             values = list(map(get, decoded))
             if inner is not None:
                 columns.append(inner.column(values))
-                continue
-            converted = values if convert is None else [convert(value, name) for value in values]
-            columns.append(self._layout.column(position, converted))
+            else:
+                converted = values if convert is None else [convert(value, name) for value in values]
+                columns.append(self._layout.column(position, converted))
         return self._layout.batch(columns)
 
     def column(self, decoded: Sequence[Any]) -> pa.Array:
