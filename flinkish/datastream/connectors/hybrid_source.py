@@ -17,6 +17,7 @@ from flinkish.common.arguments import instance_of
 from flinkish.common.configuration import Configuration
 from flinkish.common.errors import ForeignCheckpointError, InvalidProgramError
 from flinkish.common.typeinfo import TypeInformation
+from flinkish.program.driver_objects import NeedsDataFrames
 from flinkish.program.sources import (
     Boundedness,
     DriverSource,
@@ -67,7 +68,7 @@ class HybridSource(Source[Any, HybridSplit, HybridEnumeratorState]):
 
     All sources except the last must be bounded, and all must have records of the same type. Watermarks continue from one source
     to the next: records of a later source are late if their timestamps are before the end of an earlier source.
-    Differs from Flink: a source that is read on the driver, such as a socket, cannot be used.
+    Differs from Flink: a socket, which the driver reads, cannot be used, nor a DataFrame.
     """
 
     split_type = HybridSplit
@@ -160,9 +161,9 @@ class HybridSourceBuilder:
 
 
 def _checked(source: Any, method: str) -> AnySource:
-    if isinstance(source, DriverSource):
+    if isinstance(source, DriverSource | NeedsDataFrames):
         raise InvalidProgramError(
-            f"{method}: a {type(source).__name__} is read on the driver and cannot be a part of a HybridSource",
+            f"{method}: a {type(source).__name__} is not read by tasks alone and cannot be a part of a HybridSource",
             hint="make a stream of it and union() that with the other.",
         )
     return instance_of(f"{method}()", source, Source, hint="call build() on a builder first.")

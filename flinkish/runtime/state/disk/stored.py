@@ -88,13 +88,6 @@ class StoredDict(MutableMapping[Any, Any]):
         self._known[member] = GONE
         self._written[member] = None
 
-    def pop(self, member: Any, default: Any = None) -> Any:
-        value = self.get(member, GONE)
-        if value is GONE:
-            return default
-        self.discard(member)
-        return value
-
     def touch(self, members: Iterable[Any]) -> None:
         """Write values that were changed in place."""
         self._written.update(dict.fromkeys(member for member in members if self._known.get(member, UNREAD) is not UNREAD))

@@ -19,6 +19,7 @@ from flinkish.datastream.connectors.file_system import FileSource, StreamFormat
 from flinkish.datastream.connectors.hybrid_source import HybridSource
 from flinkish.datastream.connectors.number_seq import NumberSequenceSource
 from flinkish.datastream.connectors.socket import SocketSource
+from flinkish.program.driver_objects import NeedsDataFrames
 from tests.unit.datastream.connectors.fakes import FakeEnumeratorContext, FakeOutput, FakeReaderContext, SourceRun, stored
 
 
@@ -255,11 +256,16 @@ def test_types_must_agree(tmp_path: Path) -> None:
     assert HybridSource.builder(lines).add_source(json).build().produced_type() is None
 
 
+class _OfDataFrames(NeedsDataFrames, NumberSequenceSource):
+    """As the source of a DataFrame is marked."""
+
+
 def test_what_a_part_refuses_the_whole_refuses(tmp_path: Path) -> None:
     missing = FileSource.for_record_stream_format(StreamFormat.text_line_format(), str(tmp_path / "none")).build()
     with pytest.raises(SourceError, match="nothing is at"):
         HybridSource.builder(NumberSequenceSource(1, 2)).add_source(missing).build().validate()
-    with pytest.raises(InvalidProgramError, match="SocketSource is read on the driver"):
-        HybridSource.builder(NumberSequenceSource(1, 2)).add_source(SocketSource("localhost", 1))  # type: ignore[arg-type]
+    for not_by_tasks in (SocketSource("localhost", 1), _OfDataFrames(1, 2)):
+        with pytest.raises(InvalidProgramError, match="is not read by tasks alone"):
+            HybridSource.builder(NumberSequenceSource(1, 2)).add_source(not_by_tasks)  # type: ignore[arg-type]
     with pytest.raises(InvalidArgumentError, match="needs a Source"):
         HybridSource.builder("x")  # type: ignore[arg-type]
