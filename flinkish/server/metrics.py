@@ -30,12 +30,6 @@ from flinkish.server.views.job_view import UNASSIGNED, JobView, operator_id, res
 _BACK_PRESSURED = 500.0
 
 
-def shares(view: JobView, vertex: JobVertex, index: int) -> tuple[float, float, float]:
-    """Return the shares of time in which a subtask was back-pressured, idle and busy; their sum is 1."""
-    rates = view.subtask(vertex.id, index).rates
-    return round(rates.back_pressured / 1000, 3), round(rates.idle / 1000, 3), round(rates.busy / 1000, 3)
-
-
 def subtask_metrics(view: JobView, vertex: JobVertex, index: int) -> dict[str, Any]:
     """Return all metrics of a subtask; the names of its operators' metrics have the prefix `OPERATOR.`."""
     metrics = task_metrics(view, vertex, index)

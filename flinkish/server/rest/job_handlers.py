@@ -118,8 +118,7 @@ def back_pressure(state: ServerState, call: Call) -> answers.BackPressure:
     vertex = None if view is None else view.vertex(vertex_id)
     if view is None or vertex is None:
         return answers.BackPressure(status="deprecated")
-    shares = [metrics.shares(view, vertex, index) for index in range(vertex.parallelism)]
-    return vertices.back_pressure(view, shares)
+    return vertices.back_pressure(view, vertex)
 
 
 def flame_graph(call: JobCall) -> answers.FlameGraph:

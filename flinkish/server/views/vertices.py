@@ -125,23 +125,22 @@ def watermarks(view: JobView, vertex: JobVertex) -> list[answers.Metric]:
     ]
 
 
-def back_pressure(view: JobView, shares: Sequence[tuple[float, float, float]]) -> answers.BackPressure:
-    """Return /jobs/:jobid/vertices/:vertexid/backpressure.
-
-    `shares` has, for each subtask, the shares of its time in which it was back-pressured, idle and busy.
-    """
+def back_pressure(view: JobView, vertex: JobVertex) -> answers.BackPressure:
+    """Return /jobs/:jobid/vertices/:vertexid/backpressure."""
+    rates = [view.subtask(vertex.id, index).rates for index in range(vertex.parallelism)]
+    held = [round(each.back_pressured / 1000, 3) for each in rates]
     subtasks = tuple(
         answers.SubtaskBackPressure(
             subtask=index,
-            ratio=held,
-            idleRatio=idle,
-            busyRatio=busy,
-            backpressureLevel=level(held),
-            backpressure_level=level(held),
+            ratio=held[index],
+            idleRatio=round(each.idle / 1000, 3),
+            busyRatio=round(each.busy / 1000, 3),
+            backpressureLevel=level(held[index]),
+            backpressure_level=level(held[index]),
         )
-        for index, (held, idle, busy) in enumerate(shares)
+        for index, each in enumerate(rates)
     )
-    worst = level(max((each.ratio for each in subtasks), default=0.0))
+    worst = level(max(held))
     return answers.BackPressure(
         status="ok", end_timestamp=view.now, subtasks=subtasks, backpressureLevel=worst, backpressure_level=worst
     )
