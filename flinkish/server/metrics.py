@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -35,7 +36,9 @@ def subtask_metrics(view: JobView, vertex: JobVertex, index: int) -> dict[str, A
     metrics = task_metrics(view, vertex, index)
     found = operator_metrics(view, vertex, index)
     for node in vertex.operators:
-        metrics.update({f"{_operator(node.name)}.{name}": value for name, value in expand(found[node.id]).items()})
+        # The form that names of metrics use.
+        operator = re.sub("[ :,.]", "_", node.name)
+        metrics.update({f"{operator}.{name}": value for name, value in expand(found[node.id]).items()})
     return metrics
 
 
@@ -245,11 +248,6 @@ def aggregate(values: Sequence[float], wanted: Sequence[str]) -> dict[str, float
     return {name: all_of[name] for name in (wanted or all_of)}
 
 
-def _operator(name: str) -> str:
-    """Return an operator's name in the form that names of metrics use."""
-    return "".join("_" if character in " :,." else character for character in name)
-
-
 def all_samples(views: Iterable[JobView], host: str) -> list[Sample]:
     """Return the metrics of all jobs; `host` is the name of this machine."""
     looks = list(views)
@@ -287,19 +285,15 @@ def _of_subtask(view: JobView, vertex: JobVertex, execution: Execution, job: Map
     labelled = labels_of_operators(view, vertex, index)
     for node in vertex.operators:
         operator = {**task, "operator_id": operator_id(node), "operator_name": node.name}
-        special = labelled[node.id]
-        plain = {name: value for name, value in found[node.id].items() if name not in special}
-        yield from _samples(Scope.OPERATOR, expand(plain), operator)
-        for name, (logical, pairs) in special.items():
-            # A gauge that cannot be read has no value.
-            given = {"": found[node.id][name]} if name in found[node.id] else {}
-            for suffix, value in expand(given).items():
+        for name, value in found[node.id].items():
+            logical, pairs = labelled[node.id].get(name, (None, ()))
+            for suffix, number in expand({"": value}).items():
                 yield Sample(
                     scope=Scope.OPERATOR,
                     name=name + suffix,
-                    value=value,
+                    value=number,
                     labels=operator,
-                    logical_name=logical + suffix,
+                    logical_name=None if logical is None else logical + suffix,
                     variables=dict(pairs),
                 )
 
