@@ -7,7 +7,6 @@ belong to operations of other jobs.
 from __future__ import annotations
 
 import threading
-from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -47,7 +46,8 @@ class Operations:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._lock = threading.Lock()
-        self._operations: OrderedDict[OperationKey, _Operation] = OrderedDict()
+        #: The oldest first.
+        self._operations: dict[OperationKey, _Operation] = {}
 
     def start(self, key: OperationKey, begin: Callable[[], CompletableFuture[Any]], result: str | None) -> None:
         """Start an operation whose result is this field of OperationInfo; if its key is known already, start nothing."""

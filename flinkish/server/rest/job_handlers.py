@@ -44,6 +44,8 @@ NO_STOP = (
 )
 #: Kinds of operations. Clients request the result of a stop as if it were a savepoint.
 SAVEPOINT, CHECKPOINT, DISPOSAL, DATA_SET = "savepoint", "checkpoint", "savepoint disposal", "data set"
+#: The field of OperationInfo that has the result of an operation; the others have none.
+_RESULTS = {SAVEPOINT: "location", CHECKPOINT: "checkpointId"}
 #: How to change the parallelism of a job, which is not possible while it runs.
 RESCALE = "Stop the job with a savepoint and start it from there: flinkish stop, then flinkish run -s SAVEPOINT -p N."
 
@@ -257,7 +259,7 @@ def trigger_savepoint(state: ServerState, call: Call) -> Triggered:
             future.add_done_callback(lambda done: client.job_master.cancel() if done.exception() is None else None)
         return future
 
-    return _start(state, call, SAVEPOINT, begin, request.triggerId, result="location")
+    return _start(state, call, SAVEPOINT, begin, request.triggerId)
 
 
 def stop(state: ServerState, call: Call) -> Triggered:
@@ -266,7 +268,7 @@ def stop(state: ServerState, call: Call) -> Triggered:
     def begin() -> CompletableFuture[str]:
         return _running(state, call).stop_with_savepoint(request.drain, request.targetDirectory)
 
-    return _start(state, call, SAVEPOINT, begin, request.triggerId, result="location")
+    return _start(state, call, SAVEPOINT, begin, request.triggerId)
 
 
 def trigger_checkpoint(state: ServerState, call: Call) -> Triggered:
@@ -276,7 +278,7 @@ def trigger_checkpoint(state: ServerState, call: Call) -> Triggered:
         # As in Flink, INCREMENTAL is the same as CONFIGURED.
         return _running(state, call).trigger_checkpoint(full=request.checkpointType == "FULL")
 
-    return _start(state, call, CHECKPOINT, begin, request.triggerId, result="checkpointId")
+    return _start(state, call, CHECKPOINT, begin, request.triggerId)
 
 
 def dispose_savepoint(state: ServerState, call: Call) -> Triggered:
@@ -342,18 +344,12 @@ def result_of(kind: str) -> Callable[[ServerState, Call], OperationResult]:
 
 
 def _start(
-    state: ServerState,
-    call: Call,
-    kind: str,
-    begin: Callable[[], CompletableFuture[Any]],
-    trigger_id: str | None = None,
-    *,
-    result: str | None = None,
+    state: ServerState, call: Call, kind: str, begin: Callable[[], CompletableFuture[Any]], trigger_id: str | None = None
 ) -> Triggered:
     if trigger_id is not None and not HEX_ID.fullmatch(trigger_id):
         raise RestError(400, f"triggerId must be 32 hexadecimal digits; got {trigger_id[:80]!r}.")
     key = OperationKey(kind, _job_id(call), trigger_id or secrets.token_hex(16))
-    state.operations.start(key, begin, result)
+    state.operations.start(key, begin, _RESULTS.get(kind))
     return Triggered(request_id=key.trigger_id)
 
 
