@@ -92,9 +92,7 @@ class Application(RestApplication):
         call = Call(parameters, dict(request.query_params), body)
         answer = self._call(route, call)
         if isinstance(answer, Text):
-            # Plain text without sniffing: a browser must not run anything that a log contains.
-            headers = {"X-Content-Type-Options": "nosniff"}
-            return Response(answer.text, route.status, headers, "text/plain; charset=UTF-8")
+            return Response(answer.text, route.status, media_type="text/plain; charset=UTF-8")
         content = encode(answer)
         if route.repeated:
             self._recent.keep(target, content)

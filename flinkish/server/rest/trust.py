@@ -33,6 +33,7 @@ _MOST_HEADERS, _LONGEST_HEADERS = 100, 32_768
 _BODY_SECONDS, _BODY_RATE = 20.0, 65_536
 #: Headers of every answer that does not set them itself. The files of the page set a policy of their own.
 _HEADERS = {
+    # A browser must not run anything that a log contains.
     "X-Content-Type-Options": "nosniff",
     "X-Frame-Options": "DENY",
     "Referrer-Policy": "same-origin",
