@@ -29,18 +29,12 @@ _REQUEST_TIMEOUT = 30.0
 _LONGEST_ANSWER = 64 << 20
 #: The first and the longest pause between two requests about an operation, in seconds: pauses double, as in Flink's command line.
 _FIRST_GAP, _LONGEST_GAP = 0.03, 2.0
-#: The status with which a Dispatcher answers that does not lead.
-_UNAVAILABLE = 503
-#: The status of an answer about an operation that the server does not know.
-_NOT_FOUND = 404
 _LOST_HINT = (
     "the process that did it has ended, such as the driver of the job, which is then started again. "
     "See the state of the job (`flinkish list -a`), and start the operation again."
 )
 #: States of a job that has ended.
 ENDED = frozenset({"FINISHED", "FAILED", "CANCELED"})
-#: The answer about an operation that has not ended.
-_IN_PROGRESS: Mapping[str, Any] = {"status": {"id": "IN_PROGRESS"}}
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,12 +229,12 @@ def wait_for(
                 hint="its process has ended, or the network failed: look at the log of the job.",
             ) from error
         except RefusedError as error:
-            if error.status == _NOT_FOUND:
+            if error.status == 404:
                 raise RefusedError(client.address.url, error.status, error.text, hint=_LOST_HINT) from error
             # While another Dispatcher takes over; the operation goes on in the driver.
-            if error.status != _UNAVAILABLE:
+            if error.status != 503:
                 raise
-            answer = _IN_PROGRESS
+            answer = {"status": {"id": "IN_PROGRESS"}}
         if answer["status"]["id"] == "COMPLETED":
             operation = answer.get("operation") or {}
             cause = operation.get("failure-cause")
