@@ -70,7 +70,7 @@ def _main() -> int:
         show = functools.partial(write_plan, file=Path(plan), job_id=os.environ[JOB_VARIABLE])
         executor_loader.replace_executor(ExplainingExecutor(executor_loader.load_executor(), show))
     code = _run(program, driver)
-    if driver is not None and driver.executed:
+    if driver is not None:
         driver.wait()
     return code
 

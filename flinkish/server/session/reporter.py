@@ -144,12 +144,8 @@ class SessionDriver:
             return configuration
         return Configuration(configuration).set(options.CHECKPOINTS_DIRECTORY, folder)
 
-    @property
-    def executed(self) -> bool:
-        """Whether the script has started a job."""
-        return self._job is not None
-
     def wait(self) -> None:
+        """Wait until the job, if the script has started one, has released everything."""
         job = self._job
         while job is not None and not job.wait_released(1.0):
             pass
