@@ -7,6 +7,7 @@ import logging
 import re
 import shlex
 import shutil
+import sys
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -25,7 +26,7 @@ from flinkish.server.server_settings import TOKEN_VARIABLE
 from flinkish.server.session import driver_protocol
 from flinkish.server.session.dispatcher_settings import SessionSettings
 from flinkish.server.session.entries import DriverRecord, JobEntry, ProgramEntry
-from flinkish.server.session.processes import Command, Processes, driver_command, is_running, submit_command
+from flinkish.server.session.processes import Command, Processes, is_running, submit_command
 from flinkish.server.session.rotation import begin_again
 from flinkish.server.session.storage import SessionStorage
 
@@ -66,7 +67,21 @@ class Launch:
 
     def start(self, entry: JobEntry, driver: DriverRecord, token: str) -> DriverRecord:
         """Start a driver and return its record with its process; raises StartError, EngineError."""
-        pid, created = self.processes.start(self._driver_command(entry, driver.id, token))
+        log, stdout = self.log_files(entry.job_id)
+        checkpoints = self.settings.checkpoints
+        assignment = driver_protocol.Assignment(
+            job_id=entry.job_id,
+            driver_id=driver.id,
+            reports=self.reports,
+            storage=str(self.settings.root),
+            token=token,
+            secret=session_secret(self.settings.key),
+            files=(str(log), str(stdout)),
+            checkpoints=None if checkpoints is None else str(checkpoints),
+            earlier=entry.earlier,
+        )
+        variables = {driver_protocol.ASSIGNMENT_VARIABLE: msgspec.json.encode(assignment).decode()}
+        pid, created = self.processes.start(self._command(entry, self._folder(entry.job_id), log, stdout, variables))
         return msgspec.structs.replace(driver, pid=pid, created=created)
 
     def is_alive(self, driver: DriverRecord | None) -> bool | None:
@@ -183,23 +198,6 @@ class Launch:
                 self.clock.wait(waiting, 20)
         return True
 
-    def _driver_command(self, entry: JobEntry, driver_id: str, token: str) -> Command:
-        log, stdout = self.log_files(entry.job_id)
-        checkpoints = self.settings.checkpoints
-        assignment = driver_protocol.Assignment(
-            job_id=entry.job_id,
-            driver_id=driver_id,
-            reports=self.reports,
-            storage=str(self.settings.root),
-            token=token,
-            secret=session_secret(self.settings.key),
-            files=(str(log), str(stdout)),
-            checkpoints=None if checkpoints is None else str(checkpoints),
-            earlier=entry.earlier,
-        )
-        variables = {driver_protocol.ASSIGNMENT_VARIABLE: msgspec.json.encode(assignment).decode()}
-        return self._command(entry, self._folder(entry.job_id), log, stdout, variables)
-
     def _command(self, entry: JobEntry, folder: Path, log: Path, stdout: Path, variables: Mapping[str, str]) -> Command:
         """Return the command that runs a program. No secret is part of it: every user of the machine can read command lines."""
         script = self._fetch(entry.program, folder)
@@ -218,9 +216,11 @@ class Launch:
         }
         options = self.settings.submit_options
         if options is None:
-            arguments = driver_command()
+            arguments = [sys.executable, "-m", "flinkish.cli.driver"]
         else:
-            arguments = submit_command(_bootstrap(folder))
+            bootstrap = folder / "flinkish_driver.py"
+            bootstrap.write_text("from flinkish.cli.driver import main\n\nmain()\n")
+            arguments = submit_command(bootstrap)
             environment[driver_protocol.SUBMIT_VARIABLE] = shlex.join(options)
         working_folder = self.settings.working_folder
         return Command(arguments=arguments, environment=environment, folder=working_folder, log=log, stdout=stdout)
@@ -246,10 +246,3 @@ class Launch:
 def last_words(log: Path, stdout: Path) -> str:
     """Return the end of a driver's log without lines of level INFO, else of its standard output."""
     return _INFO.sub("", tail(log, _TAIL)).strip() or tail(stdout, _TAIL).strip() or "(it is empty)"
-
-
-def _bootstrap(folder: Path) -> Path:
-    """Write the script that spark-submit runs."""
-    file = folder / "flinkish_driver.py"
-    file.write_text("from flinkish.cli.driver import main\n\nmain()\n")
-    return file

@@ -96,10 +96,6 @@ class Processes:
                 os.killpg(os.getpgid(pid), signal.SIGKILL)
 
 
-def driver_command() -> list[str]:
-    return [sys.executable, "-m", "flinkish.cli.driver"]
-
-
 def submit_command(script: Path) -> list[str]:
     """Return the command that starts a driver on this machine with `spark-submit`; further options are in the environment.
 
