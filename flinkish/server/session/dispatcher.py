@@ -7,11 +7,11 @@ the registry before it is done.
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import logging
 import os
 import threading
-from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import assert_never
@@ -77,7 +77,7 @@ class Dispatcher:
         self._storage = SessionStorage(settings.root)
         self.leadership = Leadership(settings, self._storage, processes, clock, self._lock, address=address, reports=reports)
         self._launch = Launch(settings, self._storage, processes, clock, ids, reports, dict(environment))
-        self._archives: OrderedDict[str, Archive] = OrderedDict()
+        self._final_archive = functools.lru_cache(_ARCHIVES)(self._read_archive)
         #: The ended jobs whose logs are on this machine, as far as there are any.
         self._with_logs: set[str] = set()
         self._logs_lock = threading.Lock()
@@ -305,21 +305,14 @@ class Dispatcher:
             return None
         # While its driver is running, it may add the results of operations.
         final = self.driver(entry) is None and self._launch.is_alive(entry.driver) is not True
-        with self._lock:
-            known = self._archives.get(entry.archive)
-        if known is not None and final:
-            return known
+        return (self._final_archive if final else self._read_archive)(entry.job_id, entry.archive)
+
+    def _read_archive(self, job_id: str, inside: str) -> Archive | None:
         try:
-            content = self._storage.read(entry.archive)
-            found = None if content is None else msgspec.json.decode(content, type=Archive)
+            content = self._storage.read(inside)
+            return None if content is None else msgspec.json.decode(content, type=Archive)
         except (OSError, ValueError, msgspec.MsgspecError) as error:
-            raise RegistryError(f"the archive of job {entry.job_id} cannot be read: {error}") from error
-        if found is not None and final:
-            with self._lock:
-                self._archives[entry.archive] = found
-                while len(self._archives) > _ARCHIVES:
-                    self._archives.popitem(last=False)
-        return found
+            raise RegistryError(f"the archive of job {job_id} cannot be read: {error}") from error
 
     def log_files(self, job_id: str) -> tuple[Path, Path]:
         """Return the files with the logs and with the standard output of a job's drivers."""
