@@ -12,7 +12,7 @@ import threading
 import time
 import traceback
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -77,9 +77,9 @@ def overview_of(counts: Mapping[str | None, int], *, running: int, task_managers
     )
 
 
-def manager_figures(*, jobs: int, task_managers: int, slots: int) -> dict[str, int]:
+def manager_figures(*, running: int, task_managers: int, slots: int) -> dict[str, int]:
     """Return the metrics of /jobmanager/metrics that are not about its process."""
-    named = {"numRunningJobs": jobs, "numRegisteredTaskManagers": task_managers}
+    named = {"numRunningJobs": running, "numRegisteredTaskManagers": task_managers}
     return {**named, "taskSlotsTotal": slots, "taskSlotsAvailable": 0}
 
 
@@ -89,13 +89,14 @@ def config(state: ServerState, call: Call) -> answers.DashboardConfiguration:
 
 def overview(state: ServerState, call: Call) -> answers.ClusterOverview:
     views = _views(state)
+    return overview_of(Counter(view.status.name for view in views), **_sizes(views))
+
+
+def _sizes(views: Sequence[JobView]) -> dict[str, int]:
+    """Return the number of running jobs, of their task managers and of their slots."""
     running = [view for view in views if not view.status.is_terminal_state()]
-    return overview_of(
-        Counter(view.status.name for view in views),
-        running=len(running),
-        task_managers=sum(len(view.task_managers) for view in running),
-        slots=sum(view.setup.plan.slots for view in running),
-    )
+    managers, slots = sum(len(view.task_managers) for view in running), sum(view.setup.plan.slots for view in running)
+    return {"running": len(running), "task_managers": managers, "slots": slots}
 
 
 def applications(state: ServerState, call: Call) -> answers.Applications:
@@ -162,10 +163,7 @@ def log_url(state: ServerState, call: Call) -> answers.LogUrl:
 
 
 def manager_metrics(state: ServerState, call: Call) -> list[Metric]:
-    running = _running(state)
-    managers, slots = sum(len(view.task_managers) for view in running), sum(view.setup.plan.slots for view in running)
-    figures = manager_figures(jobs=len(running), task_managers=managers, slots=slots)
-    return chosen({**figures, **state.processes.of([os.getpid()])}, call)
+    return chosen({**manager_figures(**_sizes(_views(state))), **state.processes.of([os.getpid()])}, call)
 
 
 def manager_logs(state: ServerState, call: Call) -> answers.LogList:

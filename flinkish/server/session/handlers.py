@@ -30,7 +30,7 @@ from flinkish.server.rest.trust import refused_name
 from flinkish.server.session.dispatcher import Dispatcher
 from flinkish.server.session.driver_protocol import Report
 from flinkish.server.session.drivers import ask_each
-from flinkish.server.session.entries import ProgramEntry, Submission
+from flinkish.server.session.entries import JobEntry, ProgramEntry, Submission
 from flinkish.server.session.leadership import NotLeaderError
 
 #: Maximum size of an uploaded program in bytes.
@@ -55,11 +55,8 @@ def config(state: SessionState, call: Call) -> Answer:
 
 
 def overview(state: SessionState, call: Call) -> Answer:
-    dispatcher = state.dispatcher
-    jobs = dispatcher.jobs()
-    counts = Counter(job.status for job in jobs)
-    slots = [dispatcher.slots(job) for job in jobs]
-    return overview_of(counts, running=counts[None], task_managers=sum(each > 0 for each in slots), slots=sum(slots))
+    jobs = state.dispatcher.jobs()
+    return overview_of(Counter(job.status for job in jobs), **_sizes(state, jobs))
 
 
 def applications(state: SessionState, call: Call) -> Answer:
@@ -110,10 +107,14 @@ def _task_managers(state: SessionState) -> list[tuple[Report, Any]]:
 
 
 def manager_metrics(state: SessionState, call: Call) -> Answer:
-    dispatcher = state.dispatcher
-    jobs = [job for job in dispatcher.jobs() if job.status is None]
-    slots = [dispatcher.slots(job) for job in jobs]
-    return chosen(manager_figures(jobs=len(jobs), task_managers=sum(each > 0 for each in slots), slots=sum(slots)), call)
+    return chosen(manager_figures(**_sizes(state, state.dispatcher.jobs())), call)
+
+
+def _sizes(state: SessionState, jobs: Sequence[JobEntry]) -> dict[str, int]:
+    """Return the number of jobs that have not ended, of their task managers and of their slots."""
+    running = sum(job.status is None for job in jobs)
+    slots = [state.dispatcher.slots(job) for job in jobs]
+    return {"running": running, "task_managers": sum(each > 0 for each in slots), "slots": sum(slots)}
 
 
 def log_url(state: SessionState, call: Call) -> Answer:
@@ -172,14 +173,12 @@ def delete(state: SessionState, call: Call) -> Answer:
 
 
 def run(state: SessionState, call: Call) -> Answer:
-    _refuse_if_disabled(state)
-    return answers.JarRun(jobid=state.dispatcher.submit(_submission(_program(state, call), _request(call))))
+    return answers.JarRun(jobid=state.dispatcher.submit(_submission(state, call)))
 
 
 def plan(state: SessionState, call: Call) -> Answer:
     """Return the plan of a program, in the form of /jobs/:jobid/plan: the program is run up to its execute()."""
-    _refuse_if_disabled(state)
-    submission = _submission(_program(state, call), _request(call))
+    submission = _submission(state, call)
     try:
         return msgspec.json.decode(state.dispatcher.plan(submission), type=JobPlan)
     except msgspec.MsgspecError as error:
@@ -211,14 +210,14 @@ def _request(call: Call) -> answers.JarRunRequest:
     return msgspec.structs.replace(request, **{name: value for name, value in given.items() if fields[name] is None})
 
 
-def _submission(program: ProgramEntry, request: answers.JarRunRequest) -> Submission:
-    if request.programArgs:
-        try:
-            split = tuple(shlex.split(request.programArgs))
-        except ValueError as error:
-            raise RestError(400, f"programArgs are not quoted as for a shell: {error}.") from error
-    else:
-        split = ()
+def _submission(state: SessionState, call: Call) -> Submission:
+    """Return what the request asks to run; raises RestError if that is not possible."""
+    _refuse_if_disabled(state)
+    program, request = _program(state, call), _request(call)
+    try:
+        split = shlex.split(request.programArgs or "")
+    except ValueError as error:
+        raise RestError(400, f"programArgs are not quoted as for a shell: {error}.") from error
     module = request.entryClass or None
     if module is not None and not _MODULE.fullmatch(module):
         raise RestError(400, f"entryClass is not the name of a module: {module[:80]!r}.")
