@@ -37,11 +37,9 @@ class PrometheusText:
 
     def text(self) -> bytes:
         """Return all metrics in Prometheus' text format; may be called from any thread."""
-        from prometheus_client import CollectorRegistry, generate_latest
+        from prometheus_client import generate_latest
 
-        registry = CollectorRegistry(auto_describe=False)
-        registry.register(self)
-        return generate_latest(registry)
+        return generate_latest(self)
 
     def collect(self) -> Iterable[Metric]:
         """Return the metric families; called by prometheus-client."""
