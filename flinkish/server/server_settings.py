@@ -21,7 +21,6 @@ from flinkish.common.errors import ConfigurationError
 TOKEN_VARIABLE = "FLINKISH_REST_TOKEN"
 #: Characters that a header can contain without quoting or encoding.
 _TOKEN = re.compile(r"[!-~]{16,512}")
-_LOOPBACK_NAMES = ("localhost",)
 #: The first bytes of Java's own stores: JKS, JCEKS.
 _JAVA_STORES = (b"\xfe\xed\xfe\xed", b"\xce\xce\xce\xce")
 #: A PKCS #12 store is a DER sequence.
@@ -151,7 +150,7 @@ def is_loopback(address: str) -> bool:
     try:
         return ipaddress.ip_address(address).is_loopback
     except ValueError:
-        return address in _LOOPBACK_NAMES
+        return address == "localhost"
 
 
 def _ports(configuration: Configuration) -> tuple[int, ...] | None:

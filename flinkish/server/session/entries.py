@@ -99,9 +99,7 @@ class JobEntry(Submission, frozen=True, kw_only=True, tag="job"):
         known = msgspec.structs.replace(known, restarts=self.known_restarts or msgspec.UNSET)
         if self.status is None:
             return msgspec.structs.replace(known, end_time=-1, duration=max(0, now - known.start_time))
-        end = self.ended or now
-        if known.end_time >= 0:
-            end = known.end_time
+        end = known.end_time if known.end_time >= 0 else self.ended or now
         return msgspec.structs.replace(known, state=self.status, end_time=end, duration=max(0, end - known.start_time))
 
 

@@ -54,7 +54,6 @@ class Service:
         self._cancel_jobs = False
         #: The error of the last step; None = it had none.
         self._said: str | None = None
-        self._thread: threading.Thread | None = None
 
     def start(self) -> str:
         """Start the servers and return the address (a URL); raises ConfigurationError, OSError, and what a claim raises."""
@@ -81,8 +80,7 @@ class Service:
         state = SessionState(self.dispatcher, self.stop)
         self._reports.serve(ReportsApp(self.dispatcher))
         self._endpoint.serve(make_session_app(state, settings.server, Application(inner)))
-        self._thread = threading.Thread(target=self._run, name="flinkish-dispatcher", daemon=True)
-        self._thread.start()
+        threading.Thread(target=self._run, name="flinkish-dispatcher", daemon=True).start()
         return address
 
     def stop(self, cancel_jobs: bool) -> None:
