@@ -8,10 +8,9 @@ from typing import Any
 
 import msgspec
 
-from flinkish.common import config_options, options
+from flinkish.common import options
 from flinkish.common.configuration import Configuration
 from flinkish.common.job_status import JobStatus
-from flinkish.common.redaction import redact
 from flinkish.graph.columns import working_on_columns
 from flinkish.graph.job_graph import JobGraph, JobVertex
 from flinkish.graph.runtime_mode import is_batch
@@ -138,10 +137,6 @@ def config(view: JobView) -> answers.JobConfigInfo:
     """Return /jobs/:jobid/config."""
     configuration = view.setup.configuration
     parameters = configuration.get(options.GLOBAL_JOB_PARAMETERS) or {}
-    hidden = {
-        key: config_options.HIDDEN if config_options.is_sensitive(key) else redact(str(value))
-        for key, value in parameters.items()
-    }
     return answers.JobConfigInfo(
         jid=view.job_id,
         name=view.name,
@@ -149,7 +144,7 @@ def config(view: JobView) -> answers.JobConfigInfo:
             restart_strategy=_restart_text(view.setup.restart),
             job_parallelism=view.setup.plan.slots,
             object_reuse_mode=bool(configuration.get(options.OBJECT_REUSE)),
-            user_config=hidden,
+            user_config=dict(Configuration.from_dict(parameters).shown()),
         ),
     )
 

@@ -277,7 +277,7 @@ def test_secrets_are_hidden_in_all_answers_about_a_job(tmp_path: Path) -> None:
     settings = {
         "restart-strategy.type": "none",
         "my-store.secret-key": known,
-        "pipeline.global-job-parameters": f"db.password:{secret},signing.key:{secret},name:shown",
+        "pipeline.global-job-parameters": f"db.password:{secret},signing.key:{secret},nested:signing.key={secret},name:shown",
     }
     env = make_env(tmp_path, **settings)
     numbers = env.from_source(NumberSequenceSource(0, 10), WatermarkStrategy.no_watermarks(), "numbers")
