@@ -18,7 +18,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from flinkish.common.clock import Clock
 from flinkish.common.redaction import redact
 from flinkish.server.answers.wire import JSON, Errors, encode
-from flinkish.server.rest.calls import Answer, Call, JobCall, RestError, Text
+from flinkish.server.rest.calls import Answer, Call, JobCall, RestError
 from flinkish.server.rest.routes import ROUTES, JobRoute, Route, ServerRoute
 from flinkish.server.rest.trust import Gate
 from flinkish.server.state import ServerState
@@ -91,8 +91,8 @@ class Application(RestApplication):
             body = await read_body(request, LONGEST_BODY)
         call = Call(parameters, dict(request.query_params), body)
         answer = self._call(route, call)
-        if isinstance(answer, Text):
-            return Response(answer.text, route.status, media_type="text/plain; charset=UTF-8")
+        if isinstance(answer, str):
+            return Response(answer, route.status, media_type="text/plain; charset=UTF-8")
         content = encode(answer)
         if route.repeated:
             self._recent.keep(target, content)

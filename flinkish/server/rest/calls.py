@@ -17,16 +17,8 @@ from flinkish.server.views.job_view import JobView
 
 T = TypeVar("T")
 
-#: The result of a handler: a struct of `answers`, a list or dict of plain data, or a Text.
+#: The result of a handler: a struct of `answers`, a list or dict of plain data, or a str, which is sent as plain text.
 Answer = Any
-
-
-@dataclass(frozen=True, slots=True)
-class Text:
-    """An answer that is plain text, not JSON."""
-
-    text: str
-
 
 HEX_ID = re.compile(r"[0-9a-f]{32}")
 _BOUNDARY = re.compile(r"[A-Za-z0-9'()+_,./:=? -]{1,70}")

@@ -15,7 +15,6 @@ import msgspec
 
 import flinkish
 from flinkish.server.answers.wire import Errors, Kebab, Wire
-from flinkish.server.rest.calls import Text
 from flinkish.server.rest.routes import ROUTES, Route
 
 _ID = {"type": "string", "pattern": "^[0-9a-f]{32}$"}
@@ -47,7 +46,7 @@ _REFERENCE = "#/components/schemas/{name}"
 
 
 def document_of(routes: Sequence[Route]) -> dict[str, Any]:
-    types = [kind for route in routes for kind in (route.answer, route.request) if kind not in (None, Text)]
+    types = [kind for route in routes for kind in (route.answer, route.request) if kind not in (None, str)]
     unique = list(dict.fromkeys([*types, Errors]))
     schemas, components = msgspec.json.schema_components(unique, ref_template=_REFERENCE)
     requests = {route.request for route in routes if isinstance(route.request, type)}
@@ -94,7 +93,7 @@ def _operation(route: Route, schema_of: dict[Any, Any]) -> dict[str, Any]:
         schema, description = _QUERY[name]
         parameters.append({"name": name, "in": "query", "schema": schema, "description": description})
     responses: dict[str, Any] = {"default": _json("An error.", schema_of[Errors])}
-    if route.answer is Text:
+    if route.answer is str:
         responses[str(route.status)] = {"description": "The text.", "content": {"text/plain": {"schema": {"type": "string"}}}}
     elif route.answer is not None:
         responses[str(route.status)] = _json("Success.", schema_of[route.answer])

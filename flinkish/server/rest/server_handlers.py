@@ -23,7 +23,7 @@ from flinkish.server.answers import cluster as answers
 from flinkish.server.answers.jobs import JobIds, JobIdWithStatus, JobSummaries, JobSummary
 from flinkish.server.answers.vertices import AggregatedMetric, Metric
 from flinkish.server.process_figures import summed
-from flinkish.server.rest.calls import Call, JobCall, RestError, Text
+from flinkish.server.rest.calls import Call, JobCall, RestError
 from flinkish.server.rest.job_handlers import aggregated, by_name, chosen
 from flinkish.server.server_settings import ServerSettings
 from flinkish.server.state import ServerState
@@ -171,18 +171,18 @@ def manager_logs(state: ServerState, call: Call) -> answers.LogList:
     return answers.LogList(logs=tuple(logs))
 
 
-def manager_log(state: ServerState, call: Call, place: str = "JobManager") -> Text:
+def manager_log(state: ServerState, call: Call, place: str = "JobManager") -> str:
     text = state.logs.text(call.path.get("filename") or state.logs.all()[0].name)
     if text is None:
         raise RestError(404, f"This file does not exist in {place} log dir.")
-    return Text(text)
+    return text
 
 
-def manager_output(state: ServerState, call: Call, place: str = "JobManager") -> Text:
+def manager_output(state: ServerState, call: Call, place: str = "JobManager") -> str:
     text = state.logs.output()
     if text is None:
         raise RestError(404, f"The standard output of the {place} does not go to a file.")
-    return Text(text)
+    return text
 
 
 def thread_dump(state: ServerState, call: Call) -> answers.ThreadDump:
@@ -225,12 +225,12 @@ def managers_logs(state: ServerState, call: Call) -> answers.LogList:
     return manager_logs(state, call) if _is_here(manager) else answers.LogList(logs=())
 
 
-def managers_log(state: ServerState, call: Call) -> Text:
+def managers_log(state: ServerState, call: Call) -> str:
     _here_or_404(state, call, "logs", *_NO_LOGS)
     return manager_log(state, call, "TaskManager")
 
 
-def managers_output(state: ServerState, call: Call) -> Text:
+def managers_output(state: ServerState, call: Call) -> str:
     _here_or_404(state, call, "logs", *_NO_LOGS)
     return manager_output(state, call, "TaskManager")
 
