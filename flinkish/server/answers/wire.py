@@ -26,8 +26,4 @@ class Errors(Wire, frozen=True, kw_only=True):
     errors: tuple[str, ...]
 
 
-def encode(answer: object) -> bytes:
-    return _ENCODER.encode(answer)
-
-
-_ENCODER = msgspec.json.Encoder()
+encode = msgspec.json.Encoder().encode
