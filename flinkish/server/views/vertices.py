@@ -197,9 +197,7 @@ def state_durations(execution: Execution, now: int) -> dict[str, int]:
 
 
 def _statistics(values: Sequence[int]) -> dict[str, int]:
-    ordered = sorted(values)
-    if not ordered:
-        return dict.fromkeys(("p25", "min", "avg", "median", "max", "sum", "p95", "p75"), 0)
+    ordered = sorted(values) or [0]
     return {
         "p25": ordered[int(0.25 * len(ordered))],
         "min": ordered[0],
