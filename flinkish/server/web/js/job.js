@@ -13,7 +13,7 @@ import { sampleJob } from "./samples.js";
 import { timelineTab } from "./timeline.js";
 import { ENDED, jobBadge, tabs, troubles } from "./widgets.js";
 
-const TABS = {
+export const TABS = {
   graph: ["Graph", graphTab],
   checkpoints: ["Checkpoints", checkpointsTab],
   exceptions: ["Exceptions", exceptionsTab],

@@ -1,12 +1,12 @@
 // Which view an address names. Addresses of Flink's own page lead to the views that show the same.
 
-import { jobView } from "./job.js";
+import { jobView, TABS } from "./job.js";
 import { logsView } from "./logs.js";
 import { overviewView } from "./overview.js";
 import { serverView } from "./server.js";
 import { submitView } from "./submit.js";
 
-const TABS = new Set(["graph", "checkpoints", "exceptions", "metrics", "timeline", "configuration"]);
+const isTab = (name) => Object.hasOwn(TABS, name);
 
 /** Return {view} or {redirect} for the part of the address behind the hash. */
 export function match(hash) {
@@ -22,7 +22,7 @@ export function match(hash) {
       return { view: overviewView() };
     case "job":
       if (second === "running" || second === "completed") return { redirect: rest.length ? flinkJob(rest) : "#/" };
-      if (second && (rest.length === 0 || TABS.has(rest[0]))) return { view: jobView(second, rest[0] ?? "graph", rest.slice(1)) };
+      if (second && (rest.length === 0 || isTab(rest[0]))) return { view: jobView(second, rest[0] ?? "graph", rest.slice(1)) };
       break;
     case "submit":
       return { view: submitView() };
@@ -38,6 +38,5 @@ export function match(hash) {
 }
 
 function flinkJob([job, page, vertex]) {
-  const tab = page === undefined || page === "overview" ? "graph" : TABS.has(page) ? page : "graph";
-  return `#/job/${job}/${tab}${page === "overview" && vertex ? `/${vertex}` : ""}`;
+  return `#/job/${job}/${isTab(page) ? page : "graph"}${page === "overview" && vertex ? `/${vertex}` : ""}`;
 }
