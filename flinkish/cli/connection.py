@@ -28,6 +28,14 @@ _FIRST_LINE, _LINES = 2.0, 10.0
 
 #: Adds -D.
 with_properties = click.option("-D", "properties", multiple=True, metavar="KEY=VALUE", help="Set a configuration key.")
+with_timeout = click.option(
+    "--timeout",
+    type=click.FloatRange(min=0),
+    default=600.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="How long to wait for the operation; it continues if this time is exceeded.",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,17 +66,6 @@ def server_options(command: Callable[..., None]) -> Callable[..., None]:
         help="Address of the server. If not given: rest.address and rest.port from conf/config.yaml or -D, else localhost:8081. "
         "If the server needs a token, set the environment variable FLINKISH_REST_TOKEN.",
     )(with_properties(command))
-
-
-def with_timeout(command: Callable[..., None]) -> Callable[..., None]:
-    return click.option(
-        "--timeout",
-        type=click.FloatRange(min=0),
-        default=600.0,
-        show_default=True,
-        metavar="SECONDS",
-        help="How long to wait for the operation; it continues if this time is exceeded.",
-    )(command)
 
 
 def connect(jobmanager: str | None, properties: Sequence[str]) -> RestClient:
