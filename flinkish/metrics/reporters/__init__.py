@@ -1,1 +1,1 @@
-"""Reporters show the metrics of a process to other systems. `settings` reads which there are; the other modules are one each."""
+"""Reporters show the metrics of a process to other systems. `reporter_settings` reads which; the other modules are one each."""
