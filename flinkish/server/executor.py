@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING
 
 from flinkish.common import notices, redaction
 from flinkish.common.clock import SystemClock
-from flinkish.common.configuration import Configuration
 from flinkish.engine import executor
 from flinkish.engine.job_client import EmbeddedJobClient
 from flinkish.engine.job_list import RUNNING_JOBS
@@ -55,17 +54,15 @@ def execute_async(program: Program) -> EmbeddedJobClient:
     ensure_reporters(program.configuration)
     if session is not None:
         return session.execute_async(program)
-    ensure_server(program.configuration)
+    ensure_server(server_settings(program.configuration))
     return executor.execute_async(program)
 
 
-def ensure_server(configuration: Configuration, settings: ServerSettings | None = None) -> ServerState | None:
-    """Start the server of this process, if the configuration names a port and the process has no server yet.
+def ensure_server(settings: ServerSettings | None) -> ServerState | None:
+    """Start the server of this process, if there are settings for one and the process has no server yet; return its state.
 
-    `settings` replace the settings in the configuration. Returns the state of the server; None if there is no server. Raises
-    ConfigurationError if a setting is invalid or no port is free.
+    Raises ConfigurationError if no port is free, or the certificate cannot be used.
     """
-    settings = settings or server_settings(configuration)
     if settings is None:
         return None
     global _state

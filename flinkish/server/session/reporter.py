@@ -110,7 +110,7 @@ class SessionDriver:
         store_settings.use(program.configuration, alone=not RUNNING_JOBS.running())
         # Exit functions are called in reverse order: this one after the server has waited for clients and closed.
         atexit.register(self._finish)
-        self._state = server_executor.ensure_server(program.configuration, driver_settings(program.configuration))
+        self._state = server_executor.ensure_server(driver_settings(program.configuration))
         RUNNING_JOBS.subscribe(self)
         interval = program.configuration.get(options.HEARTBEAT_INTERVAL)
         self._silence = program.configuration.get(options.HEARTBEAT_TIMEOUT)

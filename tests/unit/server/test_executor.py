@@ -8,6 +8,7 @@ import pytest
 
 from flinkish.common import Configuration
 from flinkish.server import executor
+from flinkish.server.server_settings import server_settings
 from tests.unit.server.asgi import make_state
 
 FIRST = {"rest.port": "0", "web.refresh-interval": "5 s"}
@@ -33,7 +34,7 @@ def test_a_further_job_with_other_settings_of_the_server_is_warned(
     monkeypatch.setattr(executor, "_state", make_state(**FIRST))
 
     with caplog.at_level(logging.WARNING, logger="flinkish.server"):
-        executor.ensure_server(Configuration.from_dict(further))
+        executor.ensure_server(server_settings(Configuration.from_dict(further)))
 
     assert ("which have no effect" in caplog.text) is warned
     assert "another-token" not in caplog.text
