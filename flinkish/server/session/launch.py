@@ -166,26 +166,21 @@ class Launch:
             )
             pid, created = self.processes.start(command)
             try:
-                found = self._await_plan(entry, pid, created, plan, timeout)
+                ended = self.wait_while(lambda: self.processes.is_alive(pid, created) and not plan.exists(), timeout)
+                if not plan.exists():
+                    what = "ended without a job" if ended else f"has not come to its execute() within {timeout} ms"
+                    raise StartError(
+                        f"{entry.program.name} {what}, so it has no plan. The end of its log:\n{last_words(log, stdout)}",
+                        hint="the script must call execute() when it is run as a script; test it with: flinkish explain SCRIPT.",
+                    )
+                found = plan.read_bytes()
                 self.wait_while(lambda: self.processes.is_alive(pid, created), _END_PATIENCE)
                 return found
-            except StartError as error:
-                raise StartError(
-                    f"{error.args[0]} The end of its log:\n{last_words(log, stdout)}",
-                    hint="the script must call execute() when it is run as a script; test it with: flinkish explain SCRIPT.",
-                ) from None
             finally:
                 # Nothing that the script has started goes on.
                 self.processes.kill(pid, created)
         finally:
             shutil.rmtree(folder, ignore_errors=True)
-
-    def _await_plan(self, entry: JobEntry, pid: int, created: float, plan: Path, timeout: int) -> bytes:
-        ended = self.wait_while(lambda: self.processes.is_alive(pid, created) and not plan.exists(), timeout)
-        if plan.exists():
-            return plan.read_bytes()
-        what = "ended without a job" if ended else f"has not come to its execute() within {timeout} ms"
-        raise StartError(f"{entry.program.name} {what}, so it has no plan.")
 
     def wait_while(self, condition: Callable[[], bool], timeout: int) -> bool:
         """Wait until a condition does not hold, for at most `timeout` milliseconds; return whether that has come."""
