@@ -67,31 +67,28 @@ def start_detached(properties: Sequence[str]) -> tuple[int, str, Path]:
     command = [sys.executable, "-m", "flinkish.server.session"]
     # Properties may be secret, and every user of the machine can read command lines.
     environment = {**os.environ, PROPERTIES_VARIABLE: shlex.join(given)}
+    deadline = monotonic() + _START_PATIENCE
     descriptor = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC, 0o600)
     with open(descriptor, "ab") as output:
         process = subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, env=environment, start_new_session=True
         )
-    deadline = monotonic() + _START_PATIENCE
-    while True:
-        for line in log.read_text(errors="replace").splitlines():
-            if line.startswith(_ANSWERS):
-                # The Dispatcher outlives this process; without this, Popen would warn that it is still running.
-                process.returncode = 0
-                return process.pid, line.removeprefix(_ANSWERS), log
-        if process.poll() is not None:
-            words = tail(log, _TAIL).strip() or f"its log {log} is empty: is there space left on that disk?"
-            raise EngineError(f"the session cluster ended with exit code {process.returncode}:\n{words}")
-        if monotonic() > deadline:
-            process.kill()
-            process.wait()
-            raise EngineError(f"the session cluster did not answer within {_START_PATIENCE:g} s:\n{tail(log, _TAIL).strip()}")
-        _pause(process)
-
-
-def _pause(process: subprocess.Popen[bytes]) -> None:
     try:
-        sleep(0.05)
+        while True:
+            for line in log.read_text(errors="replace").splitlines():
+                if line.startswith(_ANSWERS):
+                    # The Dispatcher outlives this process; without this, Popen would warn that it is still running.
+                    process.returncode = 0
+                    return process.pid, line.removeprefix(_ANSWERS), log
+            if process.poll() is not None:
+                words = tail(log, _TAIL).strip() or f"its log {log} is empty: is there space left on that disk?"
+                raise EngineError(f"the session cluster ended with exit code {process.returncode}:\n{words}")
+            if monotonic() > deadline:
+                process.kill()
+                process.wait()
+                words = tail(log, _TAIL).strip()
+                raise EngineError(f"the session cluster did not answer within {_START_PATIENCE:g} s:\n{words}")
+            sleep(0.05)
     except KeyboardInterrupt:
         # It has a session of its own, so Ctrl-C has not reached it.
         process.terminate()

@@ -86,15 +86,18 @@ def set_python(monkeypatch: pytest.MonkeyPatch, folder: Path, script: str) -> No
     monkeypatch.setattr(sys, "executable", str(stand_in))
 
 
-def test_ctrl_c_ends_a_cluster_that_is_being_started(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+@pytest.mark.parametrize("call", ["sleep", "monotonic"])
+def test_ctrl_c_ends_a_cluster_that_is_being_started(call: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     set_python(monkeypatch, tmp_path, "echo $$\nexec sleep 60")
     logs = tmp_path / "logs"
+    usual = getattr(cluster_commands, call)
 
-    def sleep(_seconds: float) -> None:
+    def interrupted(*given: float) -> object:
         if any(file.read_text() for file in logs.iterdir()):
             raise KeyboardInterrupt
+        return usual(*given)
 
-    monkeypatch.setattr(cluster_commands, "sleep", sleep)
+    monkeypatch.setattr(cluster_commands, call, interrupted)
     with pytest.raises(KeyboardInterrupt):
         cluster_commands.start_detached((f"env.log.dir={logs}", f"security.checkpoint.hmac-key-file={tmp_path}/key"))
     [log] = logs.iterdir()
