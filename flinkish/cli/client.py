@@ -19,10 +19,8 @@ from urllib.parse import urlsplit
 from flinkish.common import options
 from flinkish.common.configuration import Configuration
 from flinkish.common.errors import CheckpointError, InvalidArgumentError, JobNotFoundError, ServerError
-from flinkish.server.server_settings import TOKEN_VARIABLE, client_context
+from flinkish.server.server_settings import DEFAULT_PORT, TOKEN_VARIABLE, client_context
 
-#: Flink's default of rest.port, for clients only: a job has a server only if its configuration names a port.
-DEFAULT_PORT = 8081
 #: How long one request may take, in seconds.
 _REQUEST_TIMEOUT = 30.0
 #: Maximum length of an answer in bytes; the rest is not read.

@@ -19,6 +19,8 @@ from flinkish.common.errors import ConfigurationError
 
 #: The environment variable with the token; it exists so that no command line has to contain the token.
 TOKEN_VARIABLE = "FLINKISH_REST_TOKEN"
+#: Flink's default of rest.port, for sessions and clients: a job has a server only if its configuration names a port.
+DEFAULT_PORT = 8081
 #: Characters that a header can contain without quoting or encoding.
 _TOKEN = re.compile(r"[!-~]{16,512}")
 #: The first bytes of Java's own stores: JKS, JCEKS.

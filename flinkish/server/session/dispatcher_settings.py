@@ -15,11 +15,9 @@ from flinkish.common.errors import ConfigurationError, InvalidArgumentError
 from flinkish.engine.scratch import temporary_folder
 from flinkish.engine.spark import spark_settings
 from flinkish.engine.spark.submission import CommandLine, parse_command_line
-from flinkish.server.server_settings import ServerSettings, server_settings
+from flinkish.server.server_settings import DEFAULT_PORT, ServerSettings, server_settings
 from flinkish.server.session.supervision import Limits
 
-#: The port of a session's server if the configuration names none; Flink's default.
-_PORT = 8081
 _FOLDER = "session"
 _CHECKPOINTS = "checkpoints"
 #: Stands for the script of a driver, while the options before it are checked.
@@ -57,7 +55,7 @@ def session_settings(configuration: Configuration, properties: tuple[str, ...] =
     """Read the settings; raises ConfigurationError."""
     configuration = Configuration(configuration)
     if not configuration.contains(options.REST_PORT) and not configuration.contains(options.REST_BIND_PORT):
-        configuration.set(options.REST_PORT, _PORT)
+        configuration.set(options.REST_PORT, DEFAULT_PORT)
     server = server_settings(configuration)
     assert server is not None
     port = server.ports[0] or os.getpid()
