@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from flinkish.graph.job_graph import JobVertex
+from flinkish.jobmaster.execution_graph import Execution
 from flinkish.server.state import ServedJob
 from flinkish.server.views.job_view import JobView
 
@@ -132,9 +133,9 @@ class JobCall(Call):
             raise RestError(404, f"JobVertex {self.path['vertexid']} not found")
         return vertex
 
-    def subtask(self, vertex: JobVertex) -> int:
-        """Return the index of the subtask that the path names; raises RestError 404 if the vertex does not have it."""
+    def execution(self, vertex: JobVertex) -> Execution:
+        """Return the execution of the subtask that the path names; raises RestError 404 if the vertex does not have it."""
         index = self.number("subtaskindex")
         if not 0 <= index < vertex.parallelism:
             raise RestError(404, f"Invalid subtask index for vertex {self.path['vertexid']}: {index}")
-        return index
+        return self.view.executions(vertex.id)[index]

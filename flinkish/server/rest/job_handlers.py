@@ -102,8 +102,9 @@ def checkpoint_subtasks(call: JobCall) -> VertexCheckpointDetails:
 
 
 def _checkpoint(call: JobCall) -> CheckpointRecord:
-    checkpoint_id = call.number("checkpointid")
-    record = checkpoints.find(call.view, checkpoint_id)
+    checkpoint_id, figures = call.number("checkpointid"), call.view.checkpoints
+    known = (*figures.history, figures.latest_completed, figures.latest_failed, figures.latest_savepoint)
+    record = next((record for record in known if record is not None and record.checkpoint_id == checkpoint_id), None)
     if record is None:
         raise RestError(404, f"Could not find checkpointing statistics for checkpoint {checkpoint_id}.")
     return record
@@ -133,7 +134,7 @@ def flame_graph(call: JobCall) -> answers.FlameGraph:
 
 def subtask(call: JobCall) -> answers.SubtaskInfo:
     vertex = call.vertex()
-    return vertices.subtask(call.view, vertex, _execution(call, vertex))
+    return vertices.subtask(call.view, vertex, call.execution(vertex))
 
 
 def attempt(call: JobCall) -> answers.SubtaskInfo:
@@ -146,12 +147,8 @@ def attempt_accumulators(call: JobCall) -> answers.AttemptAccumulators:
     return vertices.attempt_accumulators(call.view, vertex, _attempt(call, vertex))
 
 
-def _execution(call: JobCall, vertex: JobVertex) -> Execution:
-    return call.view.executions(vertex.id)[call.subtask(vertex)]
-
-
 def _attempt(call: JobCall, vertex: JobVertex) -> Execution:
-    execution = _execution(call, vertex)
+    execution = call.execution(vertex)
     number = call.number("attempt")
     if number != execution.attempt_number:
         raise RestError(404, f"Could not find attempt {number} of subtask {execution.subtask}: only the current one is known.")

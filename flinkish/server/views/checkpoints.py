@@ -57,13 +57,6 @@ def checkpoints(view: JobView) -> answers.Checkpoints:
     )
 
 
-def find(view: JobView, checkpoint_id: int) -> CheckpointRecord | None:
-    """Return a checkpoint from the history or from the latest ones; None if it is not known any more."""
-    figures = view.checkpoints
-    known = (*figures.history, figures.latest_completed, figures.latest_failed, figures.latest_savepoint)
-    return next((record for record in known if record is not None and record.checkpoint_id == checkpoint_id), None)
-
-
 def checkpoint(view: JobView, record: CheckpointRecord, *, details: bool = False) -> answers.Checkpoint:
     """Return one checkpoint; with `details`, also its part of each vertex."""
     completed, failed = record.status is CheckpointStatus.COMPLETED, record.status is CheckpointStatus.FAILED
