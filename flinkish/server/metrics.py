@@ -248,13 +248,10 @@ def aggregate(values: Sequence[float], wanted: Sequence[str]) -> dict[str, float
     return {name: all_of[name] for name in (wanted or all_of)}
 
 
-def all_samples(views: Iterable[JobView], host: str) -> list[Sample]:
+def all_samples(views: Sequence[JobView], host: str) -> list[Sample]:
     """Return the metrics of all jobs; `host` is the name of this machine."""
-    looks = list(views)
-    samples = [Sample(scope=Scope.SERVER, name="numRunningJobs", value=len(looks), labels={"host": host})]
-    for view in looks:
-        samples.extend(job_samples(view, host))
-    return samples
+    running = Sample(scope=Scope.SERVER, name="numRunningJobs", value=len(views), labels={"host": host})
+    return [running, *(sample for view in views for sample in job_samples(view, host))]
 
 
 def job_samples(view: JobView, host: str) -> Iterator[Sample]:
