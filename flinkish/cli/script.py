@@ -11,7 +11,7 @@ from typing import NoReturn
 
 import msgspec
 
-from flinkish.common import redaction
+from flinkish.common import redaction, safe_files
 from flinkish.common.errors import FlinkishError, InvalidProgramError
 from flinkish.program.executor_loader import Executor
 from flinkish.program.forgotten import forgotten_programs
@@ -105,7 +105,5 @@ def write_plan(program: Program, file: Path, job_id: str) -> None:
 
     checked = check(program)
     found = plan_of(plan(build_job_graph(checked.stream_graph)).job_graph, checked.configuration, job_id)
-    draft = file.with_suffix(".new")
-    draft.write_bytes(msgspec.json.encode(found))
     # In one step, so that a reader never sees half of the file.
-    draft.replace(file)
+    safe_files.replace_file(file.parent, file.name, msgspec.json.encode(found), sync=False)
