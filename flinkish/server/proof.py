@@ -51,25 +51,15 @@ class Reply:
     content_type: str
 
 
-def ask(
-    address: str,
-    method: str,
-    path: str,
-    *,
-    token: str,
-    secret: str | None = None,
-    body: bytes = b"",
-    timeout: float = 10.0,
-) -> Reply:
+def ask(address: str, method: str, path: str, *, token: str, secret: str, body: bytes, timeout: float = 10.0) -> Reply:
     """Send a request to `host:port`; raises OSError if there is no answer within `timeout` seconds, or if it is not HTTP.
 
-    With `secret`, it first has to prove that it knows the secret; else nothing is sent, and OSError is raised.
+    The server first has to prove that it knows the secret; else nothing is sent, and OSError is raised.
     """
     place = urlsplit(f"//{address}")
     connection = http.client.HTTPConnection(place.hostname or "", place.port, timeout=timeout)
     try:
-        if secret is not None:
-            _check_proof(connection, secret)
+        _check_proof(connection, secret)
         headers = {"Connection": "close", "Content-Type": "application/json", "Authorization": f"Bearer {token}"}
         connection.request(method, path, body, headers)
         response = connection.getresponse()

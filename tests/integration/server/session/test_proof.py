@@ -19,6 +19,7 @@ from flinkish.server.server_settings import ServerSettings
 from flinkish.server.session.driver_protocol import Report
 from flinkish.server.session.drivers import forward
 from flinkish.server.session.reporter import driver_settings
+from tests.kit import http
 from tests.kit.http import replying
 
 TOKEN, SECRET = "of-the-driver-1234", "of-the-session"
@@ -98,4 +99,4 @@ def test_a_driver_proves_that_it_knows_its_token() -> None:
 
 def test_a_server_whose_token_a_person_has_chosen_gives_no_proofs_with_which_to_try_tokens() -> None:
     with serving(replace(driver_settings(Configuration()), proves=False)) as port:
-        assert ask(f"127.0.0.1:{port}", "GET", "/proof?nonce=a", token="").status == 401
+        assert http.ask(port, "GET", "/proof?nonce=a")[0] == 401
