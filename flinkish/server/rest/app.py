@@ -38,9 +38,9 @@ _OLDEST = 1_000
 _MOST, _LONGEST = 256, 262_144
 
 
-def make_app(state: ServerState) -> ASGIApp:
-    """Return the application of a server, behind the gate."""
-    return Gate(WebPage(Application(state)), state.settings, page_paths=frozenset(page_files()))
+def make_app(state: ServerState, app: ASGIApp | None = None) -> ASGIApp:
+    """Return the application of a server, behind the gate; `app` = answer by this instead of the table of routes."""
+    return Gate(WebPage(app or Application(state)), state.settings, page_paths=frozenset(page_files()))
 
 
 class RestApplication:

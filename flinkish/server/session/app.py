@@ -18,7 +18,6 @@ import anyio
 import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.types import ASGIApp
 
 from flinkish.common.errors import CorruptCheckpointError, EngineError, RegistryError
 from flinkish.server.answers import jobs as answers
@@ -27,8 +26,7 @@ from flinkish.server.proof import PROOF_PATH, proof_for, session_secret
 from flinkish.server.rest.app import LONGEST_BODY, Application, RestApplication, RouteTable, error_response, normalised, read_body
 from flinkish.server.rest.calls import Call, RestError
 from flinkish.server.rest.routes import ROUTES
-from flinkish.server.rest.trust import Gate
-from flinkish.server.server_settings import ServerSettings, is_loopback
+from flinkish.server.server_settings import is_loopback
 from flinkish.server.session.dispatcher import Dispatcher
 from flinkish.server.session.driver_protocol import REPORT_PATH, Report
 from flinkish.server.session.drivers import forward
@@ -37,7 +35,6 @@ from flinkish.server.session.handlers import SESSION_ROUTES, SessionState
 from flinkish.server.session.launch import StartError
 from flinkish.server.session.leadership import NotLeaderError
 from flinkish.server.views import jobs
-from flinkish.server.web import WebPage, page_files
 
 T = TypeVar("T")
 
@@ -53,11 +50,6 @@ _END_PATIENCE = 15.0
 _LONGEST_REPORT = 100_000
 
 
-def make_session_app(state: SessionState, settings: ServerSettings, inner: Application) -> ASGIApp:
-    """Return the application; `inner` answers requests that are neither about the session nor about a known job."""
-    return Gate(WebPage(_SessionApplication(state, inner)), settings, page_paths=frozenset(page_files()))
-
-
 @dataclass(frozen=True, slots=True)
 class _Target:
     """A request to forward."""
@@ -68,7 +60,9 @@ class _Target:
     body: bytes
 
 
-class _SessionApplication(RestApplication):
+class SessionApplication(RestApplication):
+    """Answers clients; `inner` answers requests that are neither about the session nor about a known job."""
+
     def __init__(self, state: SessionState, inner: Application) -> None:
         self._state = state
         self._inner = inner

@@ -14,9 +14,9 @@ from flinkish.common.errors import FlinkishError
 from flinkish.common.ids import IdSource
 from flinkish.server.endpoint import Endpoint
 from flinkish.server.logs import Logs
-from flinkish.server.rest.app import Application
+from flinkish.server.rest.app import Application, make_app
 from flinkish.server.server_settings import ServerSettings
-from flinkish.server.session.app import ReportsApp, make_session_app
+from flinkish.server.session.app import ReportsApp, SessionApplication
 from flinkish.server.session.dispatcher import Dispatcher
 from flinkish.server.session.dispatcher_settings import SessionSettings
 from flinkish.server.session.drivers import forward, job_that_needs
@@ -79,7 +79,7 @@ class Service:
         )
         state = SessionState(self.dispatcher, self.stop)
         self._reports.serve(ReportsApp(self.dispatcher))
-        self._endpoint.serve(make_session_app(state, settings.server, Application(inner)))
+        self._endpoint.serve(make_app(inner, SessionApplication(state, Application(inner))))
         threading.Thread(target=self._run, name="flinkish-dispatcher", daemon=True).start()
         return address
 

@@ -13,8 +13,9 @@ from starlette.types import ASGIApp, Message
 
 from flinkish.common import Configuration
 from flinkish.common.clock import SystemClock
+from flinkish.server.rest.app import make_app
 from flinkish.server.server_settings import server_settings
-from flinkish.server.session.app import make_session_app
+from flinkish.server.session.app import SessionApplication
 from flinkish.server.session.handlers import SessionState
 from flinkish.server.state import ServerState
 
@@ -56,7 +57,7 @@ class _Untouchable:
 def untouchable_session(**settings: str) -> ASGIApp:
     """Return the application of a session whose Dispatcher answers nothing: what is not refused before is a status 500."""
     part: Any = _Untouchable()
-    return make_session_app(SessionState(part, None), make_state(**settings).settings, part)
+    return make_app(make_state(**settings), SessionApplication(SessionState(part, None), part))
 
 
 async def ask_async(
