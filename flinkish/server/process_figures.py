@@ -26,15 +26,11 @@ class ProcessFigures:
         """
         usages = []
         with self._lock:
-            for pid in list(self._known):
-                if not self._known[pid].is_running():
-                    del self._known[pid]
+            self._known = {pid: process for pid, process in self._known.items() if process.is_running()}
             try:
                 for pid in sorted(set(pids)):
-                    process = self._known.get(pid)
-                    if process is None:
-                        process = self._known[pid] = psutil.Process(pid)
-                    usages.append(measure(process))
+                    self._known[pid] = self._known.get(pid) or psutil.Process(pid)
+                    usages.append(measure(self._known[pid]))
             except psutil.Error:
                 return {}
         return summed(usages, psutil.virtual_memory().total)
