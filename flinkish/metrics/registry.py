@@ -111,7 +111,7 @@ def merge(subtasks: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def _merge_values(left: Any, right: Any) -> Any:
-    if not isinstance(left, Mapping) or not isinstance(right, Mapping):
+    if not isinstance(left, Mapping) or not isinstance(right, Mapping) or left.keys() != right.keys():
         return left + right if _is_number(left) and _is_number(right) else right
     if "rate" in left:
         return {"count": left["count"] + right["count"], "rate": left["rate"] + right["rate"]}

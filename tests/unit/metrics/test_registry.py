@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import logging
 
 import pytest
@@ -126,3 +127,9 @@ def test_values_of_subtasks_are_put_together() -> None:
     empty = {"d": {"count": 0, "sum": 0, "min": None, "max": None}}
     assert merge([empty, second])["d"] == merge([second, empty])["d"] == second["d"]
     assert merge([]) == {}
+
+
+def test_of_metrics_of_one_name_and_several_kinds_one_is_kept() -> None:
+    kinds = [{"count": 2, "rate": 1.0}, {"count": 1, "sum": 5, "min": 5, "max": 5}, 7, "text"]
+    for first, second in itertools.permutations(kinds, 2):
+        assert merge([{"x": first}, {"x": second}]) in ({"x": first}, {"x": second})
