@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 from flinkish.common import options
 from flinkish.common.config_options import (
@@ -23,8 +23,6 @@ from flinkish.common.config_options import (
 )
 from flinkish.common.configuration import Configuration
 from flinkish.common.errors import ConfigurationError
-
-T = TypeVar("T")
 
 
 class ReporterKind(Enum):
