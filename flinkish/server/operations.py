@@ -73,7 +73,6 @@ class Operations:
                 return None
             if not operation.future.done():
                 return OperationResult(status=QueueStatus(id="IN_PROGRESS"))
-            operation.ended = operation.ended or self._clock.monotonic()
             operation.read = True
         error = operation.future.exception()
         if error is None:
@@ -85,8 +84,7 @@ class Operations:
     def results(self) -> dict[OperationKey, OperationResult]:
         with self._lock:
             ended = [key for key, operation in self._operations.items() if operation.future.done()]
-        found = {key: self.result(key) for key in ended}
-        return {key: result for key, result in found.items() if result is not None}
+        return {key: result for key in ended if (result := self.result(key)) is not None}
 
     def has_unread(self) -> bool:
         """Return whether there is an operation whose result no client has fetched."""
