@@ -9,7 +9,7 @@ import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any
 
 import click
 
@@ -17,8 +17,6 @@ from flinkish.cli.client import RestClient, find_address
 from flinkish.common import redaction
 from flinkish.common.config_file import load_configuration
 from flinkish.common.errors import FlinkishError
-
-_Command = TypeVar("_Command", bound=Callable[..., Any])
 
 #: Exit code of a command that was ended by Ctrl-C; the same as a shell's.
 INTERRUPTED = 130
@@ -46,7 +44,7 @@ class Connection:
     timeout: float
 
 
-def with_server(command: _Command) -> Callable[..., None]:
+def with_server(command: Callable[..., Any]) -> Callable[..., None]:
     """Add the options that identify a server; the command gets a `Connection` as its first argument."""
 
     @functools.wraps(command)
