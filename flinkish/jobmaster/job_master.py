@@ -38,7 +38,7 @@ from flinkish.jobmaster.failures import JobFailure
 from flinkish.jobmaster.job_metrics import JobFigures, JobMetrics
 from flinkish.jobmaster.restart_strategies import GiveUp, RestartAfter, RestartStrategy
 from flinkish.jobmaster.setup import JobSetup
-from flinkish.jobmaster.wakeup import ProgressReporter, Wakeup
+from flinkish.jobmaster.wakeup import AsyncCalls, Wakeup
 from flinkish.runtime.protocol import TaskProgram
 
 if TYPE_CHECKING:
@@ -185,7 +185,7 @@ class JobMaster:
             _log.exception("Ending job %s failed.", self.setup.job_id)
         finally:
             if reporter is not None:
-                reporter.stop()
+                reporter.close()
             self._answer(end)
 
     def _run_attempts(self) -> JobExecutionError | JobCancelledError | None:
@@ -465,12 +465,14 @@ class JobMaster:
         )
         return text, figures
 
-    def _start_reporter(self) -> ProgressReporter | None:
+    def _start_reporter(self) -> AsyncCalls | None:
         interval = self.setup.progress_interval
         if interval is None:
             return None
         before: JobFigures | None = None
         last = self._started_at
+        # In a thread of its own, so that long epochs do not delay the lines.
+        reporter = AsyncCalls(f"flinkish-progress-{self.setup.job_id[:8]}", self._clock, post=lambda call: call())
 
         def report() -> None:
             nonlocal before, last
@@ -480,9 +482,13 @@ class JobMaster:
             if not self.result.done():
                 self._environment.tell(text)
 
-        reporter = ProgressReporter(self._clock, interval, report)
+        def reported(_: None, error: BaseException | None) -> None:
+            if error is not None:
+                _log.warning("The progress of a job cannot be reported; no more lines come.", exc_info=error)
+                reporter.close()
+
         try:
-            reporter.start(f"flinkish-progress-{self.setup.job_id[:8]}")
+            reporter.call(report, reported, interval, interval)
         except RuntimeError:  # no more threads can be started, but the job itself may not need one
             _log.warning("The progress of job %s cannot be reported.", self.setup.job_id, exc_info=True)
         return reporter

@@ -1,10 +1,9 @@
-"""Waiting threads of a job: the condition of the JobMaster, the background work of sources, and the progress lines."""
+"""Waiting threads of a job: the condition of the JobMaster, and background work that is due at times or waits for input."""
 
 from __future__ import annotations
 
 import heapq
 import itertools
-import logging
 import threading
 from collections import deque
 from collections.abc import Callable
@@ -12,8 +11,6 @@ from functools import partial
 from typing import Any
 
 from flinkish.common.clock import Clock
-
-_log = logging.getLogger("flinkish.jobmaster")
 
 Post = Callable[[Callable[[], None]], None]
 Handler = Callable[[Any, BaseException | None], None]
@@ -64,10 +61,10 @@ class Wakeup:
 
 
 class AsyncCalls:
-    """A daemon thread that runs `call_async` work of an enumerator when it is due, and posts results to the JobMaster's thread.
+    """A daemon thread that runs work when it is due, and posts the results, for instance to the JobMaster's thread.
 
-    The thread is created when the first work arrives. The work of one source runs one piece after the other, as in Flink, where
-    the enumerator's worker is also a single thread.
+    The thread is created when the first work arrives. Pieces of work run one after the other, as in Flink, where the worker of an
+    enumerator's `call_async` is also a single thread.
     """
 
     def __init__(self, name: str, clock: Clock, post: Post) -> None:
@@ -92,12 +89,14 @@ class AsyncCalls:
                 self._thread.start()
             self._condition.notify_all()
 
-    def close(self) -> None:
-        """Start no more work; does not wait for running work, whose result is dropped."""
+    def close(self, wait: int = 0) -> None:
+        """Start no more work, and wait for running work for at most `wait` milliseconds; its result is dropped."""
         with self._condition:
             self._closed = True
             self._due.clear()
             self._condition.notify_all()
+        if wait and self._thread is not None:
+            self._thread.join(wait / 1000)
 
     def _run(self) -> None:
         while True:
@@ -108,6 +107,7 @@ class AsyncCalls:
                 if self._closed:
                     return
                 due, _, work, handler, period = heapq.heappop(self._due)
+                began = self._clock.monotonic()
             result, error = None, None
             try:
                 result = work()
@@ -118,53 +118,7 @@ class AsyncCalls:
                 if self._closed:
                     return
                 if period is not None:
-                    # At a fixed rate, but calls that were missed because the work took long are skipped.
-                    again = max(due + max(1, period), self._clock.monotonic())
+                    # At a fixed rate, but missed calls are skipped, such as those while a laptop slept.
+                    again = due + period if due + period > began else began + max(1, period)
                     heapq.heappush(self._due, (again, next(self._order), work, handler, period))
             self._post(partial(handler, result, error))
-
-
-class ProgressReporter:
-    """Calls `report` every `interval` milliseconds, counted from its construction, until it is stopped.
-
-    It has a thread of its own, so that long epochs do not delay the reports.
-    """
-
-    def __init__(self, clock: Clock, interval: int, report: Callable[[], None]) -> None:
-        self._clock = clock
-        self._interval = interval
-        self._report = report
-        self._condition = threading.Condition()
-        self._due = clock.monotonic() + interval
-        self._stopped = False
-
-    def start(self, name: str) -> None:
-        threading.Thread(target=self.run, name=name, daemon=True).start()
-
-    def stop(self) -> None:
-        """Make the thread end soon; does not wait for a report in progress."""
-        with self._condition:
-            self._stopped = True
-            self._condition.notify_all()
-
-    def run(self) -> None:
-        """Report until stopped."""
-        while self._wait():
-            try:
-                self._report()
-            except Exception:
-                _log.warning("The progress of a job cannot be reported; no more lines come.", exc_info=True)
-                return
-
-    def _wait(self) -> bool:
-        """Wait until the next report is due; return False when stopped."""
-        with self._condition:
-            while not self._stopped:
-                now = self._clock.monotonic()
-                if now >= self._due:
-                    self._due += self._interval
-                    if self._due <= now:  # skip missed reports, such as those while a laptop slept
-                        self._due = now + self._interval
-                    return True
-                self._clock.wait(self._condition, self._due - now)
-            return False

@@ -10,46 +10,9 @@ from typing import Any
 import pytest
 
 from flinkish.common import Duration, Types, WatermarkStrategy
-from flinkish.common.clock import ManualClock
 from flinkish.datastream import StreamExecutionEnvironment
-from flinkish.jobmaster.wakeup import ProgressReporter
+from flinkish.jobmaster.job_master import JobMaster
 from flinkish.testing import JobHarness
-
-from .support import JumpingClock
-
-
-@pytest.mark.parametrize(("slept", "expected"), [(0, [30_000, 60_000, 90_000]), (100_000, [30_000, 130_000, 160_000])])
-def test_reports_come_at_the_interval_and_missed_ones_are_not_made_up_for(slept: int, expected: list[int]) -> None:
-    clock = JumpingClock(0)
-    times: list[int] = []
-
-    def report() -> None:
-        times.append(clock.monotonic())
-        if len(times) == 1:
-            clock.advance(slept)
-        if len(times) == 3:
-            reporter.stop()
-
-    reporter = ProgressReporter(clock, 30_000, report)
-    reporter.run()
-    assert times == expected
-
-
-def test_a_report_that_fails_ends_the_lines_and_nothing_else(caplog: pytest.LogCaptureFixture) -> None:
-    def report() -> None:
-        raise RuntimeError("no figures")
-
-    ProgressReporter(JumpingClock(0), 30_000, report).run()
-    assert "no more lines come" in caplog.text
-
-
-def test_a_stopped_reporter_ends_at_once() -> None:
-    reporter = ProgressReporter(ManualClock(), 30_000, lambda: None)
-    thread = threading.Thread(target=reporter.run)
-    thread.start()
-    reporter.stop()
-    thread.join(120)
-    assert not thread.is_alive()
 
 
 def program(env: StreamExecutionEnvironment, job: JobHarness) -> None:
@@ -88,6 +51,23 @@ def test_a_job_tells_how_it_goes_every_30_seconds(caplog: pytest.LogCaptureFixtu
         )
         job.advance(30_000)
         assert len(await_lines(job, caplog, 3)) == 3
+
+
+def test_lines_that_cannot_be_made_end_and_nothing_else(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: Any) -> None:
+        raise RuntimeError("no figures")
+
+    monkeypatch.setattr(JobMaster, "progress", fail)
+    with JobHarness(program, settings={"execution.progress.interval": "30 s"}) as job:
+        (thread,) = (thread for thread in threading.enumerate() if thread.name.startswith("flinkish-progress-"))
+        job.advance(30_000)
+        thread.join(120)
+        assert not thread.is_alive()
+        job.source("orders").emit(2, 12_000)
+        job.sink("large").assert_output(2)
+    assert caplog.text.count("no more lines come") == 1
 
 
 @pytest.mark.parametrize("interval", [0, "0 ms"])

@@ -19,7 +19,7 @@ from flinkish.jobmaster.program_parts import SourceNode
 from flinkish.jobmaster.wakeup import AsyncCalls, Wakeup
 from flinkish.runtime.protocol import ReaderReport, SplitState
 
-from .support import SOURCE, Line, Numbers, NumbersSplit
+from .support import SOURCE, JumpingClock, Line, Numbers, NumbersSplit
 
 DEADLINE_S = 120.0
 
@@ -260,6 +260,38 @@ class TestAsyncCalls:
         calls.close()
         assert len(got) >= 3
         assert got == sorted(got)
+
+    @pytest.mark.parametrize(
+        ("slept_before", "slept_in", "expected"),
+        [(0, 0, [30, 60, 90]), (0, 100, [30, 130, 160]), (100, 0, [120, 150, 180])],
+    )
+    def test_periodic_work_comes_at_its_interval_and_missed_calls_are_not_made_up_for(
+        self, slept_before: int, slept_in: int, expected: list[int]
+    ) -> None:
+        clock, times, ended = JumpingClock(0), list[int](), threading.Event()
+
+        def work() -> None:
+            times.append(clock.monotonic())
+            if len(times) == 1:
+                clock.advance(slept_in)
+            if len(times) == 3:
+                ended.set()
+                calls.close()
+
+        def plan(*_: object) -> None:
+            calls.call(work, lambda *_: None, 30, 30)
+            calls.call(lambda: clock.advance(slept_before), lambda *_: None, 20)
+
+        calls = AsyncCalls("test", clock, post=lambda call: call())
+        calls.call(lambda: None, plan)
+        assert ended.wait(DEADLINE_S)
+        assert times == expected
+
+    def test_closing_ends_the_thread_at_once(self) -> None:
+        calls = AsyncCalls("test-of-the-end", ManualClock(), Gathered().post)
+        calls.call(lambda: None, lambda *_: None, 30_000)
+        calls.close(wait=120_000)
+        assert not [thread for thread in threading.enumerate() if thread.name == "test-of-the-end"]
 
 
 class TestDriverSources:
