@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import logging
-import threading
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -18,6 +17,7 @@ from flinkish.common.sizes import rough_size
 from flinkish.jobmaster.admission import AdmissionSettings
 from flinkish.jobmaster.program_parts import SourceNode
 from flinkish.jobmaster.source_coordinator import SourceCoordinator
+from flinkish.jobmaster.wakeup import AsyncCalls, Post
 from flinkish.program.sources import DriverReader, DriverSource
 from flinkish.runtime.protocol import ReaderCommand, ReaderReport
 
@@ -37,14 +37,17 @@ class DriverSourceCoordinator(SourceCoordinator):
     """Coordinates a source that is read on the driver: its records are sent to subtask 0 with the commands."""
 
     def __init__(
-        self, node: SourceNode, configuration: Configuration, clock: Clock, wake_up: Callable[[], None], limit: AdmissionSettings
+        self, node: SourceNode, configuration: Configuration, clock: Clock, post: Post, limit: AdmissionSettings
     ) -> None:
         assert isinstance(node.source, DriverSource)
         self.node = node
         self._source: DriverSource[Any] = node.source
         self._configuration = configuration
         self._limit = limit
-        self._waiter = _DriverWaiter(f"flinkish-driver-source-{node.name}", clock, wake_up)
+        self._clock = clock
+        #: Its thread waits for the reader, but never while this object polls it.
+        self._waiter = AsyncCalls(f"flinkish-driver-source-{node.name}", clock, post)
+        #: None before the start and when the attempt ends.
         self._reader: DriverReader | None = None
         self._records: deque[Any] = deque()
         #: Number of records to poll at once: small at first, then adapted to their size.
@@ -63,11 +66,10 @@ class DriverSourceCoordinator(SourceCoordinator):
                 self._ended = True  # it had ended before the checkpoint; reading it again would give other records
                 return
         self._reader = self._source.create_driver_reader(self._configuration)
-        self._waiter.start(self._reader)
 
     def refresh(self) -> None:
         """Poll the reader, unless records are still waiting or the waiting thread has seen no new ones."""
-        if self._records or self._ended or not (self._poll_again or self._waiter.take_signal()):
+        if self._records or self._ended or not self._poll_again:
             return
         assert self._reader is not None
         records, self._ended = self._reader.poll(self._most)
@@ -77,7 +79,21 @@ class DriverSourceCoordinator(SourceCoordinator):
             by_bytes = len(records) * self._limit.max_bytes // max(1, sum(map(rough_size, records)))
             self._most = max(1, min(self._limit.max_records, 100 * self._most, by_bytes))
         if not self._poll_again and not self._ended:
-            self._waiter.resume()
+            self._waiter.call(self._wait, self._waited)
+
+    def _wait(self) -> None:
+        """Wait until the reader may have records, or the attempt ends."""
+        while (reader := self._reader) is not None:
+            started = self._clock.monotonic()
+            reader.wait(_DRIVER_WAIT_MS)
+            if self._clock.monotonic() - started < _DRIVER_WAIT_MS:
+                return
+
+    def _waited(self, _: None, error: BaseException | None) -> None:
+        if error is not None:
+            # The poll that follows raises the same error in a thread that can fail the job.
+            _log.debug("Waiting for a driver-side reader failed.", exc_info=error)
+        self._poll_again = True
 
     @property
     def input_ready(self) -> bool:
@@ -120,66 +136,8 @@ class DriverSourceCoordinator(SourceCoordinator):
         return SourceState(uid=self.node.uid, enumerator=ended, splits=self._reports[0].splits)
 
     def close(self) -> None:
-        self._waiter.stop()
         reader, self._reader = self._reader, None
+        # The reader must not be closed during a wait. A reader that waits longer than its timeout is not waited for.
+        self._waiter.close(wait=4 * _DRIVER_WAIT_MS)
         if reader is not None:
             reader.close()
-
-
-class _DriverWaiter:
-    """A daemon thread that waits for a driver-side reader, but never while the coordinator polls that reader."""
-
-    def __init__(self, name: str, clock: Clock, wake_up: Callable[[], None]) -> None:
-        self._name = name
-        self._clock = clock
-        self._wake_up = wake_up
-        self._condition = threading.Condition()
-        self._waiting = False
-        self._signal = False
-        self._stopped = False
-        self._thread: threading.Thread | None = None
-
-    def start(self, reader: DriverReader) -> None:
-        self._thread = threading.Thread(target=self._run, args=(reader,), name=self._name, daemon=True)
-        self._thread.start()
-
-    def resume(self) -> None:
-        """Start waiting until the reader may have records."""
-        with self._condition:
-            self._waiting = True
-            self._condition.notify_all()
-
-    def take_signal(self) -> bool:
-        """Return whether the reader may have records, and reset that signal."""
-        with self._condition:
-            signal, self._signal = self._signal, False
-            return signal
-
-    def stop(self) -> None:
-        with self._condition:
-            self._stopped = True
-            self._condition.notify_all()
-        if self._thread is not None:
-            # The reader must not be closed during a wait. A reader that waits longer than its timeout is not waited for.
-            self._thread.join(timeout=4 * _DRIVER_WAIT_MS / 1000)
-
-    def _run(self, reader: DriverReader) -> None:
-        while True:
-            with self._condition:
-                while not self._waiting and not self._stopped:
-                    self._condition.wait()
-                if self._stopped:
-                    return
-            started = self._clock.monotonic()
-            try:
-                reader.wait(_DRIVER_WAIT_MS)
-            except BaseException:
-                # The poll that follows raises the same error in a thread that can fail the job.
-                _log.debug("Waiting for a driver-side reader failed.", exc_info=True)
-            else:
-                if self._clock.monotonic() - started >= _DRIVER_WAIT_MS:
-                    continue
-            with self._condition:
-                self._waiting = False
-                self._signal = True
-            self._wake_up()

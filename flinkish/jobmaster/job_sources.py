@@ -165,5 +165,5 @@ def _coordinator(node: SourceNode, setup: JobSetup, clock: Clock, wakeup: Wakeup
     if isinstance(node.source, NativeSource):
         return NativeSourceCoordinator(node)
     if isinstance(node.source, DriverSource):
-        return DriverSourceCoordinator(node, setup.configuration, clock, wakeup.signal, setup.admission)
+        return DriverSourceCoordinator(node, setup.configuration, clock, wakeup.post, setup.admission)
     return EnumeratorCoordinator(node, setup.configuration, clock, wakeup.post, setup.job_id)

@@ -295,21 +295,21 @@ class TestAsyncCalls:
 
 
 class TestDriverSources:
-    def make(self, line: Line, limit: int = 100, max_bytes: int = 1 << 20) -> tuple[DriverSourceCoordinator, threading.Semaphore]:
-        rung = threading.Semaphore(0)
+    def make(self, line: Line, limit: int = 100, max_bytes: int = 1 << 20) -> tuple[DriverSourceCoordinator, Gathered]:
+        gathered = Gathered()
         node = SourceNode(uid=SOURCE, name="Lines", parallelism=1, source=line)
         settings = AdmissionSettings(target_duration=1_000, max_records=limit, max_bytes=max_bytes)
-        sources = DriverSourceCoordinator(node, Configuration(), ManualClock(), wake_up=rung.release, limit=settings)
-        return sources, rung
+        sources = DriverSourceCoordinator(node, Configuration(), ManualClock(), post=gathered.post, limit=settings)
+        return sources, gathered
 
     def test_the_bell_rings_when_records_come(self) -> None:
         line = Line()
-        sources, rung = self.make(line)
+        sources, gathered = self.make(line)
         sources.start(None)
         sources.refresh()
         assert not sources.input_ready
         line.reader.put("a")
-        assert rung.acquire(timeout=DEADLINE_S)
+        gathered.run_next()
         sources.refresh()
         assert sources.input_ready
         assert sources.commands(10)[0].records == ("a",)
