@@ -21,7 +21,7 @@ from flinkish.common.ids import AttemptId, CheckpointId, Epoch, OperatorUid
 from flinkish.jobmaster import failures, program_parts
 from flinkish.jobmaster.checkpointing import JobCheckpoints
 from flinkish.jobmaster.delivery import Delivery
-from flinkish.jobmaster.end_of_job import EndOfJob, NextStep
+from flinkish.jobmaster.end_of_job import EndOfJob
 from flinkish.jobmaster.epochs import NativePosition, check_complete
 from flinkish.jobmaster.execution_graph import ExecutionGraph, ExecutionState
 from flinkish.jobmaster.failures import JobFailure
@@ -290,7 +290,7 @@ class Attempt:
             self._take_checkpoint_parts(trigger, reports)
             if self.outcome is None:
                 self._fail_if(self._sources.after_epoch())
-        if self.outcome is None and self._end.after_epoch() is NextStep.FINISH:
+        if self.outcome is None and self._end.after_epoch():
             self._finish_job()
 
     def _fail_by(self, failed: EpochReport, task_failure: TaskFailure, reports: Sequence[EpochReport]) -> None:

@@ -6,7 +6,6 @@ The parts of the attempt report events here (subtasks that finished, completed c
 from __future__ import annotations
 
 from collections.abc import Iterable
-from enum import Enum
 
 from flinkish.checkpoint.manifest import CheckpointKind
 from flinkish.checkpoint.pending import Subtask
@@ -18,14 +17,6 @@ from flinkish.runtime.protocol import EpochReport
 
 #: Pause before the final checkpoint of a job whose input has ended is retried.
 _FINAL_RETRY_MS = 1_000
-
-
-class NextStep(Enum):
-    """What an attempt does after an epoch."""
-
-    GO_ON = "run further epochs"
-    SAY_FAREWELL = "run one more epoch, in which functions are notified of the last checkpoint and closed"
-    FINISH = "finish the job"
 
 
 class EndOfJob:
@@ -89,10 +80,14 @@ class EndOfJob:
         """Continue after the checkpoint that was just completed, unless the input has ended."""
         self.last_checkpoint_complete = self.input_ended
 
-    def after_epoch(self) -> NextStep:
-        """Decide what to do after an epoch. The farewell epoch takes 0.2 s on Spark, so it runs only if a function needs it."""
+    def after_epoch(self) -> bool:
+        """Return whether to finish the job after an epoch; if not, the next epochs follow, of which the farewell is the last.
+
+        In the farewell epoch, functions are notified of the last checkpoint and closed. It takes 0.2 s on Spark, so it runs only
+        if a function needs it.
+        """
         if self.farewell:
-            return NextStep.FINISH
+            return True
         if self.last_checkpoint_complete:
             self.farewell = self._listens or self._closes
         elif self.input_ended and not self._checkpointing:
@@ -100,5 +95,5 @@ class EndOfJob:
         else:
             if self.input_ended and self.final_due is None:
                 self.final_due = self._clock.monotonic()
-            return NextStep.GO_ON
-        return NextStep.SAY_FAREWELL if self.farewell else NextStep.FINISH
+            return False
+        return not self.farewell

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import Enum
 from typing import Any
 
 import pytest
@@ -11,13 +12,22 @@ from flinkish.checkpoint.manifest import CheckpointKind
 from flinkish.common.clock import ManualClock
 from flinkish.common.ids import CheckpointId, Epoch
 from flinkish.common.job_status import JobStatus
-from flinkish.jobmaster.end_of_job import EndOfJob, NextStep
+from flinkish.jobmaster.end_of_job import EndOfJob
 from flinkish.jobmaster.restart_strategies import FixedDelay
 from flinkish.runtime.protocol import EpochReport, VertexMetrics
 
 from .support import VERTEX, Job, Numbers, NumbersEnumerator
 
-GO_ON, FAREWELL, FINISH = NextStep.GO_ON, NextStep.SAY_FAREWELL, NextStep.FINISH
+
+class Step(Enum):
+    """What follows after an epoch."""
+
+    GO_ON = "further epochs"
+    FAREWELL = "one more epoch"
+    FINISH = "nothing"
+
+
+GO_ON, FAREWELL, FINISH = Step
 
 
 @dataclass
@@ -32,14 +42,19 @@ class End:
         self.part = EndOfJob(job.setup, self.clock)
         self.checkpoints = 0
 
-    def epoch(self, *finished: int, completes: CheckpointKind | None = None, closes: bool = False) -> NextStep:
+    def epoch(self, *finished: int, completes: CheckpointKind | None = None, closes: bool = False) -> Step:
         """Take the reports of an epoch in which these subtasks have finished, and a checkpoint that it has completed."""
         self.part.take([report(subtask, finished=subtask in finished, closes=closes) for subtask in (0, 1)])
         if completes is not None:
             self.checkpoints += 1
             self.part.barrier_passed(CheckpointId(self.checkpoints))
             self.part.checkpoint_completed(CheckpointId(self.checkpoints), completes)
-        return self.part.after_epoch()
+        return self.step()
+
+    def step(self) -> Step:
+        if self.part.after_epoch():
+            return FINISH
+        return FAREWELL if self.part.farewell else GO_ON
 
 
 def report(subtask: int, *, finished: bool, closes: bool = False) -> EpochReport:
@@ -73,7 +88,7 @@ def test_a_checkpoint_that_began_before_the_end_of_the_input_is_not_the_last_one
     end.part.barrier_passed(CheckpointId(1))
     assert end.epoch(0, 1) is GO_ON
     end.part.checkpoint_completed(CheckpointId(1), CheckpointKind.PERIODIC)
-    assert end.part.after_epoch() is GO_ON
+    assert end.step() is GO_ON
     assert not end.part.last_checkpoint_complete
     assert end.epoch(completes=CheckpointKind.FINAL) is not GO_ON
 
@@ -89,7 +104,7 @@ def test_a_stop_that_failed_is_forgotten_unless_the_input_has_ended() -> None:
         end.part.take([report(subtask, finished=subtask in finished) for subtask in (0, 1)])
         end.part.checkpoint_completed(CheckpointId(1), CheckpointKind.STOP_SAVEPOINT)
         end.part.stop_failed()
-        assert end.part.after_epoch() is step
+        assert end.step() is step
 
 
 @pytest.mark.parametrize("checkpointing", [True, False])
