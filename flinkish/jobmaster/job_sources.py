@@ -35,7 +35,6 @@ class JobSources:
         self._sources: dict[OperatorUid, SourceCoordinator] = {
             node.uid: _coordinator(node, setup, clock, wakeup) for node in program_parts.sources(setup.plan.job_graph)
         }
-        self._alignment = AlignmentGroups(self._sources.values())
 
     def start(self, restored: StoredCheckpoint | None) -> JobFailure | None:
         states = {} if restored is None else {state.uid: state for state in restored.manifest.coordinator.sources}
@@ -83,7 +82,7 @@ class JobSources:
         for report in reports:
             for (uid, subtask), reader in report.readers.items():
                 self._sources[uid].apply(subtask, reader)
-        self._alignment.update()
+        align(self._sources.values())
 
     def after_epoch(self) -> JobFailure | None:
         """Answer the requests of the readers."""
@@ -135,30 +134,21 @@ class JobSources:
         return None
 
 
-class AlignmentGroups:
-    """Watermark alignment: no source of a group runs ahead of the slowest one by more than its maximum drift (FLIP-182).
+def align(sources: Iterable[SourceCoordinator]) -> None:
+    """Set the limit of each source in a watermark alignment group: the least watermark of the group plus its maximum drift.
 
-    After every epoch `update` computes the limits by the watermarks of all readers. They are sent with the next command; within
-    an epoch a reader stops by itself at its limit.
+    So no source of a group runs ahead of the slowest one by more than its drift (FLIP-182). The limits are sent with the next
+    command; within an epoch a reader stops by itself at its limit. Readers that are idle, have ended, have nothing to read or
+    have no watermark yet are ignored. If this applies to all readers of a group, there is no limit.
     """
-
-    def __init__(self, sources: Iterable[SourceCoordinator]) -> None:
-        self._groups: dict[str, list[EnumeratorCoordinator]] = {}
-        for source in sources:
-            if isinstance(source, EnumeratorCoordinator) and source.node.alignment is not None:
-                self._groups.setdefault(source.node.alignment.group, []).append(source)
-
-    def update(self) -> None:
-        """Set the limit of each source: the least watermark of its group plus the source's maximum drift.
-
-        Readers that are idle, have ended, have nothing to read or have no watermark yet are ignored. If this applies to all
-        readers of a group, there is no limit.
-        """
-        for sources in self._groups.values():
-            least = min((watermark for source in sources for watermark in source.watermarks()), default=None)
-            for source in sources:
-                assert source.node.alignment is not None
-                source.max_watermark = None if least is None else least + source.node.alignment.max_drift_ms
+    groups: dict[str, list[tuple[EnumeratorCoordinator, int]]] = {}
+    for source in sources:
+        if isinstance(source, EnumeratorCoordinator) and (alignment := source.node.alignment) is not None:
+            groups.setdefault(alignment.group, []).append((source, alignment.max_drift_ms))
+    for members in groups.values():
+        least = min((watermark for source, _ in members for watermark in source.watermarks()), default=None)
+        for source, drift in members:
+            source.max_watermark = None if least is None else least + drift
 
 
 def _coordinator(node: SourceNode, setup: JobSetup, clock: Clock, wakeup: Wakeup) -> SourceCoordinator:

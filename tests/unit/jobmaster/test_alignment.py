@@ -8,7 +8,7 @@ from flinkish.common.clock import ManualClock
 from flinkish.common.configuration import Configuration
 from flinkish.common.watermark_strategy import WatermarkAlignment
 from flinkish.jobmaster.enumerator_coordinator import EnumeratorCoordinator
-from flinkish.jobmaster.job_sources import AlignmentGroups
+from flinkish.jobmaster.job_sources import align
 from flinkish.jobmaster.program_parts import SourceNode
 from flinkish.runtime.protocol import ReaderReport, SplitState
 
@@ -36,7 +36,7 @@ def at(watermark: int | None, *, held: bool = False, finished: bool = False, spl
 
 
 def limits(*sources: EnumeratorCoordinator) -> list[int | None]:
-    AlignmentGroups(sources).update()
+    align(sources)
     return [sources.commands(1)[0].max_watermark for sources in sources]
 
 
