@@ -333,11 +333,7 @@ class Attempt:
             checkpoint_id = trigger.barrier.checkpoint_id
             self.delivery.results.mark(checkpoint_id)
             self._end.barrier_passed(checkpoint_id)
-            try:
-                self._parts[checkpoint_id] = self._coordinator_state(checkpoint_id)
-            except Unwinding:
-                raise
-            except BaseException as error:
+            if (error := raised_by(self._add_part, checkpoint_id)) is not None:
                 coordinator.coordinator_state_failed(checkpoint_id, error)
         for report in reports:
             for acknowledgement in report.acknowledgements:
@@ -363,10 +359,10 @@ class Attempt:
         else:
             coordinator.receive_coordinator_state(checkpoint_id, state)
 
-    def _coordinator_state(self, checkpoint_id: CheckpointId) -> CoordinatorState:
-        """Return the driver's part of a checkpoint as it is at the barrier, without that of the sinks."""
+    def _add_part(self, checkpoint_id: CheckpointId) -> None:
+        """Add the driver's part of a checkpoint as it is at the barrier, without that of the sinks."""
         graph = self.setup.plan.job_graph
-        return CoordinatorState(
+        self._parts[checkpoint_id] = CoordinatorState(
             job_name=self.setup.job_name,
             sources=self._sources.snapshot(checkpoint_id),
             operators=tuple(program_parts.operator_shape(vertex, node) for vertex, node in program_parts.operators(graph)),

@@ -9,6 +9,7 @@ import hashlib
 import logging
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -107,15 +108,13 @@ class JobSinks:
     @staticmethod
     def of(setup: JobSetup, clock: Clock) -> JobSinks:
         """Create the committers of a job's sinks and of its table of dead letters."""
-        graph, table = setup.plan.job_graph, setup.dead_letters
-
-        def keep_refused(node: SinkNode) -> KeptRefusedRecords:
-            assert table is not None
-            return KeptRefusedRecords(node, table, setup.job_name, setup.configuration, clock)
-
-        nodes = [*program_parts.sinks(graph), *program_parts.dead_letters(table)]
-        keep = keep_refused if setup.keeps_dead_letters else None
-        return JobSinks(nodes, setup.configuration, setup.job_id, setup.lineage, keep)
+        nodes, table, configuration = program_parts.sinks(setup.plan.job_graph), setup.dead_letters, setup.configuration
+        keep: Callable[[SinkNode], RefusedRecords] | None = None
+        if table is not None:
+            nodes += (SinkNode(uid=DEAD_LETTERS_UID, name="dead letters", sink=table),)
+            if setup.keeps_dead_letters:
+                keep = partial(KeptRefusedRecords, table=table, job_name=setup.job_name, configuration=configuration, clock=clock)
+        return JobSinks(nodes, configuration, setup.job_id, setup.lineage, keep)
 
     def restore(self, checkpoint: StoredCheckpoint) -> None:
         """Tell all sinks which checkpoint the attempt starts from, and commit its committables again.

@@ -11,7 +11,6 @@ from flinkish.common.ids import OperatorUid
 from flinkish.common.watermark_strategy import WatermarkAlignment
 from flinkish.graph.job_graph import JobGraph, JobVertex
 from flinkish.graph.stream_graph import StreamNode
-from flinkish.program.dead_letters import DEAD_LETTERS_UID
 from flinkish.program.operators import SinkConfig, SinkWriterConfig, SourceConfig
 from flinkish.program.sinks import Sink
 from flinkish.program.sources import AnySource
@@ -91,11 +90,6 @@ def sinks(graph: JobGraph) -> tuple[SinkNode, ...]:
         for _, node in operators(graph)
         if isinstance(node.operator, SinkConfig | SinkWriterConfig)
     )
-
-
-def dead_letters(sink: Sink[Any, Any] | None) -> tuple[SinkNode, ...]:
-    """Return the node that commits dead letters, which is not part of the job graph."""
-    return () if sink is None else (SinkNode(uid=DEAD_LETTERS_UID, name="dead letters", sink=sink),)
 
 
 def listens_to_checkpoints(graph: JobGraph) -> bool:
