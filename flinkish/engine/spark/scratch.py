@@ -18,12 +18,13 @@ from pathlib import Path
 from flinkish.common.errors import EngineError
 from flinkish.engine.scratch import make_folder, remove_orphans
 from flinkish.engine.slots.hosts import OwnFolder
-from flinkish.engine.spark.spark_settings import scratch_parent
 from flinkish.runtime.protocol import NO_DEPENDENCIES, TaskProgram
 
 _PREFIX = "flinkish-scratch"
 _OWN_PREFIX = ".flinkish"
+#: Memory-backed storage; used only if it has at least this many free bytes (containers often have 64 MB there).
 _SHARED_MEMORY = Path("/dev/shm")
+_SHARED_MEMORY_BYTES = 2 << 30
 #: The working folder of the process that uses the path; Linux only.
 _WORKING_FOLDER = Path("/proc/self/cwd")
 #: Folder for the sockets of flinkish's session on one machine, or for the package that it sends to executors.
@@ -40,10 +41,8 @@ def make_scratch_folder(scratch_dir: Path | None) -> Path:
     It is in `scratch_dir`, else on memory-backed storage with enough space, else in the temporary folder. Folders of killed
     processes are removed, because memory-backed storage would fill up.
     """
-    free = {}
-    if os.access(_SHARED_MEMORY, os.W_OK):
-        free[_SHARED_MEMORY] = shutil.disk_usage(_SHARED_MEMORY).free
-    parent = scratch_parent(scratch_dir, free, Path(tempfile.gettempdir()))
+    has_room = os.access(_SHARED_MEMORY, os.W_OK) and shutil.disk_usage(_SHARED_MEMORY).free >= _SHARED_MEMORY_BYTES
+    parent = scratch_dir or (_SHARED_MEMORY if has_room else Path(tempfile.gettempdir()))
     try:
         parent.mkdir(parents=True, exist_ok=True)
         if scratch_dir is None:

@@ -21,11 +21,15 @@ DEFAULT_MASTER = "local[*,4]"
 #: A job of half a minute takes a fifth less time, epochs do not take longer even after thousands, and the JVM needs 0.3 GB less.
 #: With it alone, the JVM has 48 MB for compiled code, and compiles nothing any more when many jobs of a session have filled them.
 QUICK_COMPILER = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m"
-#: Folder in which executors and driver create sockets. Spark's default, java.io.tmpdir, is too long for the address of a socket
-#: if the executor is a container of YARN.
-EXECUTOR_SOCKETS = {"spark.python.unix.domain.socket.dir": "/tmp"}
-#: On YARN and Kubernetes, without it, Spark ends an application that has ever lost three executors, or twice as many as it has.
-FORGET_LOST_EXECUTORS = {"spark.executor.failuresValidityInterval": "1h"}
+#: Settings for executors on other machines.
+FOR_EXECUTORS = {
+    # The folder in which executors and driver create sockets. Spark's default, java.io.tmpdir, is too long for the address of a
+    # socket if the executor is a container of YARN.
+    "spark.python.unix.domain.socket.dir": "/tmp",
+    # On YARN and Kubernetes, without it, Spark ends an application that has ever lost three executors, or twice as many as it
+    # has.
+    "spark.executor.failuresValidityInterval": "1h",
+}
 #: The settings that Spark SQL needs to read and write Delta tables, in addition to the jars.
 DELTA_CLASSES = {
     "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
@@ -33,8 +37,6 @@ DELTA_CLASSES = {
 }
 #: Settings that name the jars and class paths of a running JVM.
 JAR_SETTINGS = ("spark.jars", "spark.driver.extraClassPath")
-#: /dev/shm is used only if it has at least this many free bytes (containers often have 64 MB there).
-_SHARED_MEMORY_BYTES = 2 << 30
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -149,7 +151,7 @@ def own_session_settings(*layers: Mapping[str, str]) -> dict[str, str]:
         result |= layer
     if is_one_machine(result["spark.master"]):
         return {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"} | result
-    return EXECUTOR_SOCKETS | FORGET_LOST_EXECUTORS | result
+    return FOR_EXECUTORS | result
 
 
 def with_jars(settings: Mapping[str, str], wanted: SparkSettings) -> dict[str, str]:
@@ -266,11 +268,3 @@ def check_cluster_settings(master: str, scratch_dir: Path | None, speculation: b
             "executors must reach it too.",
             hint="set io.tmp.dirs to a folder on storage that is mounted under the same path everywhere (such as NFS).",
         )
-
-
-def scratch_parent(scratch_dir: Path | None, free_bytes: Mapping[Path, int], temporary: Path) -> Path:
-    """Return the parent of scratch folders: the configured one, else memory-backed storage if it has room, else the default."""
-    if scratch_dir is not None:
-        return scratch_dir
-    shared_memory = Path("/dev/shm")
-    return shared_memory if free_bytes.get(shared_memory, 0) >= _SHARED_MEMORY_BYTES else temporary

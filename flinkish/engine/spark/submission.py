@@ -42,7 +42,7 @@ _YARN, _KUBERNETES = "yarn", "k8s://"
 #: Prefix of the settings for the environment of a driver in the cluster, by the beginning of the master's URL.
 _DRIVER_ENVIRONMENT = {_YARN: "spark.yarn.appMasterEnv.", _KUBERNETES: "spark.kubernetes.driverEnv."}
 _DEPLOY_MODE = "spark.submit.deployMode"
-#: As spark_settings.FORGET_LOST_EXECUTORS, for drivers that YARN starts again; Spark's default is to count all.
+#: As for executors (spark_settings.FOR_EXECUTORS), for drivers that YARN starts again; Spark's default is to count all.
 _FORGET_LOST_DRIVERS = {"spark.yarn.am.attemptFailuresValidityInterval": "1h"}
 _LOG4J = "log4j2.properties"
 #: Prefix of the folders for files of properties, and the characters that need no escape in one.
@@ -193,11 +193,7 @@ def _settings(line: CommandLine, installation: SparkInstallation, master: str) -
         "spark.app.name": Path(line.job).stem,
         "spark.driver.extraJavaOptions": spark_settings.QUICK_COMPILER,
         "spark.python.unix.domain.socket.enabled": "true",
-        **(
-            {}
-            if spark_settings.is_one_machine(master)
-            else spark_settings.EXECUTOR_SOCKETS | spark_settings.FORGET_LOST_EXECUTORS
-        ),
+        **({} if spark_settings.is_one_machine(master) else spark_settings.FOR_EXECUTORS),
         **spark_settings.DELTA_CLASSES,
         **(_restarts_by_yarn(line, installation) if in_cluster and master == _YARN else {}),
         **installation.project_defaults,

@@ -56,6 +56,20 @@ def test_classic_spark_is_accepted() -> None:
     refuse_connect({"SPARK_API_MODE": "classic"})
 
 
+def test_scratch_goes_where_it_was_set_to_then_to_memory_with_room_then_to_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given, memory, temporary = tmp_path / "given", tmp_path / "memory", tmp_path / "temporary"
+    memory.mkdir()
+    monkeypatch.setattr(scratch, "_SHARED_MEMORY", memory)
+    monkeypatch.setattr(scratch.tempfile, "gettempdir", lambda: str(temporary))
+    for chosen, free, expected in [(given, 1 << 40, given), (None, 1 << 40, memory), (None, 64 << 20, temporary)]:
+        monkeypatch.setattr(scratch.shutil, "disk_usage", lambda _, free=free: SimpleNamespace(free=free))
+        assert scratch.make_scratch_folder(chosen).parent == expected
+    monkeypatch.setattr(scratch, "_SHARED_MEMORY", tmp_path / "nowhere")
+    assert scratch.make_scratch_folder(None).parent == temporary
+
+
 def test_sockets_beside_a_long_temporary_folder_are_removed_by_the_next_driver_if_one_was_killed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -124,14 +124,6 @@ def test_speculation_is_refused() -> None:
         spark_settings.check_cluster_settings("local", None, speculation=True)
 
 
-def test_scratch_goes_where_it_was_set_to_then_to_memory_with_room_then_to_disk() -> None:
-    shared_memory, temporary = Path("/dev/shm"), Path("/tmp")
-    assert spark_settings.scratch_parent(Path("/x"), {shared_memory: 1 << 40}, temporary) == Path("/x")
-    assert spark_settings.scratch_parent(None, {shared_memory: 1 << 40}, temporary) == shared_memory
-    assert spark_settings.scratch_parent(None, {shared_memory: 64 << 20}, temporary) == temporary
-    assert spark_settings.scratch_parent(None, {}, temporary) == temporary
-
-
 _DELTA = {"spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension", "spark.x": "1"}
 
 
