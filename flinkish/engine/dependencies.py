@@ -226,8 +226,8 @@ def take_over(folder: Path) -> None:
 
 def extend_driver_path(dependencies: Dependencies) -> None:
     """Append Python files and packages to this process's sys.path, because sources and sinks have parts on the driver."""
-    for path in driver_path(dependencies):
-        if path not in sys.path:
+    for path in (*map(_importable, dependencies.python_files), dependencies.packages):
+        if path is not None and path not in sys.path:
             sys.path.append(path)
 
 
@@ -250,13 +250,6 @@ def working_folder(folder: Path | None) -> Iterator[None]:
             yield
         finally:
             os.chdir(before)
-
-
-def driver_path(dependencies: Dependencies) -> Iterator[str]:
-    """Yield the entries of sys.path that make Python files and packages importable."""
-    yield from map(_importable, dependencies.python_files)
-    if dependencies.packages is not None:
-        yield dependencies.packages
 
 
 def extend_script_path(python_files: Sequence[str]) -> None:

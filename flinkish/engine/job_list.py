@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections.abc import Callable
 from typing import Protocol
 
 from flinkish.common.errors import JobNotFoundError
@@ -66,10 +67,7 @@ class JobList:
         with self._lock:
             self._jobs = (*self._jobs, job)
         for listener in self._listeners:
-            try:
-                listener.job_started(job)
-            except Exception:
-                _log.warning("A listener failed at the start of job %s.", job.get_job_id(), exc_info=True)
+            _notify(listener.job_started, job, "start")
 
     def remove(self, job: EmbeddedJobClient) -> None:
         """Remove a job that has released everything; does nothing if it is not in the list."""
@@ -77,10 +75,14 @@ class JobList:
             known = job in self._jobs
             self._jobs = tuple(other for other in self._jobs if other is not job)
         for listener in self._listeners if known else ():
-            try:
-                listener.job_ended(job)
-            except Exception:
-                _log.warning("A listener failed at the end of job %s.", job.get_job_id(), exc_info=True)
+            _notify(listener.job_ended, job, "end")
+
+
+def _notify(listen: Callable[[EmbeddedJobClient], None], job: EmbeddedJobClient, what: str) -> None:
+    try:
+        listen(job)
+    except Exception:
+        _log.warning("A listener failed at the %s of job %s.", what, job.get_job_id(), exc_info=True)
 
 
 #: The jobs of this process.
