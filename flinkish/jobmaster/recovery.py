@@ -32,9 +32,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger("flinkish.jobmaster.recovery")
 
 
-def cluster_record(
-    configuration: Configuration, *, checkpointing: bool, environment: Mapping[str, str] = os.environ
-) -> ClusterRecord | None:
+def cluster_record(configuration: Configuration, *, checkpointing: bool) -> ClusterRecord | None:
     """Return the record of the cluster id, by which a job is found again after its process has ended.
 
     None if no id is set, or if the job takes no checkpoints. Raises ConfigurationError for an id without a folder for its record.
@@ -52,7 +50,7 @@ def cluster_record(
             hint="set execution.checkpointing.dir.",
         )
     folder = paths.durable_root(directory, key=options.HA_STORAGE_PATH.key)
-    return ClusterRecord(folder, cluster_id, YarnAttempt.of(environment))
+    return ClusterRecord(folder, cluster_id, YarnAttempt.of(os.environ))
 
 
 def signing_key(configuration: Configuration) -> SigningKey:
