@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 from flinkish.common.ids import CheckpointId, OperatorUid
 from flinkish.runtime.elements import EndOfInput, Watermark, WatermarkStatus
 from flinkish.runtime.protocol import Restore, StateFile
+from flinkish.runtime.state.rows import RUNTIME_STATES, SCHEMA
 
 __all__ = ["HarnessSnapshot", "OutputElement", "StateEntry", "StreamRecord", "assert_records_equal"]
 
@@ -55,10 +56,6 @@ def assert_records_equal(actual: Iterable[Any], expected: Iterable[Any], *, orde
         raise AssertionError("\n".join([f"{what} are not as expected", *lines]))
 
 
-#: The runtime's own states, which are hidden from tests of operators.
-_OWN = frozenset({"_watermark"})
-
-
 class StateEntry(NamedTuple):
     """One row of a checkpoint: a value, a map entry, a list of one key, a timer, or an element of operator state."""
 
@@ -85,7 +82,7 @@ class HarnessSnapshot:
     parallelism: Mapping[OperatorUid, int]
 
     def entries(self) -> tuple[StateEntry, ...]:
-        """Return its content, for example to assert that state was cleaned up."""
+        """Return its content without the runtime's own states, for example to assert that state was cleaned up."""
         import pyarrow as pa
         import pyarrow.parquet as pq
 
@@ -94,7 +91,7 @@ class HarnessSnapshot:
             StateEntry(*(row[name] for name in columns))
             for content in self.contents.values()
             for row in pq.read_table(pa.BufferReader(content), columns=columns).to_pylist()
-            if row["state_kind"] != "schema" and row["state_name"] not in _OWN
+            if row["state_kind"] != SCHEMA and row["state_name"] not in RUNTIME_STATES
         )
 
     def unpack(self, root: Path) -> Restore:

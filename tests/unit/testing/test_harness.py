@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import flinkish.testing
-from flinkish.common import Row, Time, Types
+from flinkish.common import Row, Time, Types, options
 from flinkish.common.errors import InvalidArgumentError, InvalidProgramError, TypeMismatchError
 from flinkish.datastream import (
     AsyncDataStream,
@@ -27,7 +27,7 @@ from flinkish.datastream import (
     TimeDomain,
 )
 from flinkish.datastream.state import MapStateDescriptor, ValueStateDescriptor
-from flinkish.datastream.window import TumblingEventTimeWindows
+from flinkish.datastream.window import SlidingProcessingTimeWindows, TumblingEventTimeWindows
 from flinkish.runtime.protocol import MAX_WATERMARK
 from flinkish.testing import EndOfInput, OneInputHarness, StreamRecord, TwoInputHarness, Watermark, WatermarkStatus
 from flinkish.testing import steps as step
@@ -195,6 +195,18 @@ def test_the_entries_of_a_snapshot_show_values_and_timers() -> None:
         ("timers", "timer_event", "101"),
         ("timers", "timer_processing", "10"),
     ]
+
+
+def test_the_entries_of_a_snapshot_do_not_show_states_of_the_runtime() -> None:
+    def build(pairs: DataStream) -> DataStream:
+        windows = SlidingProcessingTimeWindows.of(Time.seconds(2), Time.seconds(1))
+        return pairs.key_by(lambda pair: pair[0]).window(windows).reduce(lambda first, second: first)
+
+    with OneInputHarness(build, settings={options.SHARE_PANES.key: True}) as harness:
+        harness.set_processing_time(500)
+        harness.process_element(("a", 1))
+        harness.set_processing_time(1_200)
+        assert [entry.value for entry in harness.snapshot().entries()] == ['["a",1]']
 
 
 class Tell(CoMapFunction):
