@@ -105,10 +105,10 @@ def _group_of(item: pytest.Function) -> str | None:
 
 
 def pytest_sessionfinish() -> None:
-    """Remove the folder of Spark's sockets now: xdist kills a test process that takes more than 10 s to end."""
-    sockets = sys.modules.get("flinkish.engine.spark.scratch")
-    if sockets is not None:
-        sockets.remove_socket_folder()
+    """Remove folders such as that of Spark's sockets now: xdist kills a test process that takes more than 10 s to end."""
+    scratch = sys.modules.get("flinkish.engine.scratch")
+    if scratch is not None:
+        scratch.remove_made()
 
 
 @pytest.fixture(autouse=True)

@@ -27,7 +27,7 @@ from flinkish.common.ids import IdSource, LineageId, random_id
 from flinkish.engine.dependencies import dependencies_of, extend_driver_path, forget_packages, install
 from flinkish.engine.job_client import EmbeddedJobClient
 from flinkish.engine.job_list import RUNNING_JOBS
-from flinkish.engine.scratch import CHECKPOINTS, DiskFolder, remove_made, temporary_folder
+from flinkish.engine.scratch import CHECKPOINTS, DiskFolder, temporary_folder
 from flinkish.engine.signals import SignalWatch, stop_at_exit
 from flinkish.engine.support import check_commits, check_supported, warn_of_ineffective
 from flinkish.graph.chaining import build_job_graph
@@ -64,8 +64,7 @@ RUNNING_JOBS.subscribe(_watch)
 store_settings.watch_jobs(lambda: bool(RUNNING_JOBS.running()))
 #: Folders for cached streams of this process, by io.tmp.dirs.
 _caches: dict[str | None, DiskFolder] = {}
-# These are called in reverse order, so that stopped jobs remove their own folders first.
-atexit.register(remove_made)
+# Before scratch.remove_made, as that was registered earlier: jobs that can be stopped remove their own folders.
 atexit.register(stop_at_exit, _watch)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import shutil
 import tempfile
@@ -88,10 +89,11 @@ class DiskFolder:
             shutil.rmtree(path, ignore_errors=True)
 
 
+@atexit.register
 def remove_made() -> None:
-    """Remove remaining folders of this process; called at its end, for jobs that could not be stopped."""
+    """Remove remaining folders of this process; called at its end, for jobs that could not be stopped, and sockets."""
     for pid, folder in _made:
-        if pid == os.getpid() and folder.exists():
+        if pid == os.getpid():
             shutil.rmtree(folder, ignore_errors=True)
 
 

@@ -26,7 +26,7 @@ from flinkish.common.errors import CloseTimeoutError, EngineError
 from flinkish.common.ids import IdSource, random_id
 from flinkish.common.paths import hadoop_url
 from flinkish.engine import dependencies
-from flinkish.engine.scratch import CHECKPOINTS, DiskFolder
+from flinkish.engine.scratch import CHECKPOINTS, DiskFolder, remove_made
 from flinkish.engine.slots import hosts
 from flinkish.engine.slots.messages import busy_file
 from flinkish.engine.spark import shim, spark_settings
@@ -42,7 +42,6 @@ from flinkish.engine.spark.scratch import (
     make_own_folder,
     make_query_folders,
     make_scratch_folder,
-    remove_socket_folder,
 )
 from flinkish.engine.spark.session import HeldSession, hold_session, job_session, list_query, release_session, workers_like_driver
 from flinkish.engine.spark.spark_settings import SparkSettings
@@ -172,13 +171,10 @@ class SparkEngine:
         if self._held is not None:
             release_session(self._held)
             self._held = None
-        self._remove_folders()
-        self._scratch_root = self._own_folders = None
-
-    def _remove_folders(self) -> None:
         for folder in (self._scratch_root, self._own_folders):
             if folder is not None:
                 shutil.rmtree(folder, ignore_errors=True)
+        self._scratch_root = self._own_folders = None
 
     def _session(self) -> HeldSession:
         if self._held is not None and not self._held.answers():
@@ -222,8 +218,7 @@ class SparkEngine:
             attempt = self._attempt
         if attempt is not None:
             attempt.clean_up(grace_ms=1_000)
-        self._remove_folders()
-        remove_socket_folder()
+        remove_made()
 
 
 @dataclass(eq=False)

@@ -8,7 +8,7 @@ find its state there, which fails the attempt, so the job restarts from its last
 
 from __future__ import annotations
 
-import atexit
+import functools
 import os
 import shutil
 import tempfile
@@ -27,9 +27,7 @@ _SHARED_MEMORY = Path("/dev/shm")
 _SHARED_MEMORY_BYTES = 2 << 30
 #: The working folder of the process that uses the path; Linux only.
 _WORKING_FOLDER = Path("/proc/self/cwd")
-#: Folder for the sockets of flinkish's session on one machine, or for the package that it sends to executors.
-_socket_folder: Path | None = None
-#: Maximum length of the folder's path: the address of a Unix socket has at most 103 bytes, and Spark adds a name of 42.
+#: Maximum length of the path of the folder for sockets: the address of one has at most 103 bytes, and Spark adds a name of 42.
 _LONGEST_SOCKET_FOLDER = 60
 #: Folder for sockets if the path of the folder for scratch data is too long, and the prefix of names there.
 _SHORT, _SHORT_PREFIX = Path("/tmp"), "flinkish"
@@ -126,31 +124,16 @@ def check_own_folders(program: TaskProgram, *, temporary_checkpoints: bool) -> N
         )
 
 
+@functools.cache
 def socket_folder() -> Path:
-    """Create a folder that is removed when this process ends; if it is killed, the next process removes it.
+    """Return the folder for the sockets of flinkish's session on one machine, or for the package that it sends to executors.
 
-    Spark leaves sockets behind if the driver is killed, and fails with a long path of them.
-
-    A JVM uses the first folder that it was given, so the folder is kept until this process ends.
+    It is removed when this process ends; if that is killed, the next process removes it, as Spark leaves sockets behind. A JVM
+    uses the first folder that it was given, so there is one for all sessions.
     """
-    global _socket_folder
-    if _socket_folder is None:
-        folder = make_scratch_folder(None)
-        if len(str(folder)) > _LONGEST_SOCKET_FOLDER:
-            folder.rmdir()
-            remove_orphans(_SHORT, _SHORT_PREFIX)
-            folder = make_folder(_SHORT, _SHORT_PREFIX)
-        _socket_folder = folder
-        atexit.register(_remove_own, os.getpid())
-    return _socket_folder
-
-
-def _remove_own(pid: int) -> None:
-    if pid == os.getpid():  # not in a process forked from it
-        remove_socket_folder()
-
-
-def remove_socket_folder() -> None:
-    """Remove the folder with the sockets of the session's JVM or its package; called at the end of the process."""
-    if _socket_folder is not None:
-        shutil.rmtree(_socket_folder, ignore_errors=True)
+    folder = make_scratch_folder(None)
+    if len(str(folder)) <= _LONGEST_SOCKET_FOLDER:
+        return folder
+    folder.rmdir()
+    remove_orphans(_SHORT, _SHORT_PREFIX)
+    return make_folder(_SHORT, _SHORT_PREFIX)

@@ -80,11 +80,10 @@ def test_sockets_beside_a_long_temporary_folder_are_removed_by_the_next_driver_i
     _, user, _, *rest = alive.name.split("-")
     killed = short / "-".join(["flinkish", user, str(2**30), *rest])
     killed.mkdir()
-    monkeypatch.setattr(scratch, "_socket_folder", None)
     monkeypatch.setattr(scratch, "_SHORT", short)
     monkeypatch.setattr(scratch, "make_scratch_folder", lambda _: long)
 
-    made = scratch.socket_folder()
+    made = scratch.socket_folder.__wrapped__()
 
     assert (made.parent, long.exists(), killed.exists(), alive.exists()) == (short, False, False, True)
 
@@ -164,7 +163,7 @@ class _Context:
 def test_a_session_of_ours_sends_flinkish_to_other_machines_and_keeps_the_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(scratch, "_socket_folder", tmp_path)
+    monkeypatch.setattr(session_start, "socket_folder", lambda: tmp_path)
     context = _Context()
     session_start._equip_executors(context, {"spark.master": "spark://host:7077"})
     (sent,) = context.sent
