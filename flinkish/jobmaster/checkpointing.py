@@ -21,7 +21,6 @@ from flinkish.checkpoint.pending import Subtask
 from flinkish.checkpoint.statistics import CheckpointFigures, RestoredRecord
 from flinkish.checkpoint.storage import StoredCheckpoint
 from flinkish.common import options
-from flinkish.common.clock import Clock
 from flinkish.common.closing import raised_by
 from flinkish.common.completable_future import CompletableFuture
 from flinkish.common.errors import CheckpointError, StaleGenerationError
@@ -34,9 +33,8 @@ from flinkish.program.driver_objects import NeedsDataFrames
 from flinkish.program.row_folders import hold_rows, keep_rows, remove_rows
 
 if TYPE_CHECKING:
-    from flinkish.checkpoint.delta_storage import DeltaCheckpointStorage
-    from flinkish.checkpoint.history import JobHistory
     from flinkish.jobmaster.attempt import Attempt
+    from flinkish.jobmaster.job_master import Environment
 
 _log = logging.getLogger("flinkish.jobmaster")
 
@@ -62,28 +60,24 @@ class JobCheckpoints:
     """Owns a job's checkpoints. Any thread may make requests and ask for figures; all else is for the JobMaster's thread."""
 
     setup: JobSetup
-    clock: Clock
+    environment: Environment
     wakeup: Wakeup
-    #: The claimed storage of a job that takes checkpoints, or that was opened for a savepoint.
-    storage: DeltaCheckpointStorage | None
-    #: Opens the storage of another job when a savepoint is requested; None = no savepoints.
-    open_storage: Callable[[], DeltaCheckpointStorage] | None
-    history: JobHistory | None
-    #: Called before the checkpoints of a job that has ended for good are deleted.
-    retire: Callable[[], None] | None
     #: The checkpoint that the job was started from.
     initial: StoredCheckpoint | None
 
     def __post_init__(self) -> None:
         setup = self.setup
+        self._clock = self.environment.clock
+        #: The environment's, or the one that was opened for a savepoint.
+        self.storage = self.environment.storage
         #: May be read from any thread.
         self.coordinator = CheckpointCoordinator(
             job_id=setup.job_id,
             settings=setup.checkpoints,
             storage=self.storage,
-            clock=self.clock,
+            clock=self._clock,
             listener=self,
-            history=self.history,
+            history=self.environment.notes,
         )
         #: The attempt whose tasks run.
         self._attempt: Attempt | None = None
@@ -179,7 +173,7 @@ class JobCheckpoints:
         if restored is not None:
             self._restored = RestoredRecord(
                 checkpoint_id=restored.checkpoint_id,
-                restored_at=self.clock.wall_time(),
+                restored_at=self._clock.wall_time(),
                 is_savepoint=restored.manifest.kind.is_savepoint,
                 external_path=restored.external_path,
             )
@@ -202,7 +196,7 @@ class JobCheckpoints:
     def look(self) -> None:
         """Abort overdue checkpoints, and check whether another driver has taken over the job; if so, call `fail_job`."""
         self.coordinator.expire_overdue()
-        now = self.clock.monotonic()
+        now = self._clock.monotonic()
         if self.next_look is not None and self.next_look <= now:
             self.next_look = now + _GENERATION_CHECK_MS
             self.coordinator.check_generation()
@@ -238,8 +232,9 @@ class JobCheckpoints:
         if self.storage is None:
             return
         try:
-            if self.retire is not None and deletes_checkpoints(self.setup.checkpoints.retention, end):
-                self.retire()
+            retire = self.environment.retire
+            if retire is not None and deletes_checkpoints(self.setup.checkpoints.retention, end):
+                retire()
             self.coordinator.shutdown(end, keep=self._keep and end is JobEnd.FINISHED)
         except BaseException:
             _log.warning("The checkpoints of job %s could not be deleted.", self.setup.job_id, exc_info=True)
@@ -298,16 +293,16 @@ class JobCheckpoints:
 
     def _watch_generation(self) -> None:
         if self._watches_generation and self.storage is not None:
-            self.next_look = self.clock.monotonic() + _GENERATION_CHECK_MS
+            self.next_look = self._clock.monotonic() + _GENERATION_CHECK_MS
 
     def _opened(self) -> CheckpointCoordinator:
         """Return the coordinator, with a storage. Raises CheckpointError if the job cannot have one."""
         if self.storage is None:
-            if self.open_storage is None:
+            if self.environment.open_storage is None:
                 raise CheckpointError(
                     f"{self._job()}: no savepoint was taken: the job has no storage for checkpoints, or runs in batch mode"
                 )
-            self.storage = self.open_storage()
+            self.storage = self.environment.open_storage()
             self.coordinator.open(self.storage)
             self._watch_generation()
         return self.coordinator

@@ -53,7 +53,7 @@ class Environment:
     """The services that a JobMaster gets from outside.
 
     `storage` is the claimed storage of a job that takes checkpoints; for other jobs, `open_storage` opens one, in the JobMaster's
-    thread, when a savepoint is requested.
+    thread, when a savepoint is requested; None = no savepoints.
     """
 
     engine: Engine
@@ -98,16 +98,7 @@ class JobMaster:
         self.exceptions = ExceptionHistory(environment.clock, setup.exception_history, earlier)
         self._delivery = Delivery(self.results, environment.print_lines, environment.takers)
         #: The job's checkpoints; clients may call the methods that are for any thread.
-        self.checkpoints = JobCheckpoints(
-            setup=setup,
-            clock=environment.clock,
-            wakeup=self._wakeup,
-            storage=environment.storage,
-            open_storage=environment.open_storage,
-            history=environment.notes,
-            retire=environment.retire,
-            initial=restored,
-        )
+        self.checkpoints = JobCheckpoints(setup=setup, environment=environment, wakeup=self._wakeup, initial=restored)
         self._lock = threading.Lock()
         self._attempt: Attempt | None = None
         self._cancelled: str | None = None
