@@ -58,7 +58,7 @@ def temporary_folder(configuration: Configuration) -> str | None:
 
 
 class DiskFolder:
-    """A folder for large data, created on first use: below io.tmp.dirs, else on the disk of temporary files.
+    """A folder for scratch files or large data, created on first use: below io.tmp.dirs, else on the disk of temporary files.
 
     Unlike the scratch folder of the Spark engine, it is never in memory.
     """

@@ -8,6 +8,9 @@ from typing import Any
 
 import pyarrow as pa
 
+from flinkish.common.clock import SystemClock
+from flinkish.common.configuration import Configuration
+from flinkish.common.ids import random_id
 from flinkish.common.typeinfo import RowTypeInfo, TypeInformation, Types
 from flinkish.datastream.connectors.data_frame import decoder
 from flinkish.engine.local.engine import LocalEngine
@@ -63,7 +66,7 @@ class NativeEngine(LocalEngine):
     """
 
     def __init__(self, *, spare_epochs: int = 3) -> None:
-        super().__init__()
+        super().__init__(Configuration(), clock=SystemClock(), ids=random_id)
         self.starts: list[Mapping[str, int]] = []
         #: Called when nothing new has come for `spare_epochs`.
         self.stop: Callable[[], object] = lambda: None

@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import logging
-import shutil
 import sys
-import tempfile
 import threading
 from collections.abc import Sequence
 from pathlib import Path
 
 from flinkish.common import pickling
-from flinkish.common.clock import Clock, SystemClock
+from flinkish.common.clock import Clock
 from flinkish.common.closing import close_all, raised_by
 from flinkish.common.configuration import Configuration
-from flinkish.common.ids import IdSource, random_id
+from flinkish.common.ids import IdSource
 from flinkish.engine import dependencies
-from flinkish.engine.scratch import make_folder, remove_orphans
+from flinkish.engine.scratch import DiskFolder, temporary_folder
 from flinkish.engine.slots.in_process import run_levels
 from flinkish.jobmaster.epochs import EpochLoop
 from flinkish.runtime.failing import working
@@ -25,29 +23,21 @@ from flinkish.runtime.slot import SlotTask
 
 _log = logging.getLogger("flinkish.engine.local")
 
-_PREFIX = "flinkish-local"
-
 
 class LocalEngine:
-    """Runs the same slots as the Spark engine, one after the other; it has no settings."""
+    """Runs the same slots as the Spark engine, one after the other; its only setting is io.tmp.dirs."""
 
-    def __init__(
-        self, configuration: Configuration | None = None, *, clock: Clock | None = None, ids: IdSource = random_id
-    ) -> None:
-        self._clock = clock or SystemClock()
+    def __init__(self, configuration: Configuration, *, clock: Clock, ids: IdSource) -> None:
+        self._clock = clock
         self._ids = ids
-        self._scratch: Path | None = None
+        self._scratch = DiskFolder(temporary_folder(configuration), "flinkish-local")
         self._interrupted = threading.Event()
         #: The thread that runs the attempt.
         self._thread: int | None = None
 
     def scratch_root(self) -> Path:
-        """Return a temporary folder; the first call creates it and removes the folders of killed processes."""
-        if self._scratch is None:
-            parent = Path(tempfile.gettempdir())
-            remove_orphans(parent, _PREFIX)
-            self._scratch = make_folder(parent, _PREFIX)
-        return self._scratch
+        """Return a folder of this engine; the first call creates it, which may raise EngineError."""
+        return self._scratch.path()
 
     def run_attempt(self, program: TaskProgram, loop: EpochLoop) -> None:
         self._thread = threading.get_ident()
@@ -85,10 +75,8 @@ class LocalEngine:
         self._interrupted.set()
 
     def close(self) -> None:
-        """Remove the temporary folder."""
-        if self._scratch is not None:
-            shutil.rmtree(self._scratch, ignore_errors=True)
-            self._scratch = None
+        """Remove the folder."""
+        self._scratch.remove()
 
 
 def _close(slots: list[SlotTask], folder: Path | None) -> None:

@@ -7,8 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from flinkish.common.clock import SystemClock
 from flinkish.common.configuration import Configuration
 from flinkish.common.errors import ConfigurationError
+from flinkish.common.ids import random_id
+from flinkish.engine.executor import create_engine
 from flinkish.engine.scratch import make_folder, remove_orphans, temporary_folder
 
 PREFIX = "flinkish-test"
@@ -23,6 +26,17 @@ def test_scratch_files_are_refused_in_an_object_store() -> None:
     ):
         temporary_folder(Configuration.from_dict({"io.tmp.dirs": "s3://me:hush@bucket/x"}))
     assert temporary_folder(Configuration.from_dict({"io.tmp.dirs": "/mnt/a"})) == "/mnt/a"
+
+
+def test_the_local_engine_has_its_scratch_files_below_the_folder_that_is_set(tmp_path: Path) -> None:
+    temporary = tmp_path / "temporary"
+    configuration = Configuration.from_dict({"execution.engine": "local", "io.tmp.dirs": str(temporary)})
+    engine = create_engine(configuration, SystemClock(), random_id)
+    root = engine.scratch_root()
+    assert (root.parent, root.stat().st_mode & 0o777) == (temporary, 0o700)
+    assert engine.scratch_root() == root
+    engine.close()
+    assert list(temporary.iterdir()) == []
 
 
 def _parts(folder: Path) -> tuple[int, int, int]:

@@ -66,7 +66,9 @@ def run(build: Callable[[DataStream], None], parallelism: int = 1, **settings: s
 def execute(env: StreamExecutionEnvironment) -> EmbeddedJobClient:
     return launcher.start(
         program_of(env, "job"),
-        launcher.Surroundings(make_engine=lambda _, clock, ids: LocalEngine(clock=clock, ids=ids), clock=CLOCK),
+        launcher.Surroundings(
+            make_engine=lambda configuration, clock, ids: LocalEngine(configuration, clock=clock, ids=ids), clock=CLOCK
+        ),
     )
 
 
