@@ -66,18 +66,18 @@ def check_commits(program: Program, graph: StreamGraph, configuration: Configura
     Raises ConfigurationError, which names the sink and the source, and SinkError if the table of dead letters does not fit.
     """
     path = configuration.get(options.DEAD_LETTERS_DIR)
-    keeps_dead_letters = path is not None and program.dead_letters is not None
+    table = None if path is None else program.dead_letters
     endless = next((node.name for node in graph.nodes.values() if is_endless(node)), None)
     if endless is not None and not configuration.contains(options.CHECKPOINTING_INTERVAL):
-        waiting = f"{options.DEAD_LETTERS_DIR.key} = {path!r}" if keeps_dead_letters else _committing_sink(graph, configuration)
+        waiting = f"{options.DEAD_LETTERS_DIR.key} = {path!r}" if table is not None else _committing_sink(graph, configuration)
         if waiting is not None:
             raise ConfigurationError(
                 f"{waiting} commits with the job's checkpoints, but the job takes none, and the source {endless!r} never ends: "
                 "nothing would ever be committed.",
                 hint=f"call enable_checkpointing(milliseconds), or set {options.CHECKPOINTING_INTERVAL.key}.",
             )
-    if keeps_dead_letters and program.dead_letters is not None:
-        program.dead_letters.validate(ROW_TYPE)
+    if table is not None:
+        table.validate(ROW_TYPE)
 
 
 def _committing_sink(graph: StreamGraph, configuration: Configuration) -> str | None:

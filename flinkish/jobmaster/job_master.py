@@ -244,7 +244,6 @@ class JobMaster:
             if self._cancelled is not None:
                 attempt.cancel()
         self._begin_states(number, restored)
-        failure: JobFailure | None = None
         try:
             attempt.start()
             if attempt.outcome is None:
@@ -252,7 +251,7 @@ class JobMaster:
                 self._graph.transition_all(ExecutionState.DEPLOYING)
                 self._engine.run_attempt(program, attempt)
         except BaseException as error:  # user code may call sys.exit(), and the waiting client must learn of it
-            failure = self._engine_failure(error, attempt)
+            self._engine_failed(error, attempt)
         finally:
             with self._lock:
                 self._attempt = None
@@ -260,10 +259,8 @@ class JobMaster:
             self.checkpoints.end_attempt(FailureReason.JOB_ENDED if finished else FailureReason.JOB_FAILED)
             attempt.close()
             self._graph.end_executions()
-        if attempt.outcome is not None:
-            return attempt.outcome
         lost = EngineError("the engine ended the attempt without being told to")
-        return Failed(failure=failure or failures.from_error(lost, "the engine"))
+        return attempt.outcome or Failed(failure=failures.from_error(lost, "the engine"))
 
     def _task_program(self, attempt_id: AttemptId) -> TaskProgram:
         setup = self.setup
@@ -298,15 +295,15 @@ class JobMaster:
         _log.info("Attempt %d of job %s starts from %s.", number, self.setup.job_id, origin)
         self._note("attempt started", f"attempt {number} from {origin}")
 
-    def _engine_failure(self, error: BaseException, attempt: Attempt) -> JobFailure | None:
+    def _engine_failed(self, error: BaseException, attempt: Attempt) -> None:
         if attempt.outcome is not None:
             # The attempt was over, so the error comes from closing user functions or from the interruption.
             level = logging.DEBUG if isinstance(attempt.outcome, Cancelled) else logging.WARNING
             _log.log(level, "Ending attempt %d of job %s raised an error.", attempt.number, self.setup.job_id, exc_info=error)
-            return None
+            return
         # An engine that cannot start at all (no Java, no Spark session) will not be able to a second later.
         never_started = isinstance(error, EngineError) and attempt.number == 0 and attempt.epochs_begun == 0
-        return failures.from_error(error, "the engine", recoverable=not never_started)
+        attempt.fail(failures.from_error(error, "the engine", recoverable=not never_started))
 
     def _prepare_restart(self, failure: JobFailure, delay: int) -> JobExecutionError | None:
         """Wait until the next attempt may start; return an error if there can be none."""

@@ -15,6 +15,7 @@ from flinkish.graph.execution_plan import ExecutionPlan
 from flinkish.graph.job_graph import JobGraph, VertexId
 from flinkish.jobmaster.back_pressure import held_sources, waits
 from flinkish.jobmaster.latency import LatencyKey, LatencySettings, LatencyTracker
+from flinkish.jobmaster.program_parts import sources
 from flinkish.jobmaster.rates import Rates, RateWindow, Totals
 from flinkish.metrics.registry import Labelled, merge
 from flinkish.metrics.samples import Histogram
@@ -118,11 +119,7 @@ class JobMetrics:
         self._uids = {vertex.id: str(vertex.head.uid) for vertex in vertices}
         self._sources = {str(vertex.head.uid): vertex.id for vertex in vertices if isinstance(vertex.head.operator, SourceConfig)}
         #: Sources whose engine reads whatever is there when an epoch begins.
-        self._native = {
-            str(vertex.head.uid)
-            for vertex in vertices
-            if isinstance(vertex.head.operator, SourceConfig) and isinstance(vertex.head.operator.source, NativeSource)
-        }
+        self._native = {str(node.uid) for node in sources(plan.job_graph) if isinstance(node.source, NativeSource)}
         began = clock.monotonic()
         self._window = RateWindow(began)
         self._latency = None if latency is None else LatencyTracker(plan.job_graph, self._sources, latency, began)
