@@ -99,11 +99,7 @@ class _FunctionReader(ThreadedReader, SourceFunction.SourceContext):
             raise SourceError(f"the source function {name} failed: {type(error).__name__}: {error}") from error
 
     def collect(self, value: Any) -> None:
-        with self._changed:
-            self._wait_for_room()
-            self._records.append(value)
-            self._size += rough_size(value)
-            self._changed.notify_all()
+        self._add((value,))
 
     def is_cancelled(self) -> bool:
         return self._closed

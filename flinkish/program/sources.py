@@ -43,8 +43,6 @@ __all__ = [
     "SplitEnumeratorContext",
 ]
 
-_MAKES_RECORDS = "the source makes records"
-
 T = TypeVar("T")
 InT = TypeVar("InT", contravariant=True)
 
@@ -288,7 +286,7 @@ class BaseSource(ABC, Generic[T]):
     #: Whether records are new ones that nothing else refers to, so that an edge or a sink need not copy them.
     makes_new_records: bool = False
     #: Why records are made, in a line; None if columns can be: by `collect_columns` of a reader, or a NativeSource.
-    why_records: str | None = _MAKES_RECORDS
+    why_records: str | None = "the source makes records"
 
     @property
     @abstractmethod

@@ -42,15 +42,12 @@ class ThreadedReader(ABC):
     def _add(self, records: Sequence[Any]) -> bool:
         """Wait until there is room and add records; return False if the reader was closed."""
         with self._changed:
-            self._wait_for_room()
+            while not self._closed and (len(self._records) >= self._most_records or self._size >= self._most_size):
+                self._changed.wait()
             self._records.extend(records)
             self._size += sum(map(self._size_of, records))
             self._changed.notify_all()
             return not self._closed
-
-    def _wait_for_room(self) -> None:
-        while not self._closed and (len(self._records) >= self._most_records or self._size >= self._most_size):
-            self._changed.wait()
 
     def poll(self, limit: int) -> tuple[Sequence[Any], bool]:
         """Return up to `limit` records, and whether the input has ended; raise the error of the thread if there are none."""
