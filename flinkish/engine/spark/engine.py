@@ -36,12 +36,12 @@ from flinkish.engine.spark.log_suppression import scheduler_is_idle, silence_shu
 from flinkish.engine.spark.native import Arrivals, NativeInput, native_inputs, positions, seed
 from flinkish.engine.spark.query import ActionFailed, Ready, Rows, Turnstile, build, describe, slot_values
 from flinkish.engine.spark.scratch import (
-    UnsharedScratch,
     check_own_folders,
     has_working_folders,
     make_own_folder,
     make_query_folders,
     make_scratch_folder,
+    uri_in_own,
 )
 from flinkish.engine.spark.session import HeldSession, hold_session, job_session, list_query, release_session, workers_like_driver
 from flinkish.engine.spark.spark_settings import SparkSettings
@@ -123,7 +123,7 @@ class SparkEngine:
             self._attempts += 1
             if self._own_folders is None:
                 self._own_folders = make_own_folder(hosts.working_folder(held.jvm))
-            own = UnsharedScratch(root=self._own_folders, attempt=self._attempts)
+            own = self._own_folders / str(self._attempts)
         self._send_modules(held, program)
         sent = () if own is None else self._send_files(held, program.dependencies.python_files)
         attempt = _Attempt(
@@ -233,7 +233,8 @@ class _Attempt:
     task: str
     clock: Clock
     close_timeout: int
-    own: UnsharedScratch | None = None
+    #: The driver's folder of the attempt if executors share none with it; theirs have the same name, and that of its parent.
+    own: Path | None = None
     python_files: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
@@ -250,7 +251,7 @@ class _Attempt:
         self._turnstile = Turnstile(self.program.scratch if self.own is None else None)
         self._epochs = 0
         self._over = threading.Event()
-        self._folder = (self.program.scratch if self.own is None else self.own.folder) / "spark"
+        self._folder = (self.program.scratch if self.own is None else self.own) / "spark"
         self._inputs: tuple[NativeInput, ...] = ()
 
     def run(self) -> None:
@@ -294,7 +295,7 @@ class _Attempt:
         self._end_hosts(grace_ms)
         self.program.remove_folders()
         if self.own is not None:
-            shutil.rmtree(self.own.folder, ignore_errors=True)
+            shutil.rmtree(self.own, ignore_errors=True)
 
     def _end_hosts(self, grace_ms: int) -> None:
         self._program_file.unlink(missing_ok=True)  # from now on no shim starts a host, and hosts on other machines end
@@ -323,7 +324,8 @@ class _Attempt:
         dumped = pickling.dump_program(program)
         self._program_file.write_bytes(dumped)
         if self.own is not None:
-            config = replace(config, own_folder=self.own.for_executors(dumped))
+            own = hosts.OwnFolder(name=self.own.parent.name, attempt=int(self.own.name), program=dumped)
+            config = replace(config, own_folder=own)
         if one_machine:
             make_query_folders(self._folder, len(program.plan.levels) - 1, program.plan.slots)
         try:
@@ -355,7 +357,7 @@ class _Attempt:
             return build(session, config, len(self.program.plan.levels), inputs, in_place=in_place, idle=idle)
 
     def _write(self, rows: DataFrame) -> DataStreamWriter:
-        place = hadoop_url(self._folder.resolve()) if self.own is None else self.own.uri("spark")
+        place = hadoop_url(self._folder.resolve()) if self.own is None else uri_in_own(self.own.parent, self._folder)
         return rows.writeStream.outputMode("append").option("checkpointLocation", place)
 
     def _run_epochs(self) -> None:

@@ -12,12 +12,11 @@ import functools
 import os
 import shutil
 import tempfile
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from flinkish.common.errors import EngineError
 from flinkish.engine.scratch import make_folder, remove_orphans
-from flinkish.engine.slots.hosts import OwnFolder
 from flinkish.runtime.protocol import NO_DEPENDENCIES, TaskProgram
 
 _PREFIX = "flinkish-scratch"
@@ -66,25 +65,9 @@ def make_query_folders(place: Path, operators: int, slots: int) -> None:
         folder.mkdir(parents=True, exist_ok=True)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class UnsharedScratch:
-    """The scratch folders of an attempt whose executors share none with the driver."""
-
-    #: The driver's own folder; the executors' ones have its name.
-    root: Path
-    attempt: int
-
-    @property
-    def folder(self) -> Path:
-        """The driver's folder of this attempt."""
-        return self.root / str(self.attempt)
-
-    def uri(self, name: str) -> str:
-        """Return a URI of a subfolder, which is another one for the driver's JVM and each executor."""
-        return (_WORKING_FOLDER / self.root.name / str(self.attempt) / name).as_uri()
-
-    def for_executors(self, program: bytes) -> OwnFolder:
-        return OwnFolder(name=self.root.name, attempt=self.attempt, program=program)
+def uri_in_own(root: Path, folder: Path) -> str:
+    """Return a URI of a folder below `root`, the driver's own folder; it is another folder for its JVM and each executor."""
+    return (_WORKING_FOLDER / folder.relative_to(root.parent)).as_uri()
 
 
 def has_working_folders() -> bool:

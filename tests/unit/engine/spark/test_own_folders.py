@@ -10,7 +10,7 @@ import pytest
 
 from flinkish.common.errors import EngineError
 from flinkish.engine.spark import spark_settings
-from flinkish.engine.spark.scratch import UnsharedScratch, check_own_folders, has_working_folders, make_own_folder
+from flinkish.engine.spark.scratch import check_own_folders, has_working_folders, make_own_folder, uri_in_own
 from flinkish.program.program import CachedFile
 from flinkish.runtime.protocol import Dependencies
 from tests.spark.toy import toy_program
@@ -18,16 +18,13 @@ from tests.spark.toy import toy_program
 
 def test_the_place_is_another_one_for_each_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     root = make_own_folder(tmp_path)
-    place = UnsharedScratch(root=root, attempt=3)
+    folder = root / "3" / "spark"
     assert root.parent == tmp_path
     assert root.stat().st_mode & 0o777 == 0o700
-    assert place.folder == root / "3"
-    assert place.uri("spark") == f"file:///proc/self/cwd/{root.name}/3/spark"
+    assert uri_in_own(root, folder) == f"file:///proc/self/cwd/{root.name}/3/spark"
     monkeypatch.chdir(tmp_path)
-    (place.folder / "spark").mkdir(parents=True)
-    assert os.path.samefile(place.uri("spark").removeprefix("file://"), place.folder / "spark")
-    own = place.for_executors(b"program")
-    assert (own.name, own.attempt, own.program) == (root.name, 3, b"program")
+    folder.mkdir(parents=True)
+    assert os.path.samefile(uri_in_own(root, folder).removeprefix("file://"), folder)
 
 
 def test_a_working_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
