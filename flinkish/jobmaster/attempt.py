@@ -76,8 +76,7 @@ class Attempt:
 
     def __post_init__(self) -> None:
         self._sources = JobSources(self.setup, self.clock, self.wakeup)
-        #: None until `start`, which reports the errors of committers' constructors as the outcome.
-        self._sinks: JobSinks | None = None
+        self._sinks = JobSinks.of(self.setup, self.clock)
         self._end = EndOfJob(self.setup, self.clock)
         self._pacing = Pacing(self.setup, self.clock, self.metrics)
         #: The command of the epoch that runs, with its checkpoint.
@@ -101,14 +100,14 @@ class Attempt:
     def _start_sinks(self) -> None:
         if self.restored is not None:
             faults.reach(faults.Point.RESTORING)
-        self._sinks = JobSinks.of(self.setup, self.clock)
+        self._sinks.start()
         if self.restored is not None:
             self._sinks.restore(self.restored)
 
     def close(self) -> None:
         """Release the attempt's resources on the driver; errors are logged."""
         self._sources.close()
-        if self._sinks is not None and (error := raised_by(self._sinks.close)) is not None:
+        if (error := raised_by(self._sinks.close)) is not None:
             _log.warning("Closing a committer failed.", exc_info=error)
 
     def _fail_if(self, failure: JobFailure | None) -> None:
@@ -134,7 +133,7 @@ class Attempt:
     @property
     def committing(self) -> str | None:
         """A clause about the commit that runs; None = there is none."""
-        return None if self._sinks is None else self._sinks.committing
+        return self._sinks.committing
 
     @property
     def over(self) -> bool:
@@ -311,7 +310,6 @@ class Attempt:
 
     def _take_reports(self, reports: Sequence[EpochReport]) -> None:
         """Record everything that the reports say about positions, carry-over, prepared committables and finished subtasks."""
-        assert self._sinks is not None
         self._carry_over.update({report.slot: report.carry_over for report in reports if report.carry_over is not None})
         self._sources.apply(reports)
         self._sinks.take_prepared(reports)
@@ -347,7 +345,6 @@ class Attempt:
 
     def _complete(self, checkpoint_id: CheckpointId, part: CoordinatorState) -> None:
         """Complete a checkpoint that all tasks have acknowledged."""
-        assert self._sinks is not None
         coordinator = self.checkpoints.coordinator
         try:
             # Not at the barrier, because an earlier checkpoint may have been committed to the sinks in the meantime.
@@ -372,7 +369,6 @@ class Attempt:
 
     def checkpoint_completed(self, checkpoint: StoredCheckpoint) -> None:
         """Make results visible that the checkpoint covers; the coordinator calls this with the last acknowledgement."""
-        assert self._sinks is not None
         manifest = checkpoint.manifest
         # First the results: whatever fails below, the job resumes from this checkpoint and does not compute them again.
         self.delivery.results.commit(manifest.checkpoint_id)
@@ -387,7 +383,6 @@ class Attempt:
         return self._epoch[0].drain or self._end.input_ended
 
     def _finish_job(self) -> None:
-        assert self._sinks is not None
         if not self.setup.checkpointing:
             self._sinks.commit_prepared(self.checkpoints.coordinator.uncommitted())
         self.delivery.results.commit_all()

@@ -79,7 +79,7 @@ class _SinkCommitter:
 
 
 class JobSinks:
-    """The committers of all sinks of a job, created again for each attempt."""
+    """The committers of all sinks of a job in one attempt, from `start` to `close`."""
 
     def __init__(
         self,
@@ -94,20 +94,16 @@ class JobSinks:
         self._lineage = lineage
         #: Committables that sinks of a job without checkpoints have prepared.
         self._prepared: list[Committable] = []
-        self._may_leave: bool = configuration.get(options.SAVEPOINT_IGNORE_UNCLAIMED_STATE)
+        self._nodes = nodes
+        self._configuration = configuration
+        self._refused_records = refused_records
         self._committers: dict[OperatorUid, _SinkCommitter] = {}
         #: A clause about the commit that runs, for progress; None = there is none.
         self.committing: str | None = None
-        for node in nodes:
-            committer = node.sink.create_committer(configuration)
-            if committer is not None:
-                if refused_records is not None:
-                    committer.refused_records = refused_records(node)
-                self._committers[node.uid] = _SinkCommitter(node, committer)
 
     @staticmethod
     def of(setup: JobSetup, clock: Clock) -> JobSinks:
-        """Create the committers of a job's sinks and of its table of dead letters."""
+        """Return those of a job's sinks and of its table of dead letters."""
         nodes, table, configuration = program_parts.sinks(setup.plan.job_graph), setup.dead_letters, setup.configuration
         keep: Callable[[SinkNode], RefusedRecords] | None = None
         if table is not None:
@@ -115,6 +111,15 @@ class JobSinks:
             if setup.keeps_dead_letters:
                 keep = partial(KeptRefusedRecords, table=table, job_name=setup.job_name, configuration=configuration, clock=clock)
         return JobSinks(nodes, configuration, setup.job_id, setup.lineage, keep)
+
+    def start(self) -> None:
+        """Create the committers; raises their errors."""
+        for node in self._nodes:
+            committer = node.sink.create_committer(self._configuration)
+            if committer is not None:
+                if self._refused_records is not None:
+                    committer.refused_records = self._refused_records(node)
+                self._committers[node.uid] = _SinkCommitter(node, committer)
 
     def restore(self, checkpoint: StoredCheckpoint) -> None:
         """Tell all sinks which checkpoint the attempt starts from, and commit its committables again.
@@ -131,7 +136,7 @@ class JobSinks:
             _tell_untrusted(checkpoint, [*committables, *self._prepared])
             self._prepared, committables = [], ()
         lost = self._without_committer(committables)
-        if lost and not self._may_leave:
+        if lost and not self._configuration.get(options.SAVEPOINT_IGNORE_UNCLAIMED_STATE):
             raise ForeignCheckpointError(
                 f"checkpoint {manifest.checkpoint_id} has data that the sinks {', '.join(lost)} prepared and that this program "
                 "does not commit: it has other sinks with these uids, which commit nothing",

@@ -12,16 +12,35 @@ from flinkish.checkpoint.storage import StoredCheckpoint
 from flinkish.common.configuration import Configuration
 from flinkish.common.errors import ForeignCheckpointError, SinkError
 from flinkish.common.ids import CheckpointId, Generation, LineageId, OperatorUid
+from flinkish.jobmaster import program_parts
 from flinkish.jobmaster.job_sinks import JobSinks
 from flinkish.jobmaster.program_parts import SinkNode
+from flinkish.program.sinks import Committer
 
 from ..checkpoint.support import LINEAGE, coordinator_state
-from .support import JOB_ID, SINK, Notes
+from .support import JOB_ID, SINK, Job, Notes, Numbers
 
 
 def committers(**sinks: Notes) -> JobSinks:
     nodes = [SinkNode(uid=OperatorUid(uid), name=uid, sink=sink) for uid, sink in sinks.items()]
-    return JobSinks(nodes, Configuration(), JOB_ID, LINEAGE)
+    made = JobSinks(nodes, Configuration(), JOB_ID, LINEAGE)
+    made.start()
+    return made
+
+
+class Unreachable(Notes):
+    def create_committer(self, configuration: Configuration) -> Committer[str]:
+        raise OSError("no route to host")
+
+
+def test_an_attempt_whose_committers_cannot_all_be_made_closes_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    job = Job(Numbers((0, 5)))
+    nodes = program_parts.sinks(job.setup.plan.job_graph)
+    more = (*nodes, SinkNode(uid=OperatorUid("two"), name="two", sink=Unreachable()))
+    monkeypatch.setattr(program_parts, "sinks", lambda graph: more)
+    job.run()
+    assert "no route to host" in str(job.error)
+    assert job.sink.closed == 1
 
 
 def stored(manifest: Manifest, *, trusted: bool = True) -> StoredCheckpoint:
