@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import glob
 import os
 import shutil
 import signal
@@ -297,12 +298,10 @@ def hosts_of(attempt_id: str) -> list[ProcessId]:
     """Return the hosts of an attempt that run on this machine."""
     found = []
     for folder in _folders(attempt_id):
-        lock_files: list[Path] = []
-        with contextlib.suppress(FileNotFoundError):  # its last host has just ended by itself and removed the folder
-            lock_files += folder.glob("s*.lock")
-        for lock_file in lock_files:
+        # Finds none if the last host has just ended by itself and removed the folder, for which Path.glob raises an error.
+        for name in glob.glob("s*.lock", root_dir=folder):
             with contextlib.suppress(OSError):
-                host, _ = _parse(lock_file.read_bytes())
+                host, _ = _parse((folder / name).read_bytes())
                 if host is not None and host.is_alive():
                     found.append(host)
     return found

@@ -21,6 +21,7 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from flinkish.common import notices, options, pickling
 from flinkish.common.clock import Clock, SystemClock
+from flinkish.common.closing import raised_by
 from flinkish.common.configuration import Configuration
 from flinkish.common.errors import CloseTimeoutError, EngineError
 from flinkish.common.ids import IdSource, random_id
@@ -492,7 +493,7 @@ class _Attempt:
             return
         self._turnstile.look = None
         self._hush()
-        stopper = threading.Thread(target=_suppressed(query.stop), name="flinkish-stop", daemon=True)
+        stopper = threading.Thread(target=raised_by, args=(query.stop,), name="flinkish-stop", daemon=True)
         stopper.start()
         try:
             if not self._in_action and not self._cut_short:
@@ -540,11 +541,3 @@ class _Attempt:
 
         while not over() and self.held.jvm.is_alive() and self.clock.monotonic() < deadline:
             pause.wait(_POLL_S)
-
-
-def _suppressed(function: Callable[[], Any]) -> Callable[[], None]:
-    def run() -> None:
-        with contextlib.suppress(Exception):
-            function()
-
-    return run

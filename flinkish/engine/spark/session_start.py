@@ -17,6 +17,7 @@ from pyspark import SparkConf, SparkContext
 from pyspark.sql import SparkSession
 
 import flinkish
+from flinkish.common.closing import raised_by
 from flinkish.common.errors import EngineError
 from flinkish.engine.spark import class_archive, spark_settings
 from flinkish.engine.spark.class_archive import ClassArchive
@@ -79,7 +80,7 @@ def make_session(settings: SparkSettings) -> SparkSession:
     if archive is not None:
         values[_JAVA_OPTIONS] = f"{values.get(_JAVA_OPTIONS, '')} {archive.java_options()}".strip()
     # PySpark needs pandas for the first query; it is imported while the JVM starts. An error shows there.
-    threading.Thread(target=_suppressed_import, args=("pandas",), name="flinkish-import", daemon=True).start()
+    threading.Thread(target=raised_by, args=(importlib.import_module, "pandas"), name="flinkish-import", daemon=True).start()
     try:
         session = _start_session(values)
     except Exception as error:
@@ -96,11 +97,6 @@ def make_session(settings: SparkSettings) -> SparkSession:
         jvm, jsc = cast("Any", session.sparkContext._jvm), cast("Any", session.sparkContext._jsc)
         jvm.org.apache.hadoop.fs.FileSystem.getLocal(jsc.hadoopConfiguration()).setWriteChecksum(False)
     return session
-
-
-def _suppressed_import(module: str) -> None:
-    with contextlib.suppress(Exception):
-        importlib.import_module(module)
 
 
 def _equip_executors(context: Any, values: Mapping[str, str]) -> None:
