@@ -128,20 +128,18 @@ class Attempt:
             self.outcome = Cancelled()
         self.wakeup.signal()
 
-    # -- EpochLoop -----------------------------------------------------------------------------------------------------------
-
     @property
     def committing(self) -> str | None:
         """A clause about the commit that runs; None = there is none."""
         return self._sinks.committing
 
+    # -- EpochLoop, see epochs.py --------------------------------------------------------------------------------------------
+
     @property
     def over(self) -> bool:
-        """Whether there will be no further epoch."""
         return self.outcome is not None
 
     def begin_epoch(self) -> EpochCommand | None:
-        """Block until there is an epoch to run and return its command; None = the attempt is over."""
         try:
             return self._begin()
         except Unwinding:
@@ -151,22 +149,18 @@ class Attempt:
             return None
 
     def finish_epoch(self, reports: Sequence[EpochReport]) -> None:
-        """Process the reports of the epoch begun last."""
         if self.outcome is not None:
             return  # results of a cancelled epoch must not become visible
         if (error := raised_by(self._finish, reports)) is not None:
             self.fail(failures.from_error(error, "the driver"))
 
     def native_starts(self) -> Mapping[OperatorUid, NativePosition]:
-        """Return the positions of the engine's own sources; a source without one starts from its beginning."""
         return self._sources.native_starts()
 
     def native_reads(self, positions: Mapping[OperatorUid, NativePosition]) -> None:
-        """Learn up to where the next epoch reads the engine's own sources."""
         self._sources.native_reads(positions)
 
     def native_arrived(self) -> None:
-        """Have the next epoch run; from any thread."""
         self._pacing.native_arrived = True
         self.wakeup.signal()
 

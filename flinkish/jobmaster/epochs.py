@@ -32,29 +32,23 @@ class EpochLoop(Protocol):
     @property
     def over(self) -> bool:
         """Whether there will be no further epoch, so that an engine that is not ready need not prepare one."""
-        ...
 
     def begin_epoch(self) -> EpochCommand | None:
         """Block until there is an epoch to run and return its command; None = end the attempt without another action."""
-        ...
 
     def finish_epoch(self, reports: Sequence[EpochReport]) -> None:
         """Process the reports of all (level, slot) of the epoch begun last."""
-        ...
 
     # For engines that read sources themselves (NativeSource).
 
     def native_starts(self) -> Mapping[OperatorUid, NativePosition]:
         """Return the positions from which an attempt reads such sources; a source without one is read from its beginning."""
-        ...
 
     def native_reads(self, positions: Mapping[OperatorUid, NativePosition]) -> None:
         """Take the positions up to which the next epoch reads; called before `begin_epoch`, in the same thread."""
-        ...
 
     def native_arrived(self) -> None:
         """Take notice that there is more to read, so that the next epoch runs. May be called from any thread."""
-        ...
 
 
 class Engine(Protocol):
@@ -66,23 +60,18 @@ class Engine(Protocol):
         Raises EngineError if it has lost resources, such as processes, that it cannot replace by itself. Errors of user code are
         reported as `EpochReport.failure` instead. No query, process or folder of the attempt is left when it returns.
         """
-        ...
 
     def busy_operators(self) -> Sequence[str]:
         """Return the names of the operators that the running epoch is in, as far as the engine knows them; from any thread."""
-        ...
 
     def interrupt(self) -> None:
         """Make the running epoch end soon, either early or with an error of `run_attempt`; called by another thread."""
-        ...
 
     def scratch_root(self) -> Path:
         """Return the folder below which attempts get their scratch folders."""
-        ...
 
     def close(self) -> None:
         """Release resources that outlive attempts, such as a Spark session that the engine created itself."""
-        ...
 
 
 def check_complete(plan: ExecutionPlan, command: EpochCommand, reports: Sequence[EpochReport]) -> None:

@@ -28,7 +28,10 @@ _log = logging.getLogger("flinkish.jobmaster")
 
 
 class JobSources:
-    """The sources of an attempt. Methods that return a JobFailure return the first one, or None."""
+    """The sources of an attempt. Methods that return a JobFailure return the first one, or None.
+
+    Most methods are those of SourceCoordinator, or of EpochLoop for sources that the engine reads, for all sources at once.
+    """
 
     def __init__(self, setup: JobSetup, clock: Clock, wakeup: Wakeup) -> None:
         self._wakeup = wakeup
@@ -73,7 +76,6 @@ class JobSources:
         }
 
     def prepare_snapshot(self) -> None:
-        """Learn that the epoch whose command is made ends with a checkpoint."""
         for source in self._sources.values():
             source.prepare_snapshot()
 
@@ -109,11 +111,9 @@ class JobSources:
                 ) from error
 
     def native_starts(self) -> Mapping[OperatorUid, NativePosition]:
-        """Return the positions of the engine's own sources; a source without one starts from its beginning."""
         return {uid: start for uid, source in self._native().items() if (start := source.start_position) is not None}
 
     def native_reads(self, positions: Mapping[OperatorUid, NativePosition]) -> None:
-        """Set the positions up to which the next epoch reads the engine's own sources."""
         for uid, source in self._native().items():
             source.reads(positions[uid])
 
