@@ -6,9 +6,8 @@ of this process; jobs that still run when the program ends are stopped cleanly.
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable
-from typing import Any
+from pkgutil import resolve_name
 
 from flinkish.common import options
 from flinkish.common.clock import Clock
@@ -54,14 +53,14 @@ def explain(program: Program) -> str:
 
 def create_engine(configuration: Configuration, clock: Clock, ids: IdSource) -> Engine:
     """Create the engine that the configuration names; it starts nothing before the first attempt."""
-    engine: Engine = _load(_record(configuration).factory)(configuration, clock=clock, ids=ids)
+    engine: Engine = resolve_name(_record(configuration).factory)(configuration, clock=clock, ids=ids)
     return engine
 
 
 def engine_plan(configuration: Configuration) -> Callable[[ExecutionPlan], str] | None:
     """Return the function that shows the engine's own form of a plan; None if the engine has none."""
     plan = _record(configuration).plan
-    return None if plan is None else _load(plan)
+    return None if plan is None else resolve_name(plan)
 
 
 def hold_shared(configuration: Configuration) -> Callable[[], None]:
@@ -69,15 +68,9 @@ def hold_shared(configuration: Configuration) -> Callable[[], None]:
     shared = _record(configuration).shared
     if shared is None:
         return lambda: None
-    release: Callable[[], None] = _load(shared)(configuration)
+    release: Callable[[], None] = resolve_name(shared)(configuration)
     return release
 
 
 def _record(configuration: Configuration) -> EngineRecord:
     return ENGINES[configuration.get(options.ENGINE)]
-
-
-def _load(reference: str) -> Any:
-    """Return the function at "module:function"."""
-    module, _, name = reference.partition(":")
-    return getattr(importlib.import_module(module), name)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import importlib
 import json
 import os
 import shutil
@@ -21,6 +20,7 @@ from dataclasses import dataclass
 from multiprocessing import AuthenticationError
 from multiprocessing.connection import Connection, Listener
 from pathlib import Path
+from pkgutil import resolve_name
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
@@ -148,8 +148,7 @@ def _load_task(order: Order) -> SlotTask:
         program = program.moved_to(Path(order.program_file).parent)
     if isinstance(program.configuration, Configuration):
         store_settings.use(program.configuration)
-    module, _, name = order.task.partition(":")
-    task: SlotTask = getattr(importlib.import_module(module), name)(program, order.slot)
+    task: SlotTask = resolve_name(order.task)(program, order.slot)
     return task
 
 

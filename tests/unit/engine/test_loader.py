@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from dataclasses import replace
+from pkgutil import resolve_name
 from types import MappingProxyType
 from typing import Any
 
@@ -45,7 +46,7 @@ def test_what_each_entry_names_beside_the_factory_is_a_function_of_the_right_arg
     plan = executor.engine_plan(configuration(record.name))
     assert plan is None or parameters(plan) == ["ExecutionPlan"]
     if record.shared is not None:
-        assert parameters(executor._load(record.shared)) == ["Configuration"]
+        assert parameters(resolve_name(record.shared)) == ["Configuration"]
 
 
 def test_options_and_default_are_those_of_the_table(record: EngineRecord) -> None:
