@@ -243,13 +243,8 @@ def working_folder(folder: Path | None) -> Iterator[None]:
     if folder is None:
         yield
         return
-    with _working_folder_lock:
-        before = os.getcwd()
-        os.chdir(folder)
-        try:
-            yield
-        finally:
-            os.chdir(before)
+    with _working_folder_lock, contextlib.chdir(folder):
+        yield
 
 
 def extend_script_path(python_files: Sequence[str]) -> None:
