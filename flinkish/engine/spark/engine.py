@@ -95,8 +95,8 @@ class SparkEngine:
         self._clock = clock or SystemClock()
         self._ids = ids
         self._task = task
-        self._lock = threading.Lock()
         self._held: HeldSession | None = None
+        #: Read by any thread.
         self._attempt: _Attempt | None = None
         self._scratch_root: Path | None = None
         #: The driver's folder of those that its JVM and the executors have in their working folders, if none is shared.
@@ -127,7 +127,7 @@ class SparkEngine:
             own = self._own_folders / str(self._attempts)
         self._send_modules(held, program)
         sent = () if own is None else self._send_files(held, program.dependencies.python_files)
-        attempt = _Attempt(
+        self._attempt = _Attempt(
             held,
             program,
             loop,
@@ -138,18 +138,14 @@ class SparkEngine:
             own=own,
             python_files=sent,
         )
-        with self._lock:
-            self._attempt = attempt
         try:
-            attempt.run()
+            self._attempt.run()
         finally:
-            with self._lock:
-                self._attempt = None
+            self._attempt = None
 
     def interrupt(self) -> None:
         """Make the running attempt end: its action is cancelled; without an action, it ends at the next micro-batch."""
-        with self._lock:
-            attempt = self._attempt
+        attempt = self._attempt
         if attempt is not None:
             attempt.interrupt()
 
@@ -215,8 +211,7 @@ class SparkEngine:
         return () if self._files_sent is None else self._files_sent[1]
 
     def _clean_up_after_jvm(self) -> None:
-        with self._lock:
-            attempt = self._attempt
+        attempt = self._attempt
         if attempt is not None:
             attempt.clean_up(grace_ms=1_000)
         remove_made()

@@ -237,12 +237,10 @@ def read_spark_defaults(path: Path) -> dict[str, str]:
         text = line.strip()
         if not text or text.startswith("#"):
             continue
-        cut = min((index for index, character in enumerate(text) if character in " \t=:"), default=-1)
-        key = text[:cut] if cut > 0 else ""
-        value = text[cut:].lstrip(" \t=:").strip() if cut > 0 else ""
-        if not key.startswith("spark.") or not value:
+        setting = re.fullmatch(r"(spark\.[^ \t=:]*)[ \t=:]++\s*(\S.*)", text)
+        if setting is None:
             raise ConfigurationError(f"{path} line {number}: expected `spark.<key> <value>`; got {text!r}.")
-        settings[key] = value
+        settings[setting[1]] = setting[2]
     return settings
 
 
