@@ -32,7 +32,7 @@ from flinkish.engine.slots import hosts
 from flinkish.engine.slots.messages import busy_file
 from flinkish.engine.spark import shim, spark_settings
 from flinkish.engine.spark.failures import LOST_EXECUTOR, hint_for, of_ended_jvm, summarize
-from flinkish.engine.spark.jvm import Watchdog
+from flinkish.engine.spark.jvm import watch
 from flinkish.engine.spark.log_suppression import scheduler_is_idle, silence_shutdown, suppress_jvm_logs
 from flinkish.engine.spark.native import Arrivals, NativeInput, native_inputs, positions, seed
 from flinkish.engine.spark.query import ActionFailed, Ready, Rows, Turnstile, build, describe, slot_values
@@ -106,7 +106,7 @@ class SparkEngine:
         self._modules_sent_to: HeldSession | None = None
         #: The session whose executors get the job's Python files, and the entries of sys.path; see `_send_files`.
         self._files_sent: tuple[HeldSession, tuple[str, ...]] | None = None
-        self._watchdog: Watchdog | None = None
+        self._end_watch: Callable[[], None] = lambda: None
 
     def run_attempt(self, program: TaskProgram, loop: EpochLoop) -> None:
         """Run epochs until the loop ends, or `interrupt` is called; see `Engine.run_attempt`."""
@@ -162,9 +162,7 @@ class SparkEngine:
 
     def close(self) -> None:
         """Stop the session if it was made here, and remove the scratch root."""
-        if self._watchdog is not None:
-            self._watchdog.close()
-            self._watchdog = None
+        self._end_watch()
         if self._held is not None:
             release_session(self._held)
             self._held = None
@@ -186,8 +184,7 @@ class SparkEngine:
                 notices.tell(f"Spark's page: {page} (its input and process rates count rows inside flinkish, not your records)")
             if "PYSPARK_GATEWAY_PORT" in os.environ:
                 silence_shutdown(self._held.session.sparkContext._gateway)
-                self._watchdog = Watchdog(self._held.jvm, self._clean_up_after_jvm)
-                self._watchdog.start()
+                self._end_watch = watch(self._held.jvm, self._clean_up_after_jvm)
         return self._held
 
     def _send_modules(self, held: HeldSession, program: TaskProgram) -> None:

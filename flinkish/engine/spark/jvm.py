@@ -48,27 +48,19 @@ def parent_jvm() -> ProcessId:
     return ProcessId.of(os.getppid()) or this_process()
 
 
-class Watchdog:
-    """Watches the JVM of a driver under spark-submit; when it is gone, cleans up and ends this process quietly.
+def watch(jvm: ProcessId, clean_up: Callable[[], None]) -> Callable[[], None]:
+    """Watch the JVM of a driver under spark-submit; when it is gone, clean up and end this process quietly.
 
-    SIGTERM to spark-submit ends the JVM only, and would leave the Python process as an orphan.
+    SIGTERM to spark-submit ends the JVM only, and would leave the Python process as an orphan. Returns what ends the watch.
     """
+    ended = threading.Event()
 
-    def __init__(self, jvm: ProcessId, clean_up: Callable[[], None]) -> None:
-        self._jvm = jvm
-        self._clean_up = clean_up
-        self._closed = threading.Event()
-
-    def start(self) -> None:
-        """Begin to watch, in a new thread."""
-        threading.Thread(target=self._watch, name="flinkish-watchdog", daemon=True).start()
-
-    def close(self) -> None:
-        self._closed.set()
-
-    def _watch(self) -> None:
-        while not self._closed.wait(_INTERVAL_S):
-            if not self._jvm.is_alive():
+    def run() -> None:
+        while not ended.wait(_INTERVAL_S):
+            if not jvm.is_alive():
                 with contextlib.suppress(Exception):
-                    self._clean_up()
+                    clean_up()
                 os._exit(_EXIT_CODE)
+
+    threading.Thread(target=run, name="flinkish-watchdog", daemon=True).start()
+    return ended.set
