@@ -83,10 +83,8 @@ class HostConfig:
     slot_values: tuple[int, ...]
     #: The driver's sys.path if workers run on its machine, so that modules in the folder of the job script are found.
     path: tuple[str, ...] = ()
-    #: Name of the folder with the program's own modules in the executors' working folders; None = they are on `path`, if any.
-    own_modules: str | None = None
-    #: Entries of sys.path with the Python files of the job, relative to the executors' working folders, if they share no folder.
-    python_files: tuple[str, ...] = ()
+    #: Entries of sys.path that were sent to the executors' working folders, relative to these.
+    sent: tuple[str, ...] = ()
     #: The interpreter of the hosts; None = the one that runs Spark's workers.
     python: str | None = None
     #: Milliseconds without a call after which a host ends by itself, unless the program file was touched in the meantime, as the
@@ -203,10 +201,8 @@ class _SlotHost:
 
     def _start(self) -> ProcessId:
         config = self._config
-        # The job's Python files come first, as if they were staged, then the program's own modules, as on the driver. Then the
-        # worker's own path: with spark-submit --py-files, the executor's copies are used.
-        sent = (*config.python_files, *(() if config.own_modules is None else (config.own_modules,)))
-        own = [str(working_folder(self._executor) / entry) for entry in sent]
+        # After what was sent, the worker's own path: with spark-submit --py-files, the executor's copies are used.
+        own = [str(working_folder(self._executor) / entry) for entry in config.sent]
         path = [entry for entry in (*own, *sys.path, *config.path) if entry]
         python = config.python or sys.executable
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join(dict.fromkeys(path))}

@@ -102,10 +102,8 @@ class SparkEngine:
         #: The driver's folder of those that its JVM and the executors have in their working folders, if none is shared.
         self._own_folders: Path | None = None
         self._attempts = 0
-        #: The session whose executors get the program's own modules.
-        self._modules_sent_to: HeldSession | None = None
-        #: The session whose executors get the job's Python files, and the entries of sys.path; see `_send_files`.
-        self._files_sent: tuple[HeldSession, tuple[str, ...]] | None = None
+        #: The session whose executors were sent Python files and modules, and the entries of sys.path; see `_send`.
+        self._sent: tuple[HeldSession | None, tuple[str, ...]] = None, ()
         self._end_watch: Callable[[], None] = lambda: None
 
     def run_attempt(self, program: TaskProgram, loop: EpochLoop) -> None:
@@ -125,8 +123,8 @@ class SparkEngine:
             if self._own_folders is None:
                 self._own_folders = make_own_folder(hosts.working_folder(held.jvm))
             own = self._own_folders / str(self._attempts)
-        self._send_modules(held, program)
-        sent = () if own is None else self._send_files(held, program.dependencies.python_files)
+        needed = program.dependencies
+        sent = self._send(held, () if own is None else needed.python_files, needed.own_modules)
         self._attempt = _Attempt(
             held,
             program,
@@ -136,7 +134,7 @@ class SparkEngine:
             clock=self._clock,
             close_timeout=self._settings.close_timeout,
             own=own,
-            python_files=sent,
+            sent=sent,
         )
         try:
             self._attempt.run()
@@ -187,25 +185,27 @@ class SparkEngine:
                 self._end_watch = watch(self._held.jvm, self._clean_up_after_jvm)
         return self._held
 
-    def _send_modules(self, held: HeldSession, program: TaskProgram) -> None:
-        """Have Spark unpack the program's own modules in the working folder of each executor, also of those that come later."""
-        archive = program.dependencies.own_modules
-        if archive is not None and not spark_settings.is_one_machine(held.master) and self._modules_sent_to is not held:
-            held.session.sparkContext.addArchive(f"{Path(archive).resolve().as_uri()}#{_OWN_MODULES}")
-            self._modules_sent_to = held
+    def _send(self, held: HeldSession, files: tuple[str, ...], modules: str | None) -> tuple[str, ...]:
+        """Have Spark unpack Python files and the program's own modules on other machines, also for executors that come later.
 
-    def _send_files(self, held: HeldSession, files: tuple[str, ...]) -> tuple[str, ...]:
-        """Have Spark unpack Python files for each executor; return the entries of sys.path, relative to their working folders.
-
-        The job's folders are removed with it, but executors that come later, for other jobs, get the files as well.
+        Returns the entries of sys.path, relative to the executors' working folders: the files come first, as if they were staged,
+        then the modules, as on the driver. The job's folders are removed with it, but executors that come later, for other jobs,
+        get the files as well.
         """
-        if files and (self._files_sent is None or self._files_sent[0] is not held):
-            name = f"flinkish-files-{self._ids()}"
-            archive = _SENT_FILES.path() / f"{name}.zip"
-            entries = dependencies.pack_python_files(files, archive)
-            held.session.sparkContext.addArchive(f"{archive.as_uri()}#{name}")
-            self._files_sent = held, tuple(f"{name}/{entry}" for entry in entries)
-        return () if self._files_sent is None else self._files_sent[1]
+        if spark_settings.is_one_machine(held.master):
+            return ()
+        if self._sent[0] is not held:
+            context, entries = held.session.sparkContext, list[str]()
+            if files:
+                name = f"flinkish-files-{self._ids()}"
+                archive = _SENT_FILES.path() / f"{name}.zip"
+                entries += [f"{name}/{entry}" for entry in dependencies.pack_python_files(files, archive)]
+                context.addArchive(f"{archive.as_uri()}#{name}")
+            if modules is not None:
+                context.addArchive(f"{Path(modules).resolve().as_uri()}#{_OWN_MODULES}")
+                entries.append(_OWN_MODULES)
+            self._sent = held, tuple(entries)
+        return self._sent[1]
 
     def _clean_up_after_jvm(self) -> None:
         attempt = self._attempt
@@ -228,7 +228,7 @@ class _Attempt:
     close_timeout: int
     #: The driver's folder of the attempt if executors share none with it; theirs have the same name, and that of its parent.
     own: Path | None = None
-    python_files: tuple[str, ...] = ()
+    sent: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         self._interrupted = threading.Event()
@@ -309,8 +309,7 @@ class _Attempt:
             task=self.task,
             slot_values=slot_values(program.plan.slots),
             path=tuple(sys.path) if one_machine else (),
-            python_files=self.python_files,
-            own_modules=None if one_machine or program.dependencies.own_modules is None else _OWN_MODULES,
+            sent=self.sent,
             python=dependencies.interpreter(program.configuration.get(options.PYTHON_EXECUTABLE), work),
             uses_arrow=program.uses_arrow,
         )

@@ -498,10 +498,7 @@ def test_modules_that_spark_has_unpacked_in_the_working_folder_come_first(
         raise template.TemplateError
 
     monkeypatch.setattr(template, "fork_host", fork)
-    _level_zero(dataclasses.replace(make(), own_modules="program"))
-    assert [path[0] for path in paths] == [str(executor / "program")]
-    paths.clear()
-    _level_zero(dataclasses.replace(make(), own_modules="program", python_files=("sent/python-0",)))
+    _level_zero(dataclasses.replace(make(), sent=("sent/python-0", "program")))
     assert [path[:2] for path in paths] == [[str(executor / "sent/python-0"), str(executor / "program")]]
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import zipfile
 from pathlib import Path
 from types import SimpleNamespace
@@ -15,7 +14,7 @@ from flinkish.engine.spark import shim
 from flinkish.engine.spark.engine import SparkEngine, _Attempt
 from flinkish.engine.spark.query import Ready, Rows
 from flinkish.engine.spark.session import HeldSession
-from flinkish.runtime.protocol import Dependencies, EpochReport
+from flinkish.runtime.protocol import EpochReport
 from tests.spark.toy import ToyLoop, toy_program
 
 
@@ -31,34 +30,27 @@ def test_the_last_epoch_is_not_followed_by_another_micro_batch(tmp_path: Path) -
     assert len(loop.reports) == 1
 
 
+def _session(sent: list[str], master: str = "spark://a:7077") -> HeldSession:
+    session = SimpleNamespace(sparkContext=SimpleNamespace(addArchive=sent.append))
+    return cast(HeldSession, SimpleNamespace(master=master, session=session))
+
+
 def test_executors_on_other_machines_get_the_modules_of_the_program_once_for_each_session(tmp_path: Path) -> None:
-    sent: list[tuple[str, str]] = []
-
-    def session(master: str) -> Any:
-        context = SimpleNamespace(addArchive=lambda path: sent.append((master, path)))
-        return SimpleNamespace(master=master, session=SimpleNamespace(sparkContext=context))
-
-    program = toy_program(tmp_path)
-    brought = dataclasses.replace(program, dependencies=Dependencies(own_modules=str(tmp_path / "a job.zip")))
-    engine = SparkEngine()
-    first, second = session("spark://a:7077"), session("spark://b:7077")
-    for held in (session("local[2]"), first, first, second):
-        engine._send_modules(held, program)
-        engine._send_modules(held, brought)
-    uri = f"{tmp_path.as_uri()}/a%20job.zip#flinkish-program"
-    assert sent == [("spark://a:7077", uri), ("spark://b:7077", uri)]
+    sent: list[str] = []
+    engine, first, second = SparkEngine(), _session(sent), _session(sent)
+    modules = str(tmp_path / "a job.zip")
+    assert [engine._send(held, (), modules) for held in (first, first, second)] == [("flinkish-program",)] * 3
+    assert sent == [f"{tmp_path.as_uri()}/a%20job.zip#flinkish-program"] * 2
+    assert engine._send(_session(sent), (), None) == ()
+    assert engine._send(_session(sent, "local[2]"), (), modules) == ()
+    assert len(sent) == 2
 
 
 def test_executors_that_share_no_folder_get_the_python_files_once_for_each_session(tmp_path: Path) -> None:
     (tmp_path / "module.py").write_text("NAME = 'sent'")
     sent: list[str] = []
-    first, second = (
-        cast(HeldSession, SimpleNamespace(session=SimpleNamespace(sparkContext=SimpleNamespace(addArchive=sent.append))))
-        for _ in range(2)
-    )
-    engine = SparkEngine()
-    assert engine._send_files(first, ()) == ()
-    found = [engine._send_files(held, (str(tmp_path / "module.py"),)) for held in (first, first, second)]
+    engine, first, second = SparkEngine(), _session(sent), _session(sent)
+    found = [engine._send(held, (str(tmp_path / "module.py"),), None) for held in (first, first, second)]
     assert found[0] == found[1] != found[2]
     assert len(sent) == 2
     for uri, (entry,) in zip(sent, found[1:], strict=True):
