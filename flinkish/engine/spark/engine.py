@@ -37,8 +37,8 @@ from flinkish.engine.spark.log_suppression import scheduler_is_idle, silence_shu
 from flinkish.engine.spark.native import Arrivals, NativeInput, native_inputs, positions, seed
 from flinkish.engine.spark.query import ActionFailed, Ready, Rows, Turnstile, build, describe, slot_values
 from flinkish.engine.spark.scratch import (
+    check_cluster_settings,
     check_own_folders,
-    has_working_folders,
     make_own_folder,
     make_query_folders,
     make_scratch_folder,
@@ -109,12 +109,8 @@ class SparkEngine:
     def run_attempt(self, program: TaskProgram, loop: EpochLoop) -> None:
         """Run epochs until the loop ends, or `interrupt` is called; see `Engine.run_attempt`."""
         held = self._session()
-        spark_settings.check_cluster_settings(
-            held.master,
-            self._settings.scratch_dir,
-            speculation=held.setting("spark.speculation", "false") == "true",
-            own_folders=has_working_folders(),
-        )
+        speculation = held.setting("spark.speculation", "false") == "true"
+        check_cluster_settings(held.master, self._settings.scratch_dir, speculation=speculation)
         own = None
         if not spark_settings.is_one_machine(held.master) and self._settings.scratch_dir is None:
             temporary = program.configuration.get(options.CHECKPOINTS_DIRECTORY) is None

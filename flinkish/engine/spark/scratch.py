@@ -17,6 +17,7 @@ from pathlib import Path
 
 from flinkish.common.errors import EngineError
 from flinkish.engine.scratch import make_folder, remove_orphans
+from flinkish.engine.spark.spark_settings import is_one_machine
 from flinkish.runtime.protocol import NO_DEPENDENCIES, TaskProgram
 
 _PREFIX = "flinkish-scratch"
@@ -70,9 +71,22 @@ def uri_in_own(root: Path, folder: Path) -> str:
     return (_WORKING_FOLDER / folder.relative_to(root.parent)).as_uri()
 
 
-def has_working_folders() -> bool:
-    """Tell whether a path can mean the working folder of the process that uses it, as on Linux."""
-    return _WORKING_FOLDER.is_dir()
+def check_cluster_settings(master: str, scratch_dir: Path | None, *, speculation: bool) -> None:
+    """Refuse a cluster whose executors cannot reach the scratch folder nor have folders of their own, and speculative tasks.
+
+    Raises EngineError.
+    """
+    if speculation:
+        raise EngineError(
+            "spark.speculation is true; a slot must run once at a time.",
+            hint="set spark.speculation to false for this application.",
+        )
+    if not is_one_machine(master) and scratch_dir is None and not _WORKING_FOLDER.is_dir():
+        raise EngineError(
+            f"The master is {master}, but the scratch folder would be a local (file:) folder of the driver's machine; the "
+            "executors must reach it too.",
+            hint="set io.tmp.dirs to a folder on storage that is mounted under the same path everywhere (such as NFS).",
+        )
 
 
 def make_own_folder(working_folder: Path) -> Path:

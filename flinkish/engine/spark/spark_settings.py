@@ -248,21 +248,3 @@ def project_file(name: str, environment: Mapping[str, str] = os.environ) -> Path
     """Return a file of the project, such as spark-defaults.conf, in FLINKISH_CONF_DIR or else ./conf; None if there is none."""
     path = Path(environment.get("FLINKISH_CONF_DIR") or "conf") / name
     return path if path.is_file() else None
-
-
-def check_cluster_settings(master: str, scratch_dir: Path | None, speculation: bool, *, own_folders: bool = False) -> None:
-    """Refuse a cluster whose executors cannot reach the scratch folder, and speculative tasks.
-
-    `own_folders`: executors can have scratch folders of their own. Raises EngineError.
-    """
-    if speculation:
-        raise EngineError(
-            "spark.speculation is true; a slot must run once at a time.",
-            hint="set spark.speculation to false for this application.",
-        )
-    if not is_one_machine(master) and scratch_dir is None and not own_folders:
-        raise EngineError(
-            f"The master is {master}, but the scratch folder would be a local (file:) folder of the driver's machine; the "
-            "executors must reach it too.",
-            hint="set io.tmp.dirs to a folder on storage that is mounted under the same path everywhere (such as NFS).",
-        )

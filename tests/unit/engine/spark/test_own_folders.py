@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from flinkish.common.errors import EngineError
-from flinkish.engine.spark import spark_settings
-from flinkish.engine.spark.scratch import check_own_folders, has_working_folders, make_own_folder, uri_in_own
+from flinkish.engine.spark import scratch
+from flinkish.engine.spark.scratch import check_cluster_settings, check_own_folders, make_own_folder, uri_in_own
 from flinkish.program.program import CachedFile
 from flinkish.runtime.protocol import Dependencies
 from tests.spark.toy import toy_program
@@ -33,8 +33,22 @@ def test_a_working_folder_that_cannot_be_written_is_named(tmp_path: Path) -> Non
         make_own_folder(tmp_path / "file")
 
 
-def test_a_cluster_without_a_shared_folder_is_accepted_where_executors_have_their_own() -> None:
-    spark_settings.check_cluster_settings("spark://host:7077", None, speculation=False, own_folders=has_working_folders())
+def test_a_cluster_without_a_shared_folder_is_accepted_where_executors_have_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    check_cluster_settings("spark://host:7077", None, speculation=False)
+    monkeypatch.setattr(scratch, "_WORKING_FOLDER", Path("/nowhere"))
+    with pytest.raises(EngineError, match=r"(?s)The master is yarn.*Hint: set io.tmp.dirs"):
+        check_cluster_settings("yarn", None, speculation=False)
+
+
+@pytest.mark.parametrize(("master", "folder"), [("local[2]", None), ("local-cluster[2,1,1024]", None), ("yarn", Path("/mnt/x"))])
+def test_reachable_scratch_folders_are_accepted(master: str, folder: Path | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(scratch, "_WORKING_FOLDER", Path("/nowhere"))
+    check_cluster_settings(master, folder, speculation=False)
+
+
+def test_speculation_is_refused() -> None:
+    with pytest.raises(EngineError, match=r"spark\.speculation"):
+        check_cluster_settings("local", None, speculation=True)
 
 
 def test_what_needs_a_shared_folder_is_refused(tmp_path: Path) -> None:

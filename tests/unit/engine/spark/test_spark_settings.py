@@ -109,21 +109,6 @@ def test_spark_defaults_are_looked_for_in_the_configuration_folder(tmp_path: Pat
     assert spark_settings.project_file("spark-defaults.conf", environment) == tmp_path / "spark-defaults.conf"
 
 
-def test_a_cluster_without_a_shared_scratch_folder_is_refused() -> None:
-    with pytest.raises(EngineError, match=r"(?s)The master is yarn.*Hint: set io.tmp.dirs"):
-        spark_settings.check_cluster_settings("yarn", None, speculation=False)
-
-
-@pytest.mark.parametrize(("master", "scratch"), [("local[2]", None), ("local-cluster[2,1,1024]", None), ("yarn", Path("/mnt/x"))])
-def test_reachable_scratch_folders_are_accepted(master: str, scratch: Path | None) -> None:
-    spark_settings.check_cluster_settings(master, scratch, speculation=False)
-
-
-def test_speculation_is_refused() -> None:
-    with pytest.raises(EngineError, match=r"spark\.speculation"):
-        spark_settings.check_cluster_settings("local", None, speculation=True)
-
-
 _DELTA = {"spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension", "spark.x": "1"}
 
 
