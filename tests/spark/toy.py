@@ -16,17 +16,16 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
-from flinkish.common.config_options import ConfigOption
+from flinkish.common.configuration import Configuration
 from flinkish.common.ids import AttemptId, Epoch, LineageId
 from flinkish.graph.execution_plan import ExecutionPlan
 from flinkish.runtime.protocol import EpochCommand, EpochReport, Frame, LevelResult, TaskProgram
 
 
-@dataclass(frozen=True, kw_only=True)
-class ToySettings:
-    """What the toy does; takes the place of the program's configuration."""
+@dataclass(kw_only=True, eq=False)
+class ToySettings(Configuration):
+    """What the toy does, as the program's configuration, which has no options."""
 
     keys: int = 10
     #: Bytes that are added to each frame.
@@ -38,9 +37,8 @@ class ToySettings:
     on_close: Callable[[int], None] | None = None
     fail_in_constructor: bool = False
 
-    def get(self, option: ConfigOption[Any]) -> Any:
-        """Return the value of an option of the engine, none of which is set."""
-        return option.default
+    def __post_init__(self) -> None:
+        super().__init__()
 
 
 def toy_program(tmp_path: Path, *, slots: int = 2, levels: int = 2, settings: ToySettings | None = None) -> TaskProgram:
@@ -54,7 +52,7 @@ def toy_program(tmp_path: Path, *, slots: int = 2, levels: int = 2, settings: To
     attempt = uuid.uuid4().hex
     return TaskProgram(
         plan=plan,
-        configuration=settings or ToySettings(),  # type: ignore[arg-type]
+        configuration=settings or ToySettings(),
         job_id="toy",
         lineage=LineageId("toy"),
         job_name="toy",

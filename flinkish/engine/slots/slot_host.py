@@ -26,7 +26,6 @@ from typing import TYPE_CHECKING, Any
 
 from flinkish.common import pickling
 from flinkish.common.closing import Unwinding
-from flinkish.common.configuration import Configuration
 from flinkish.common.files import store_settings
 from flinkish.engine import dependencies
 from flinkish.engine.slots.frame_files import FrameFiles
@@ -146,8 +145,7 @@ def _load_task(order: Order) -> SlotTask:
     program = pickling.load_program(Path(order.program_file).read_bytes())
     if order.own_folder:
         program = program.moved_to(Path(order.program_file).parent)
-    if isinstance(program.configuration, Configuration):
-        store_settings.use(program.configuration)
+    store_settings.use(program.configuration)
     task: SlotTask = resolve_name(order.task)(program, order.slot)
     return task
 
