@@ -17,7 +17,6 @@ from flinkish.common.clock import Clock, ManualClock, SystemClock
 from flinkish.common.errors import ForeignCheckpointError, JobExecutionError, SinkChangedError, SinkError, TargetRefusedError
 from flinkish.common.ids import random_id
 from flinkish.common.serialization import SerializationSchema, SimpleStringSchema
-from flinkish.common.watermark_strategy import TimestampAssigner
 from flinkish.datastream import DataStream, StreamExecutionEnvironment
 from flinkish.datastream.connectors.base import CommitRequest, DeliveryGuarantee, RestoredCheckpoint
 from flinkish.datastream.connectors.kafka import (
@@ -66,11 +65,6 @@ def texts(env: StreamExecutionEnvironment, values: list[str], *, by_columns: boo
     return stream.filter(pc.field("value") != "-") if by_columns else stream
 
 
-class Hundreds(TimestampAssigner):
-    def extract_timestamp(self, value: Any, record_timestamp: int) -> int:
-        return int(value) * 100
-
-
 class FieldKey(SimpleStringSchema):
     def serialize(self, element: Any) -> bytes:
         return b"k" + str(int(element) % 3).encode()
@@ -82,7 +76,7 @@ def test_a_job_writes_keys_values_headers_and_times_to_the_topics_it_chooses(
     topics = [kafka.create_topic(3), kafka.create_topic(1)]
     env = make_env(2, {"execution.checkpointing.interval": "50 ms", "execution.checkpointing.dir": tmp_path})
     numbers = [str(number) for number in range(200)]
-    strategy = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(Hundreds())
+    strategy = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(lambda value, _: int(value) * 100)
     stream = env.from_collection(numbers, Types.STRING()).assign_timestamps_and_watermarks(strategy)
     schema = (
         serializer()

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from deltalake import DeltaTable
 
-from flinkish.common import Duration, Row, Time, TimestampAssigner, Types, WatermarkStrategy
+from flinkish.common import Duration, Row, Time, Types, WatermarkStrategy
 from flinkish.common.column_layout import Layout
 from flinkish.common.errors import JobExecutionError, SourceError
 from flinkish.common.serialization import DeserializationSchema
@@ -47,11 +47,6 @@ class Everything(KafkaRecordDeserializationSchema):
 
     def deserialize(self, message: KafkaRecord) -> Any:
         return (message.partition, message.offset, message.key, message.value, message.timestamp, message.headers)
-
-
-class ByField(TimestampAssigner):
-    def extract_timestamp(self, value: Row, record_timestamp: int) -> int:
-        return int(value.at)
 
 
 class Times(ProcessFunction):
@@ -408,7 +403,7 @@ def test_rows_are_counted_in_windows_in_both_forms(
     source = source_of(kafka, topic).set_bounded(LATEST).set_value_only_deserializer(schema)
     source.on_record_error(RecordErrorPolicy.skip())
     out_of_order = WatermarkStrategy.for_bounded_out_of_orderness(Duration.of_seconds(30))
-    times = "at" if by_columns else ByField()
+    times = "at" if by_columns else lambda value, _: int(value.at)
     stream = make_env(2, {"execution.epoch.max-records": 700}).from_source(
         source.build(), out_of_order.with_timestamp_assigner(times), "kafka"
     )

@@ -17,7 +17,6 @@ import pytest
 from flinkish.common import Row, Time, Types, WatermarkStrategy
 from flinkish.common.errors import InvalidArgumentError
 from flinkish.common.typeinfo import TypeInformation
-from flinkish.common.watermark_strategy import TimestampAssigner
 from flinkish.datastream import (
     AggregateFunction,
     AsyncDataStream,
@@ -60,13 +59,8 @@ RULES = MapStateDescriptor("rules", Types.STRING(), Types.STRING())
 SECOND = TumblingEventTimeWindows.of(Time.seconds(1))
 
 
-class _Second(TimestampAssigner):
-    def extract_timestamp(self, value: Any, record_timestamp: int) -> int:
-        return 1000
-
-
 def numbers() -> DataStream:
-    strategy = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(_Second())
+    strategy = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(lambda *_: 1000)
     return env_of().from_collection([1]).assign_timestamps_and_watermarks(strategy)
 
 

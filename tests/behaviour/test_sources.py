@@ -21,7 +21,6 @@ from deltalake import DeltaTable
 
 from flinkish.common import Duration, Row, Time, Types, WatermarkStrategy
 from flinkish.common.typeinfo import TypeInformation
-from flinkish.common.watermark_strategy import TimestampAssigner
 from flinkish.datastream import DataStream, StreamExecutionEnvironment
 from flinkish.datastream.connectors.base import (
     Boundedness,
@@ -401,14 +400,11 @@ def test_a_source_of_the_users_own_goes_on_where_its_splits_stood(make_env: Make
     assert [pair for pair in found if pair[0] in "abcdefghijk"] == expected[:11]
 
 
-class Later(TimestampAssigner):
-    def extract_timestamp(self, value: str, record_timestamp: int) -> int:
-        return record_timestamp + 500
-
-
 @locally
 def test_the_timestamp_assigner_of_a_source_sees_the_timestamp_of_its_reader(env: StreamExecutionEnvironment) -> None:
-    strategy = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(Later())
+    strategy = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(
+        lambda _, record_timestamp: record_timestamp + 500
+    )
     letters = env.from_source(LettersSource("abc"), strategy, "letters")
     assert collect(letters.process(WithTimestamp())) == [("a", 500), ("b", 1500), ("c", 2500)]
 

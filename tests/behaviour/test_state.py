@@ -13,7 +13,6 @@ from flinkish.datastream import StreamExecutionEnvironment
 from flinkish.datastream.functions import (
     KeyedProcessFunction,
     MapFunction,
-    ReduceFunction,
     RuntimeContext,
 )
 from flinkish.datastream.state import (
@@ -25,7 +24,7 @@ from flinkish.datastream.state import (
     ValueStateDescriptor,
 )
 from tests.conftest import locally
-from tests.kit.functions import CountByKey, Mean
+from tests.kit.functions import Add, CountByKey, Mean
 from tests.kit.results import collect
 
 RECORDS = [("a", 1), ("b", 10), ("a", 2), ("b", 20), ("a", 3)]
@@ -46,11 +45,6 @@ def test_keys_are_equal_by_what_they_hold_however_python_compares_them(env: Stre
     counted = stream.key_by(lambda value: keys[value[0]](value[1])).process(CountByKey())
     expected = [(key, count) for key in ("(1, nan)", "PosixPath('a/b')", "Row(a=1, b=2)") for count in range(1, 5)]
     assert sorted(collect(counted)) == expected
-
-
-class Add(ReduceFunction):
-    def reduce(self, value1: int, value2: int) -> int:
-        return value1 + value2
 
 
 @locally

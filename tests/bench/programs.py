@@ -15,9 +15,10 @@ from flinkish.common import Configuration, Time, Types, WatermarkStrategy
 from flinkish.common.watermark_strategy import TimestampAssigner
 from flinkish.datastream import StreamExecutionEnvironment
 from flinkish.datastream.connectors.number_seq import NumberSequenceSource
-from flinkish.datastream.functions import AggregateFunction, KeyedBroadcastProcessFunction, KeyedProcessFunction
+from flinkish.datastream.functions import KeyedBroadcastProcessFunction, KeyedProcessFunction
 from flinkish.datastream.state import MapStateDescriptor, ValueStateDescriptor
 from flinkish.datastream.window import EventTimeSessionWindows, SlidingEventTimeWindows, TumblingEventTimeWindows
+from tests.kit.functions import Mean
 
 KEYS = 100_000
 #: Milliseconds of event time.
@@ -38,22 +39,6 @@ class EventTime(TimestampAssigner):
     def extract_timestamp(self, value: int, record_timestamp: int) -> int:
         timestamp = int(value % self._half / self._records_per_ms)
         return timestamp + timestamp // (10 * SECOND) * self._pause * SECOND
-
-
-class Mean(AggregateFunction):
-    """The mean of the records, from their number and sum."""
-
-    def create_accumulator(self) -> tuple[int, int]:
-        return 0, 0
-
-    def add(self, value: int, accumulator: tuple[int, int]) -> tuple[int, int]:
-        return accumulator[0] + 1, accumulator[1] + value
-
-    def get_result(self, accumulator: tuple[int, int]) -> float:
-        return accumulator[1] / accumulator[0]
-
-    def merge(self, a: tuple[int, int], b: tuple[int, int]) -> tuple[int, int]:
-        return a[0] + b[0], a[1] + b[1]
 
 
 class CountPerKey(KeyedProcessFunction):

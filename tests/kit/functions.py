@@ -9,7 +9,7 @@ from typing import Any
 from flinkish.common import Types
 from flinkish.common.watermark_strategy import TimestampAssigner, WatermarkGenerator, WatermarkOutput
 from flinkish.datastream.checkpoint import CheckpointListener
-from flinkish.datastream.functions import AggregateFunction, KeyedProcessFunction, MapFunction, RuntimeContext
+from flinkish.datastream.functions import AggregateFunction, KeyedProcessFunction, MapFunction, ReduceFunction, RuntimeContext
 from flinkish.datastream.state import ValueStateDescriptor
 
 
@@ -52,6 +52,13 @@ class FailsAfterCheckpoint(MapFunction, CheckpointListener):
             self.marker.touch()
             raise ValueError("once")
         return value
+
+
+class Add(ReduceFunction):
+    """The sum."""
+
+    def reduce(self, value1: Any, value2: Any) -> Any:
+        return value1 + value2
 
 
 class Number(AggregateFunction):

@@ -11,14 +11,12 @@ import msgspec
 import pytest
 
 from flinkish.common import Row, Time, Types, WatermarkStrategy
-from flinkish.common.watermark_strategy import TimestampAssigner
 from flinkish.datastream import StreamExecutionEnvironment
 from flinkish.datastream.checkpoint import CheckpointedFunction
 from flinkish.datastream.functions import (
     KeyedBroadcastProcessFunction,
     KeyedProcessFunction,
     MapFunction,
-    ReduceFunction,
     RuntimeContext,
 )
 from flinkish.datastream.state import (
@@ -32,7 +30,7 @@ from flinkish.datastream.state import (
 from flinkish.datastream.window import EventTimeSessionWindows, TumblingEventTimeWindows
 from flinkish.runtime.state.snapshot import SnapshotWriter
 from flinkish.testing import JobHarness
-from tests.kit.functions import Mean
+from tests.kit.functions import Add, Mean
 
 
 def declare_without_types(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -64,11 +62,6 @@ class Basket:
     owner: str
     total: int
     currency: str = "EUR"
-
-
-class Add(ReduceFunction):
-    def reduce(self, value1: Any, value2: Any) -> Any:
-        return value1 + value2
 
 
 class Sum(Mean):
@@ -149,18 +142,13 @@ class Ruled(KeyedBroadcastProcessFunction):
         ctx.get_broadcast_state(RULES).put(value, len(value))
 
 
-class OwnTime(TimestampAssigner):
-    def extract_timestamp(self, value: Any, record_timestamp: int) -> int:
-        return int(value) * 1000
-
-
 def parity(number: int) -> str:
     return "odd" if number % 2 else "even"
 
 
 def build(env: StreamExecutionEnvironment, job: JobHarness) -> None:
     """Numbers, one second apart, with a rule for each text."""
-    strategy = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(OwnTime())
+    strategy = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(lambda number, _: number * 1000)
     numbers = env.from_source(job.source("numbers", LONG), strategy, "numbers").uid("numbers")
     numbers.map(Operators(), LONG).uid("operators").sink_to(job.sink("operators")).uid("operators-sink")
     keyed = numbers.key_by(parity, TEXT)

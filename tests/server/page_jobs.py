@@ -6,7 +6,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from flinkish.common import Duration, Time, TimestampAssigner, Types, WatermarkStrategy
+from flinkish.common import Duration, Time, Types, WatermarkStrategy
 from flinkish.datastream import StreamExecutionEnvironment
 from flinkish.datastream.connectors.discard import DiscardingSink
 from flinkish.datastream.connectors.number_seq import NumberSequenceSource
@@ -18,13 +18,6 @@ PAIR = Types.TUPLE([Types.LONG(), Types.LONG()])
 #: 2024-01-01 in milliseconds, where the event times begin.
 BEGIN = 1_704_067_200_000
 SETTINGS = {"execution.epoch.max-records": "50", "execution.checkpointing.interval": "1 s", "rest.secret": "do not show"}
-
-
-class Minutes(TimestampAssigner):
-    """One record a second of event time."""
-
-    def extract_timestamp(self, value: Any, record_timestamp: int) -> int:
-        return BEGIN + 1000 * int(value)
 
 
 class Count(MapFunction):
@@ -51,7 +44,9 @@ def slowly(value: tuple[int, int]) -> tuple[int, int]:
 
 
 def numbers(env: StreamExecutionEnvironment, name: str, most: int = 10**12) -> Any:
-    strategy = WatermarkStrategy.for_bounded_out_of_orderness(Duration.of_seconds(5)).with_timestamp_assigner(Minutes())
+    strategy = WatermarkStrategy.for_bounded_out_of_orderness(Duration.of_seconds(5)).with_timestamp_assigner(
+        lambda value, _: BEGIN + 1000 * value
+    )
     return env.from_source(NumberSequenceSource(0, most), strategy, name).uid(name)
 
 
@@ -92,13 +87,6 @@ def restarting_job(folder: Path) -> Any:
     return env.execute_async("prices")
 
 
-class Late(TimestampAssigner):
-    """Each hundredth record is an hour late."""
-
-    def extract_timestamp(self, value: Any, record_timestamp: int) -> int:
-        return BEGIN + 1000 * int(value) - (3_600_000 if value % 100 == 99 else 0)
-
-
 class Behind(MapFunction):
     """Has the gauge of a source that knows its backlog."""
 
@@ -112,7 +100,10 @@ class Behind(MapFunction):
 def late_job(folder: Path) -> Any:
     """Start a job that drops late records, and whose first vertex is behind."""
     env = make_env(folder, **SETTINGS)
-    strategy = WatermarkStrategy.for_bounded_out_of_orderness(Duration.of_seconds(5)).with_timestamp_assigner(Late())
+    strategy = WatermarkStrategy.for_bounded_out_of_orderness(Duration.of_seconds(5)).with_timestamp_assigner(
+        # Each hundredth record is an hour late.
+        lambda value, _: BEGIN + 1000 * value - (3_600_000 if value % 100 == 99 else 0)
+    )
     orders = env.from_source(NumberSequenceSource(0, 10**12), strategy, "orders").uid("orders")
     windows = orders.map(Behind(), PAIR).key_by(lambda p: p[0], Types.LONG()).window(TumblingEventTimeWindows.of(Time.minutes(1)))
     windows.reduce(lambda a, b: b).name("per minute").uid("per minute").sink_to(DiscardingSink()).name("store").uid("store")

@@ -20,7 +20,6 @@ from pyspark.sql.types import StructType
 from flinkish.common import Row, Time, Types, WatermarkStrategy
 from flinkish.common.errors import InvalidProgramError, JobCancelledError, UnsupportedError
 from flinkish.common.job_client import JobClient
-from flinkish.common.watermark_strategy import TimestampAssigner
 from flinkish.datastream import DataStream, StreamExecutionEnvironment
 from flinkish.datastream.connectors import DataFrameCommit, DataFrameSink
 from flinkish.datastream.window import TumblingEventTimeWindows
@@ -43,11 +42,6 @@ EVERY_TYPE = """
     timestamp_ntz'2024-01-01 00:00:00.000001' wall, array(1, null) a, map('k', id) m,
     struct(id x, array(timestamp'2024-01-01') y) n, cast(null as string) nothing
 """
-
-
-class Times(TimestampAssigner):
-    def extract_timestamp(self, value: Row, record_timestamp: int) -> int:
-        return int(value.time)
 
 
 class Written:
@@ -205,7 +199,7 @@ def test_no_row_of_a_bounded_frame_is_late_in_whatever_order_spark_reads_it(
     env = make_env(2, {"execution.runtime-mode": "STREAMING", "execution.epoch.max-records": 500})
     # The last times come first, in each of the files.
     frame = spark_session.range(3_000).selectExpr("string(id % 5) key", "2999 - id time").repartition(4)
-    strategy = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(Times())
+    strategy = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(lambda value, _: int(value.time))
     windows = (
         env.from_data_frame(frame, strategy, "rows")
         .key_by(lambda row: row.key, key_type=Types.STRING())
@@ -267,7 +261,7 @@ def test_files_and_a_delta_table_and_numbers_meet_in_windows_of_event_time(
     put(folder, "1.json", ("a", 100), ("a", 900), ("b", 1500))
     spark_session.createDataFrame([("a", 200), ("a", 1900)], "key string, time long").write.format("delta").save(str(table))
     env = make_env(2, {"execution.checkpointing.interval": "1 s"})
-    strategy = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(Times())
+    strategy = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(lambda value, _: int(value.time))
     json_lines = spark_session.readStream.schema("key string, time long").json(str(folder))
     files = env.from_data_frame(json_lines, strategy, "files")
     rows = env.from_data_frame(spark_session.readStream.format("delta").load(str(table)), strategy, "table")

@@ -14,7 +14,6 @@ from deltalake import DeltaTable
 from flinkish.common import Duration, Row, Time, Types, WatermarkStrategy
 from flinkish.common.engines import ENGINES
 from flinkish.common.errors import ForeignCheckpointError, JobCancelledError, JobExecutionError, UnsupportedError
-from flinkish.common.watermark_strategy import TimestampAssigner
 from flinkish.datastream import DataStream, ProcessFunction, StreamExecutionEnvironment
 from flinkish.datastream.connectors.record_errors import RecordErrorPolicy, RecordErrors
 from flinkish.datastream.window import TumblingEventTimeWindows
@@ -36,11 +35,6 @@ def _clear(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(support, "ENGINES", {**ENGINES, "local": able})
 
 
-class Times(TimestampAssigner):
-    def extract_timestamp(self, value: Row, record_timestamp: int) -> int:
-        return int(value.time)
-
-
 class Note(ProcessFunction):
     """Notes records with their time and the watermark at which they came."""
 
@@ -54,7 +48,9 @@ def note(value: Any) -> Any:
 
 
 def strategy(*, late_by: int = 0) -> WatermarkStrategy:
-    return WatermarkStrategy.for_bounded_out_of_orderness(Duration.of_millis(late_by)).with_timestamp_assigner(Times())
+    return WatermarkStrategy.for_bounded_out_of_orderness(Duration.of_millis(late_by)).with_timestamp_assigner(
+        lambda value, _: int(value.time)
+    )
 
 
 def start(

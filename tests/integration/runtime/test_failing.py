@@ -88,11 +88,6 @@ def failed_program(
     return error.value, transformations
 
 
-class AsTime(TimestampAssigner):
-    def extract_timestamp(self, value: int, record_timestamp: int) -> int:
-        return value * 1000
-
-
 class FailingAssigner(TimestampAssigner):
     def extract_timestamp(self, value: int, record_timestamp: int) -> int:
         return int(explode_at_3(value)) * 1000
@@ -285,7 +280,7 @@ class FailingReader(NumberSequenceSource):
 
 
 def timed(numbers: Numbers) -> Numbers:
-    strategy = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(AsTime())
+    strategy = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(lambda value, _: value * 1000)
     return numbers.assign_timestamps_and_watermarks(strategy)
 
 

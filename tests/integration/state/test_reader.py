@@ -20,7 +20,8 @@ from flinkish.datastream.window import EventTimeSessionWindows, SlidingEventTime
 from flinkish.runtime.state.codec import Opaque
 from flinkish.state import SavepointReader
 from flinkish.testing import JobHarness
-from tests.kit.stateful import LONG, TEXT, Add, Cart, Colour, OwnTime, declare_without_types, parity, savepoint_of, settings_of
+from tests.kit.functions import Add
+from tests.kit.stateful import LONG, TEXT, Cart, Colour, declare_without_types, parity, savepoint_of, settings_of
 
 NUMBERS = [1, 2, 3, 4]
 
@@ -199,7 +200,7 @@ def windows_of(tmp_path: Path, window: Callable[[Any], Any], numbers: Sequence[i
     """Return the windows that a window operator has open after some numbers, one second apart."""
 
     def program(env: StreamExecutionEnvironment, job: JobHarness) -> None:
-        strategy = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(OwnTime())
+        strategy = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(lambda number, _: number * 1000)
         source = env.from_source(job.source("numbers", LONG), strategy, "numbers").uid("numbers")
         window(source.key_by(parity, TEXT)).uid("windows").sink_to(job.sink("windows"))
 

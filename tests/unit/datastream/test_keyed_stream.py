@@ -17,7 +17,6 @@ from flinkish.datastream import (
     KeyedStream,
     OutputTag,
     ProcessFunction,
-    ReduceFunction,
     StreamExecutionEnvironment,
 )
 from flinkish.datastream.connectors.print import PrintSink
@@ -30,6 +29,7 @@ from flinkish.program.transformations import (
     TwoInputTransformation,
     UnionTransformation,
 )
+from tests.kit.functions import Add
 from tests.kit.programs import id_of, last
 from tests.unit.datastream.helpers import FakeExecutor, numbers
 
@@ -42,11 +42,6 @@ class Keyed(KeyedProcessFunction):
 class Unkeyed(ProcessFunction):
     def process_element(self, value: Any, ctx: Any) -> Any:
         yield value
-
-
-class Add(ReduceFunction):
-    def reduce(self, value1: Any, value2: Any) -> Any:
-        return value1 + value2
 
 
 class CoMap(CoMapFunction):

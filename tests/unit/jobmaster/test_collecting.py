@@ -8,16 +8,10 @@ from typing import Any
 import pytest
 
 from flinkish.common import Configuration, Time, Types, WatermarkStrategy
-from flinkish.common.watermark_strategy import TimestampAssigner
 from flinkish.datastream import DataStream, StreamExecutionEnvironment
 from flinkish.datastream.connectors.number_seq import NumberSequenceSource
 from flinkish.datastream.window import TumblingEventTimeWindows
 from tests.kit.functions import Punctuated
-
-
-class AsTime(TimestampAssigner):
-    def extract_timestamp(self, value: int, record_timestamp: int) -> int:
-        return value % 200
 
 
 def numbers() -> DataStream[int]:
@@ -26,7 +20,7 @@ def numbers() -> DataStream[int]:
     configuration.set_string("execution.epoch.max-records", "50")
     env = StreamExecutionEnvironment.get_execution_environment(configuration)
     env.set_parallelism(3)
-    times = WatermarkStrategy.for_generator(Punctuated).with_timestamp_assigner(AsTime())
+    times = WatermarkStrategy.for_generator(Punctuated).with_timestamp_assigner(lambda value, _: value % 200)
     return env.from_source(NumberSequenceSource(0, 599), times, "numbers", Types.LONG())
 
 

@@ -11,7 +11,6 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from flinkish.common.typeinfo import Types
-from flinkish.datastream.functions import ReduceFunction
 from flinkish.datastream.state import (
     AggregatingStateDescriptor,
     ListStateDescriptor,
@@ -20,6 +19,7 @@ from flinkish.datastream.state import (
 )
 from flinkish.runtime.keys import as_key, original_key
 from flinkish.runtime.state.handles import Fold
+from tests.kit.functions import Add
 from tests.models.runtime.state.expectations import expect
 from tests.models.runtime.state.statistics import Statistics
 from tests.unit.runtime.state.harness import Slot
@@ -28,15 +28,10 @@ if TYPE_CHECKING:
     from tests.models.runtime.state.program import Program
 
 
-class _Sum(ReduceFunction):
-    def reduce(self, value1: int, value2: int) -> int:
-        return value1 + value2
-
-
 _LONG, _ANY = Types.LONG(), Types.PICKLED_BYTE_ARRAY()
 #: Descriptors of panes with what folds into them, and of lists by window and by key.
 _PANES: dict[str, tuple[Any, Any]] = {
-    "sums": (ReducingStateDescriptor("sums", _Sum(), _LONG), _Sum()),
+    "sums": (ReducingStateDescriptor("sums", Add(), _LONG), Add()),
     "objects": (AggregatingStateDescriptor("objects", Statistics(), Types.LIST(_LONG)), Statistics()),
 }
 _LISTS: dict[str, Any] = {

@@ -16,7 +16,6 @@ from flinkish.common.configuration import Configuration
 from flinkish.common.errors import EngineError, StateError
 from flinkish.common.ids import CheckpointId, OperatorUid
 from flinkish.common.typeinfo import Types
-from flinkish.datastream.functions import ReduceFunction
 from flinkish.runtime.protocol import Barrier, Restore, StateFile
 from flinkish.runtime.state import tables
 from flinkish.runtime.state.backend import Snapshot, SnapshotFiles, StateBackend
@@ -28,6 +27,7 @@ from flinkish.runtime.state.restore import fill as fill_table
 from flinkish.runtime.state.rows import RestoreRequest
 from flinkish.runtime.state.tables import OPERATOR_ADDRESS, Grouping, Namespaced, TableMeta
 from tests.kit.backends import BACKENDS
+from tests.kit.functions import Add
 
 Make = Callable[..., StateBackend]
 UID = OperatorUid("op")
@@ -53,11 +53,6 @@ METAS = {
     "broadcast": meta(tables.OPERATOR_BROADCAST, Types.STRING(), Types.LONG(), keyed=False),
     "internal": tables.INTERNAL_META,
 }
-
-
-class Add(ReduceFunction):
-    def reduce(self, value1: Any, value2: Any) -> Any:
-        return value1 + value2
 
 
 def address(name: str) -> tuple[str, str, str]:

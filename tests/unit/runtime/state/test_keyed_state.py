@@ -17,6 +17,7 @@ from flinkish.datastream.state import (
     ReducingStateDescriptor,
     ValueStateDescriptor,
 )
+from tests.kit.functions import Mean
 from tests.unit.runtime.state.harness import Slot
 
 UNTYPED = Types.PICKLED_BYTE_ARRAY()
@@ -291,25 +292,11 @@ def test_map_entries_keep_their_order_when_the_heap_is_lost(slot: Slot) -> None:
     assert list(slot.backend.get_map_state(descriptor).items()) == expected == [("b", 6), ("c", 3), ("d", 4), ("a", 5)]
 
 
-class Average(AggregateFunction):
-    def create_accumulator(self) -> tuple[int, int]:
-        return 0, 0
-
-    def add(self, value: int, accumulator: tuple[int, int]) -> tuple[int, int]:
-        return accumulator[0] + 1, accumulator[1] + value
-
-    def get_result(self, accumulator: tuple[int, int]) -> float:
-        return accumulator[1] / accumulator[0]
-
-    def merge(self, acc_a: tuple[int, int], acc_b: tuple[int, int]) -> tuple[int, int]:
-        return acc_a[0] + acc_b[0], acc_a[1] + acc_b[1]
-
-
 @pytest.mark.parametrize("accumulator", [Types.TUPLE([Types.LONG(), Types.LONG()]), UNTYPED], ids=["typed", "untyped"])
 def test_aggregating_state_aggregates_and_none_clears_it(slot: Slot, accumulator: Any) -> None:
     slot.begin()
     slot.key(1)
-    state = slot.backend.get_aggregating_state(AggregatingStateDescriptor("average", Average(), accumulator))
+    state = slot.backend.get_aggregating_state(AggregatingStateDescriptor("average", Mean(), accumulator))
     assert state.get() is None
     state.add(1)
     state.add(4)
