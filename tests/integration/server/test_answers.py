@@ -27,41 +27,6 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Server, st
         yield found
 
 
-@pytest.mark.parametrize(
-    ("file", "request_", "except_for"),
-    [
-        ("job_running_pyflink", "GET /jobs/ID", []),
-        ("job_running_pyflink", "GET /jobs/ID/status", []),
-        ("job_running_pyflink", "GET /jobs/ID/config", []),
-        ("job_running_pyflink", "GET /jobs/ID/plan", []),
-        ("job_running_pyflink", "GET /jobs/ID/accumulators", []),
-        ("job_running_pyflink", "GET /jobs/ID/exceptions", []),
-        ("job_running_pyflink", "GET /jobs/ID/execution-result", []),
-        ("job_running_pyflink", "GET /jobs/ID/jobmanager/log-url", []),
-        ("job_checkpoints_running", "GET /jobs/ID/checkpoints", [".latest.failed", ".latest.restored"]),
-        ("job_checkpoints_running", "GET /jobs/ID/checkpoints/config", []),
-        ("cluster", "GET /config", []),
-        ("cluster", "GET /overview", []),
-        ("cluster", "GET /applications/overview", []),
-        ("cluster", "GET /jobs", []),
-        ("cluster", "GET /jobs/overview", []),
-        ("cluster", "GET /datasets", []),
-        ("cluster", "GET /jobmanager/environment", []),
-        ("cluster", "GET /jobmanager/logs", []),
-    ],
-)
-def test_an_answer_has_the_fields_of_flinks(world: tuple[Server, str], file: str, request_: str, except_for: list[str]) -> None:
-    server, job_id = world
-
-    answer = server.get(request_.removeprefix("GET ").replace("ID", job_id))
-    if "history" in answer:
-        # The recorded history begins with a checkpoint that had completed.
-        answer["history"] = [each for each in answer["history"] if each["className"] == "completed"]
-
-    found = differences(shape(sample(file, request_)), shape(answer))
-    assert [text for text in found if text.split(" is ")[0] not in except_for] == []
-
-
 def test_a_task_manager_on_another_machine_has_the_figures_that_its_slots_report(
     world: tuple[Server, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -99,18 +64,6 @@ def test_the_details_of_a_checkpoint_have_the_fields_of_flinks(world: tuple[Serv
     assert sum(part["num_acknowledged_subtasks"] for part in details["tasks"].values()) == 4
     assert details["state_size"] == sum(part["state_size"] for part in details["tasks"].values()) > 0
     assert {each["ack_timestamp"] >= details["trigger_timestamp"] for each in subtasks["subtasks"]} == {True}
-
-
-@pytest.mark.parametrize(
-    "path", ["", "/accumulators", "/backpressure", "/subtasktimes", "/taskmanagers", "/subtasks/accumulators"]
-)
-def test_an_answer_about_a_vertex_has_the_fields_of_flinks(world: tuple[Server, str], path: str) -> None:
-    server, job_id = world
-    vertex = server.get(f"/jobs/{job_id}")["vertices"][1]["id"]
-
-    answer = server.get(f"/jobs/{job_id}/vertices/{vertex}{path}")
-
-    assert differences(shape(sample("vertex_pyflink", f"GET /jobs/ID/vertices/ID{path}")), shape(answer)) == []
 
 
 def test_the_plan_lists_the_sinks_first_and_names_what_they_read(world: tuple[Server, str]) -> None:

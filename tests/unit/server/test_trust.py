@@ -125,6 +125,7 @@ def test_health_needs_no_token_and_says_nothing_else(closed: ASGIApp, app: ASGIA
         ({"host": "127.1.2.3:8081"}, 200),
         ({"host": "[::1]:8081"}, 200),
         ({"host": ""}, 403),
+        ({"host": "["}, 403),
         ({"host": "evil.example"}, 403),
         ({"host": "localhost.evil.example"}, 403),
         ({"host": "evil.example@localhost"}, 403),
