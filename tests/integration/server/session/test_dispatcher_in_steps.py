@@ -97,8 +97,7 @@ def test_a_job_whose_driver_was_lost_has_no_running_subtasks(member: Member) -> 
     driver.alive = False
     member.dispatcher.step()
 
-    entry = member.dispatcher.job(driver.job_id)
-    assert entry is not None
+    entry = member.entry(driver)
     shown = member.dispatcher.summary(entry)
     assert (shown.state, shown.tasks) == ("RESTARTING", {"total": 4, "running": 0, "finished": 0, "canceled": 4})
 
@@ -174,8 +173,7 @@ def test_a_job_whose_driver_is_lost_again_and_again_fails(tmp_path: Path) -> Non
 
     assert len(member.processes.started) == 3
     assert member.state(driver.job_id) == "FAILED"
-    entry = member.dispatcher.job(driver.job_id)
-    assert entry is not None
+    entry = member.entry(driver)
     assert "lost 3 times within 10 min" in (entry.failure or "")
     restarts = member.dispatcher.summary(entry).restarts
     assert isinstance(restarts, RestartsInfo)
@@ -229,8 +227,7 @@ def test_the_end_that_an_earlier_driver_noted_does_not_count(member: Member) -> 
 def test_a_job_that_is_cancelled_while_its_driver_is_gone_is_not_started_again(tmp_path: Path) -> None:
     member = Member(tmp_path)
     driver = member.submit()
-    entry = member.dispatcher.job(driver.job_id)
-    assert entry is not None
+    entry = member.entry(driver)
     driver.alive = False
     member.dispatcher.cancel(entry)
     member.dispatcher.step()
@@ -239,11 +236,6 @@ def test_a_job_that_is_cancelled_while_its_driver_is_gone_is_not_started_again(t
 
 
 # -- starts --------------------------------------------------------------------------------------------------------------------
-
-
-def _start(member: Member) -> Any:
-    member.dispatcher.step()
-    return Submission(program=member.dispatcher.upload("job.py", SCRIPT))
 
 
 @pytest.mark.parametrize(
@@ -264,7 +256,7 @@ def test_a_script_that_ends_without_a_job_is_an_error_with_its_log(tmp_path: Pat
             return started
 
     member = Member(tmp_path, processes=DyingProcesses(), **{"session.driver.start-timeout": "10 s"})
-    submission = _start(member)
+    submission = member.prepare()
     with pytest.raises(StartError, match=r"(?s)job.py ended without starting a job") as raised:
         member.dispatcher.submit(submission)
     assert shown in str(raised.value)
@@ -279,7 +271,7 @@ def test_a_script_that_ends_without_a_job_is_an_error_with_its_log(tmp_path: Pat
 def test_a_job_that_cannot_be_started_is_not_kept(tmp_path: Path) -> None:
     member = Member(tmp_path, processes=FakeProcesses(full=True))
     with pytest.raises(EngineError, match="no space"):
-        member.dispatcher.submit(_start(member))
+        member.dispatcher.submit(member.prepare())
 
     assert member.dispatcher.jobs() == []
 
@@ -319,7 +311,7 @@ def test_a_job_id_that_is_taken_is_refused(member: Member) -> None:
 
 
 def test_a_program_that_was_changed_in_the_storage_is_not_run(member: Member) -> None:
-    submission = _start(member)
+    submission = member.prepare()
     member.storage.write(f"programs/{submission.program.id[:32]}", b"print('evil')")
 
     with pytest.raises(StartError, match="not the one that was uploaded"):
@@ -347,8 +339,7 @@ def test_a_new_dispatcher_finds_all_jobs_and_their_drivers(member: Member) -> No
     lost.alive = False
     member.dispatcher.leadership.resign()
 
-    member.dispatcher = member.make(first_id=1_000)
-    member.dispatcher.step()
+    member.restart()
     member.dispatcher.step()
 
     assert member.state(ended.job_id) == "FINISHED"
@@ -435,14 +426,13 @@ def test_a_leader_that_resigns_is_replaced_at_once(tmp_path: Path) -> None:
 def test_a_dispatcher_that_died_between_the_start_of_a_driver_and_its_note_starts_no_second_one_at_once(
     member: Member, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    submission = _start(member)
+    submission = member.prepare()
     fail_put(member, monkeypatch, 2, SystemExit())
     monkeypatch.setattr(member.dispatcher.leadership, "forget", lambda *_: None)
     with pytest.raises(SystemExit):
         member.dispatcher.submit(submission)
     member.dispatcher.leadership.resign()
-    member.dispatcher = member.make(first_id=1_000)
-    member.dispatcher.step()
+    member.restart()
     member.dispatcher.step()
     (driver,) = member.processes.started
     assert member.dispatcher.report(driver.report(), driver.token)
@@ -540,16 +530,14 @@ def test_an_entry_whose_commit_nobody_confirmed_is_there_for_the_next_dispatcher
             member.dispatcher.upload("job.py", SCRIPT)
 
     member.dispatcher.leadership.resign()
-    member.dispatcher = member.make(first_id=1_000)
-    member.dispatcher.step()
+    member.restart()
     assert [program.name for program in member.dispatcher.programs()] == ["job.py"]
 
 
 def test_a_job_that_is_cancelled_before_its_driver_has_reported_does_not_run(tmp_path: Path) -> None:
     member = Member(tmp_path)
     driver = _unreported(member)
-    entry = member.dispatcher.job(driver.job_id)
-    assert entry is not None
+    entry = member.entry(driver)
     member.dispatcher.cancel(entry)
 
     assert not member.dispatcher.report(driver.report(), driver.token)
@@ -563,8 +551,7 @@ def test_a_job_that_is_cancelled_between_two_reports_of_its_start_does_not_run(t
     member = Member(tmp_path)
     driver = _unreported(member)
     assert member.dispatcher.report(driver.report(None), driver.token)
-    entry = member.dispatcher.job(driver.job_id)
-    assert entry is not None
+    entry = member.entry(driver)
     member.dispatcher.cancel(entry)
 
     assert not member.dispatcher.report(driver.report(), driver.token)
@@ -573,30 +560,27 @@ def test_a_job_that_is_cancelled_between_two_reports_of_its_start_does_not_run(t
 def test_a_driver_that_cancels_its_job_may_end_by_itself(member: Member) -> None:
     # As at the end of a session, which notes the cancellation before it asks the drivers.
     driver = member.submit()
-    entry = member.dispatcher.job(driver.job_id)
-    assert entry is not None
+    entry = member.entry(driver)
     member.dispatcher.cancel(entry)
 
     assert member.dispatcher.report(driver.report(), driver.token)
     assert member.dispatcher.report(driver.report("CANCELLING"), driver.token)
     # Another Dispatcher that takes over meanwhile leaves it alone, too.
     member.dispatcher.leadership.resign()
-    member.dispatcher = member.make(first_id=1_000)
-    member.dispatcher.step()
+    member.restart()
     assert member.dispatcher.report(driver.report("CANCELLING"), driver.token)
 
 
 def _unreported(member: Member) -> FakeProcess:
     """Start a driver that has not reported yet."""
-    member.dispatcher.submit(_start(member))
+    member.dispatcher.submit(member.prepare())
     return member.processes.last
 
 
 def test_a_job_that_is_forgotten_meanwhile_is_not_cancelled(tmp_path: Path) -> None:
     member = Member(tmp_path, **{"jobstore.max-capacity": 0})
     driver = member.submit()
-    entry = member.dispatcher.job(driver.job_id)
-    assert entry is not None
+    entry = member.entry(driver)
     member.dispatcher.report(driver.report("FINISHED", status="FINISHED"), driver.token)
     driver.alive = False
     member.dispatcher.step()

@@ -17,13 +17,12 @@ from flinkish.common.clock import ManualClock
 from flinkish.common.errors import EngineError, ForeignCheckpointError, RegistryError, StaleGenerationError
 from flinkish.server.proof import Reply
 from flinkish.server.session import driver_protocol, reporter, service
-from flinkish.server.session.entries import Submission
 from flinkish.server.session.processes import Location
 from flinkish.server.session.registry import Registry
 from flinkish.server.session.service import Service
 from flinkish.server.session.storage import SessionStorage
 from flinkish.server.session.supervision import Close, Keep, Start, decide
-from tests.unit.server.session.support import SCRIPT, FakeProcess, FakeProcesses, Member, fail_put, puts, summary
+from tests.unit.server.session.support import FakeProcess, FakeProcesses, Member, fail_put, puts, summary
 from tests.unit.server.session.test_decisions import DRIVER, ENTRY, LIMITS, sight
 
 HERE = Location(boot="b1", processes="p1", network="n1", machine="m1")
@@ -37,12 +36,6 @@ def _silence(member: Member, driver: FakeProcess) -> None:
     """Let a driver be silent for longer than it may, while the Dispatcher leads."""
     lead = member.dispatcher.leadership.leading()
     lead.live[driver.job_id].heard = member.clock.monotonic() - 60_000
-
-
-def _restart(member: Member) -> None:
-    """Replace a killed Dispatcher by a new one, which leads."""
-    member.dispatcher = member.make(first_id=1_000)
-    member.dispatcher.step()
 
 
 def _fails(*_: Any) -> None:
@@ -98,7 +91,7 @@ def test_a_dispatcher_that_dies_at_the_kill_of_a_driver_leaves_it_to_the_next_on
         patch.setattr(member.processes, "kill", dying)
         with pytest.raises(Killed):
             member.dispatcher.step()
-    _restart(member)
+    member.restart()
     # It is heard again in the meantime: it was to be killed, so it must not go on.
     assert not member.dispatcher.report(first.report(), first.token)
     for _ in range(4):
@@ -151,8 +144,7 @@ def test_the_end_that_a_driver_writes_before_it_is_killed_counts(tmp_path: Path)
 def test_a_silent_driver_of_a_cancelled_job_does_not_run_on(tmp_path: Path) -> None:
     member = Member(tmp_path)
     driver = member.submit()
-    entry = member.dispatcher.job(driver.job_id)
-    assert entry is not None
+    entry = member.entry(driver)
     member.dispatcher.cancel(entry)
     _silence(member, driver)
     for _ in range(3):
@@ -169,13 +161,12 @@ def test_a_driver_whose_process_cannot_be_stored_is_killed_and_its_job_forgotten
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     member = Member(tmp_path)
-    member.dispatcher.step()
-    program = member.dispatcher.upload("job.py", SCRIPT)
+    submission = member.prepare()
 
     with monkeypatch.context() as patch:
         fail_put(member, patch, 2, RegistryError("no space"))
         with pytest.raises(RegistryError, match="no space"):
-            member.dispatcher.submit(Submission(program=program))
+            member.dispatcher.submit(submission)
     member.clock.advance(9_000)
     member.dispatcher.step()
 
@@ -188,12 +179,11 @@ def test_a_job_whose_start_failed_is_not_started_later_if_it_cannot_be_forgotten
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     member = Member(tmp_path, processes=FakeProcesses(full=True))
-    member.dispatcher.step()
-    program = member.dispatcher.upload("job.py", SCRIPT)
+    submission = member.prepare()
     with monkeypatch.context() as patch:
         patch.setattr(member.dispatcher.leadership.leading().registry, "remove", _fails)
         with pytest.raises(EngineError, match="could not be started"):
-            member.dispatcher.submit(Submission(program=program))
+            member.dispatcher.submit(submission)
     member.processes.full = False
     member.clock.advance(9_000)
     member.dispatcher.step()
@@ -208,8 +198,7 @@ def test_a_job_that_was_started_at_the_end_of_a_lease_goes_on_under_the_next_lea
     # An error would make its client start it a second time.
     member = Member(tmp_path)
     other = member.make("http://b:1", first_id=1_000)
-    member.dispatcher.step()
-    program = member.dispatcher.upload("job.py", SCRIPT)
+    submission = member.prepare()
     other.step()
 
     def act(number: int, entry: Any, put: Callable[[Any], None]) -> None:
@@ -220,7 +209,7 @@ def test_a_job_that_was_started_at_the_end_of_a_lease_goes_on_under_the_next_lea
 
     with monkeypatch.context() as patch:
         puts(member, patch, act)
-        job_id = member.dispatcher.submit(Submission(program=program))
+        job_id = member.dispatcher.submit(submission)
     driver = member.processes.last
 
     assert (driver.job_id, bool(other.leadership.lead), member.processes.killed) == (job_id, True, [])
@@ -230,8 +219,7 @@ def test_a_job_that_was_started_at_the_end_of_a_lease_goes_on_under_the_next_lea
 
 def test_an_error_about_a_job_leaves_no_entry_for_the_next_dispatcher(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     member = Member(tmp_path)
-    member.dispatcher.step()
-    program = member.dispatcher.upload("job.py", SCRIPT)
+    submission = member.prepare()
     log = member.dispatcher.leadership.leading().registry._log
     assert log is not None
     refresh, replace_files = type(log).refresh, type(log).replace_files
@@ -250,9 +238,9 @@ def test_an_error_about_a_job_leaves_no_entry_for_the_next_dispatcher(tmp_path: 
         patch.setattr(type(log), "replace_files", arrives)
         patch.setattr(type(log), "refresh", refreshes)
         with pytest.raises(RegistryError, match="no answer"):
-            member.dispatcher.submit(Submission(program=program))
+            member.dispatcher.submit(submission)
     member.dispatcher.step()
-    _restart(member)
+    member.restart()
     member.clock.advance(6_000)
     member.dispatcher.step()
 
@@ -266,14 +254,13 @@ def test_a_driver_that_was_just_started_is_not_replaced_because_a_claim_was_slow
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     member = Member(tmp_path)
-    member.dispatcher.step()
-    program = member.dispatcher.upload("job.py", SCRIPT)
+    submission = member.prepare()
 
     with monkeypatch.context() as patch:
         fail_put(member, patch, 2, Killed())
         patch.setattr(member.dispatcher.leadership, "forget", lambda *_: None)
         with pytest.raises(Killed):
-            member.dispatcher.submit(Submission(program=program))
+            member.dispatcher.submit(submission)
     claim = Registry.claim
 
     def slow(self: Registry) -> Any:
@@ -282,7 +269,7 @@ def test_a_driver_that_was_just_started_is_not_replaced_because_a_claim_was_slow
         return found
 
     monkeypatch.setattr(Registry, "claim", slow)
-    _restart(member)
+    member.restart()
     member.dispatcher.step()
     (driver,) = member.processes.started
 
@@ -293,9 +280,8 @@ def test_the_name_of_a_job_is_stored_with_a_later_report_if_the_first_one_failed
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     member = Member(tmp_path)
-    member.dispatcher.step()
-    program = member.dispatcher.upload("job.py", SCRIPT)
-    member.dispatcher.submit(Submission(program=program))
+    submission = member.prepare()
+    member.dispatcher.submit(submission)
     driver = member.processes.last
 
     with monkeypatch.context() as patch:
@@ -303,10 +289,9 @@ def test_the_name_of_a_job_is_stored_with_a_later_report_if_the_first_one_failed
         with pytest.raises(RegistryError, match="no space"):
             member.dispatcher.report(driver.report(), driver.token)
         assert member.dispatcher.report(driver.report(), driver.token)
-    _restart(member)
+    member.restart()
 
-    entry = member.dispatcher.job(driver.job_id)
-    assert entry is not None
+    entry = member.entry(driver)
     assert entry.summary is not None
     assert entry.summary.name == "a job"
 
@@ -353,9 +338,8 @@ def test_an_archive_is_read_again_while_its_driver_may_add_to_it(tmp_path: Path)
     member.archive(driver, **{"/a": 1})
     assert member.dispatcher.report(driver.report("FINISHED", status="FINISHED"), driver.token)
     # The next Dispatcher has no report of it.
-    _restart(member)
-    entry = member.dispatcher.job(driver.job_id)
-    assert entry is not None
+    member.restart()
+    entry = member.entry(driver)
     assert member.dispatcher.archive(entry) is not None
     member.archive(driver, **{"/a": 1, "/savepoints/b": 2})
     found = member.dispatcher.archive(entry)

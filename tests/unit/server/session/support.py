@@ -24,7 +24,7 @@ from flinkish.server.session.archive import Archive
 from flinkish.server.session.dispatcher import Dispatcher
 from flinkish.server.session.dispatcher_settings import SessionSettings, session_settings
 from flinkish.server.session.driver_protocol import Report
-from flinkish.server.session.entries import Submission
+from flinkish.server.session.entries import JobEntry, Submission
 from flinkish.server.session.processes import Command
 from flinkish.server.session.storage import SessionStorage
 from tests.kit.http import replying
@@ -179,11 +179,25 @@ class Member:
         """Start a job whose driver reports, and return the driver."""
         if not self.dispatcher.leadership.lead:
             self.dispatcher.step()
-        program = self.dispatcher.upload("job.py", SCRIPT)
-        self.dispatcher.submit(Submission(program=program, **changes))
+        self.dispatcher.submit(Submission(program=self.dispatcher.upload("job.py", SCRIPT), **changes))
         driver = self.processes.last
         assert self.dispatcher.report(driver.report(), driver.token)
         return driver
+
+    def prepare(self) -> Submission:
+        """Lead, and return the submission of a job that is uploaded."""
+        self.dispatcher.step()
+        return Submission(program=self.dispatcher.upload("job.py", SCRIPT))
+
+    def entry(self, driver: FakeProcess) -> JobEntry:
+        found = self.dispatcher.job(driver.job_id)
+        assert found is not None
+        return found
+
+    def restart(self) -> None:
+        """Replace a Dispatcher that was killed or has resigned by a new one, which leads."""
+        self.dispatcher = self.make(first_id=1_000)
+        self.dispatcher.step()
 
     def archive(self, driver: FakeProcess, status: str = "FINISHED", **answers: Any) -> None:
         """Write what a driver writes at the end of its job."""
