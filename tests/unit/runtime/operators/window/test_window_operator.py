@@ -32,7 +32,6 @@ from flinkish.datastream.window import (
     EventTimeSessionWindows,
     EventTimeTrigger,
     GlobalWindows,
-    MergingWindowAssigner,
     NeverTrigger,
     ProcessingTimeSessionWindows,
     PurgingTrigger,
@@ -60,37 +59,6 @@ def sum_of(windows: Any) -> Any:
 
 
 # -- triggers --------------------------------------------------------------------------------------------------------------------
-
-
-def test_a_count_trigger_fires_with_the_timestamp_of_the_record_and_keeps_the_contents() -> None:
-    with harness(lambda keyed: sum_of(keyed.window(GlobalWindows.create()).trigger(CountTrigger.of(2)))) as window:
-        for number in range(1, 6):
-            window.process_element(("a", number), number * 10)
-        assert window.take_output() == [(("a", 3), 20), (("a", 10), 40)]
-
-
-def test_a_purging_trigger_empties_the_window() -> None:
-    trigger = PurgingTrigger.of(CountTrigger.of(2))
-    with harness(lambda keyed: sum_of(keyed.window(GlobalWindows.create()).trigger(trigger))) as window:
-        for number in range(1, 6):
-            window.process_element(("a", number))
-        assert window.take_output() == [(("a", 3), None), (("a", 7), None)]
-
-
-def test_global_windows_never_fire_by_themselves() -> None:
-    with harness(lambda keyed: keyed.window(GlobalWindows.create()).apply(Numbers())) as window:
-        window.process_element(("a", 1), 1)
-        window.end_input()
-        assert window.take_values() == []
-
-
-def test_a_continuous_trigger_fires_at_its_interval_and_at_the_end() -> None:
-    trigger = ContinuousEventTimeTrigger.of(Time.milliseconds(3))
-    with harness(lambda keyed: sum_of(keyed.window(TEN).trigger(trigger))) as window:
-        window.process_element(("a", 1), 1)
-        for watermark in range(2, 12):
-            window.process_watermark(watermark)
-        assert window.take_output() == [(("a", 1), 3), (("a", 1), 6), (("a", 1), 9)]
 
 
 def test_a_continuous_trigger_fires_once_per_interval_also_when_one_watermark_passes_many() -> None:
@@ -171,16 +139,6 @@ def test_processing_time_windows_fire_with_the_time_of_the_timer() -> None:
             assert window.take_output() == []
             window.set_processing_time(9)
             assert window.take_output() == [(("a", 3), 9)]
-
-
-@pytest.mark.parametrize("share", ["false", "true"])
-def test_sliding_processing_time_windows_overlap(share: str) -> None:
-    with harness(sliding_by_processing_time, settings={"execution.windows.share-panes": share}) as window:
-        window.process_element(("a", 1))
-        window.set_processing_time(7)
-        window.process_element(("a", 2))
-        window.set_processing_time(30)
-        assert window.take_output() == [(("a", -5, 5, 1, 1), 4), (("a", 0, 10, 3, 2), 9), (("a", 5, 15, 2, 1), 14)]
 
 
 class EverySecondSum(Trigger[Any, Any]):
@@ -446,33 +404,6 @@ def test_windows_of_ones_own_class_are_kept_by_their_serializer() -> None:
         for number in (3, 4):
             window.process_element(("a", number))
         assert window.take_values() == [("odd", [1, 3]), ("even", [2, 4])]
-
-
-class OwnSessions(MergingWindowAssigner[Any, Any]):
-    """Sessions, written by the user."""
-
-    def assign_windows(self, element: Any, timestamp: int, context: Any) -> Collection[Any]:
-        return EventTimeSessionWindows.with_gap(Time.milliseconds(10)).assign_windows(element, timestamp, context)
-
-    def merge_windows(self, windows: Iterable[Any], callback: Any) -> None:
-        EventTimeSessionWindows.with_gap(Time.milliseconds(10)).merge_windows(windows, callback)
-
-    def get_default_trigger(self, env: Any) -> Trigger[Any, Any]:
-        return EventTimeTrigger()
-
-    def get_window_serializer(self) -> Any:
-        return EventTimeSessionWindows.with_gap(Time.milliseconds(10)).get_window_serializer()
-
-    def is_event_time(self) -> bool:
-        return True
-
-
-def test_an_assigner_of_ones_own_may_merge_windows() -> None:
-    with harness(lambda keyed: keyed.window(OwnSessions()).aggregate(Sum(), WithWindow())) as window:
-        for timestamp in (0, 15, 8, 40, 40):
-            window.process_element(("a", 1), timestamp)
-        window.end_input()
-        assert window.take_output() == [(("a", 0, 25, 3, 3), 24), (("a", 40, 50, 2, 2), 49)]
 
 
 # -- evictors --------------------------------------------------------------------------------------------------------------------
