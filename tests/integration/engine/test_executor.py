@@ -21,7 +21,6 @@ from flinkish.common.errors import (
     CheckpointError,
     ConfigurationError,
     ForeignCheckpointError,
-    InvalidProgramError,
     JobCancelledError,
     JobExecutionError,
 )
@@ -35,7 +34,6 @@ from flinkish.datastream.data_stream import DataStream
 from flinkish.datastream.functions import MapFunction, RuntimeContext
 from flinkish.engine.job_client import EmbeddedJobClient
 from tests.kit.environments import env_of
-from tests.kit.functions import FailOnce
 from tests.kit.own_process import set_temporary_folder
 from tests.kit.waiting import completed, wait_until
 
@@ -63,36 +61,6 @@ def make_env(tmp_path: Path) -> MakeEnvironment:
 
 def numbers(env: StreamExecutionEnvironment, end: int = NUMBERS) -> DataStream:
     return env.from_source(NumberSequenceSource(1, end), WatermarkStrategy.no_watermarks(), "Numbers").uid("numbers")
-
-
-def test_a_wrong_program_is_refused_before_anything_runs(make_env: MakeEnvironment) -> None:
-    env = make_env()
-    numbers(env)
-    with pytest.raises(InvalidProgramError):
-        env.execute()
-
-
-def test_lines_are_printed_after_each_epoch(make_env: MakeEnvironment, capsys: pytest.CaptureFixture[str]) -> None:
-    env = make_env(1)
-    env.from_collection(["a", "b"], Types.STRING()).print()
-    env.execute()
-    assert capsys.readouterr().out == "a\nb\n"
-
-
-def test_a_restart_from_a_checkpoint_loses_and_repeats_nothing(make_env: MakeEnvironment, tmp_path: Path) -> None:
-    settings = {"restart-strategy.type": "fixed-delay", "restart-strategy.fixed-delay.delay": 1}
-    env = make_env(**settings, **{"execution.checkpointing.interval": 20})
-    marker = tmp_path / "failed"
-    results = numbers(env).map(FailOnce(marker, 9_000), Types.LONG()).execute_and_collect()
-    assert sorted(results) == list(range(1, NUMBERS + 1))
-    assert marker.exists()
-
-
-def test_a_failing_job_tells_the_users_message_and_where(make_env: MakeEnvironment, tmp_path: Path) -> None:
-    env = make_env(1)
-    numbers(env, 100).map(FailOnce(tmp_path / "failed", 50)).uid("careful").print()
-    with pytest.raises(JobExecutionError, match=r"(?s)uid careful.*RuntimeError: once at 50.*functions\.py.*fail_once"):
-        env.execute("failing")
 
 
 def test_a_savepoint_goes_on_at_another_parallelism(make_env: MakeEnvironment, tmp_path: Path) -> None:
@@ -369,23 +337,6 @@ def test_a_checkpoint_that_is_removed_while_another_program_is_checked_is_not_ca
         running.cancel().result(120)
 
 
-def test_cancel_ends_an_endless_job_and_tells_so(make_env: MakeEnvironment) -> None:
-    env = make_env(2)
-    numbers(env, 10**15).filter(lambda n: False).print()
-    client = env.execute_async()
-    wait_until("the job runs", lambda: client.get_job_status().result() is JobStatus.RUNNING)
-    client.cancel().result(120)
-    assert client.get_job_status().result() is JobStatus.CANCELED
-    with pytest.raises(JobCancelledError):
-        client.get_job_execution_result().result(120)
-
-
-def test_closing_the_results_early_cancels_the_job(make_env: MakeEnvironment) -> None:
-    with numbers(make_env(2), 10**15).execute_and_collect() as results:
-        next(results)
-    assert results.client.get_job_status().result() is JobStatus.CANCELED
-
-
 def test_user_counters_are_the_accumulators(make_env: MakeEnvironment) -> None:
     class Counting(MapFunction):
         def open(self, runtime_context: RuntimeContext) -> None:
@@ -411,13 +362,6 @@ def test_nothing_is_left_of_a_job_in_temporary_folders(
     numbers(env).filter(lambda n: False).print()
     env.execute()
     assert list(temporary.iterdir()) == []
-
-
-def test_the_plan_and_the_explanation_run_nothing(make_env: MakeEnvironment) -> None:
-    env = make_env(2)
-    numbers(env).print()
-    assert '"pact": "Data Source"' in env.get_execution_plan()
-    assert "ExecutionPlan" in env.explain()
 
 
 _WATCHED = """
