@@ -24,13 +24,12 @@ from flinkish.datastream.functions import KeyedCoProcessFunction, KeyedProcessFu
 from flinkish.datastream.state import MapStateDescriptor, ValueStateDescriptor
 from flinkish.datastream.window import (
     ContinuousProcessingTimeTrigger,
-    SlidingEventTimeWindows,
     TumblingProcessingTimeWindows,
 )
 from tests.conftest import MakeEnvironment, locally
 from tests.kit.environments import env_of
 from tests.kit.functions import Second
-from tests.kit.results import collect, collect_each
+from tests.kit.results import collect
 
 PAIR = Types.TUPLE([Types.STRING(), Types.LONG()])
 RECORDS = [("b", 5), ("a", 3), ("c", 1), ("a", 1), ("b", 2), ("a", 2)]
@@ -107,32 +106,6 @@ def test_keyed_input_comes_key_by_key_sorted_by_time_with_the_timers_of_a_key_at
     ]
 
 
-@locally
-def test_records_without_times_keep_their_order_within_a_key(batch: StreamExecutionEnvironment) -> None:
-    class Order(KeyedProcessFunction):
-        def process_element(self, value: Any, ctx: KeyedProcessFunction.Context) -> Any:
-            yield value[1]
-
-    batch.set_parallelism(1)
-    records = [("b", 1), ("a", 9), ("b", 0), ("a", 7), ("a", 8)]
-    assert collect(batch.from_collection(records).key_by(lambda value: value[0]).process(Order())) == [9, 7, 8, 1, 0]
-
-
-@locally
-def test_reduce_and_the_aggregations_emit_one_value_for_each_key(batch: StreamExecutionEnvironment) -> None:
-    def keyed() -> Any:
-        return timed(batch).key_by(lambda value: value[0], Types.STRING())
-
-    joined = keyed().reduce(lambda one, two: (one[0], one[1] * 10 + two[1]))
-    found = collect_each(sum=keyed().sum(1), min=keyed().min(1), max_by=keyed().max_by(1), joined=joined)
-    assert {name: sorted(values) for name, values in found.items()} == {
-        "sum": [("a", 6), ("b", 7), ("c", 1)],
-        "min": [("a", 1), ("b", 2), ("c", 1)],
-        "max_by": [("a", 3), ("b", 5), ("c", 1)],
-        "joined": [("a", 123), ("b", 25), ("c", 1)],
-    }
-
-
 def test_each_of_several_keyed_operators_sorts_its_input(batch: StreamExecutionEnvironment) -> None:
     sums = timed(batch).key_by(lambda value: value[0]).sum(1)
     total = sums.map(lambda pair: ("all", pair[1]), PAIR).key_by(lambda pair: pair[0]).sum(1)
@@ -163,25 +136,11 @@ def test_two_keyed_inputs_are_merged_by_key_and_time(batch: StreamExecutionEnvir
 
 
 @locally
-@pytest.mark.parametrize("size", [10, 5])
-def test_windows_of_a_key_fire_when_it_has_ended_also_those_in_processing_time(
-    batch: StreamExecutionEnvironment, size: int
-) -> None:
-    def keyed() -> Any:
-        return timed(batch, [*RECORDS, ("a", 12)]).key_by(lambda value: value[0], Types.STRING())
-
-    def add(one: Any, two: Any) -> Any:
-        return one[0], one[1] + two[1]
-
-    slide = Time.milliseconds(size)
-    event_time = SlidingEventTimeWindows.of(Time.milliseconds(10), slide)
-    once = [("a", 6), ("a", 12), ("b", 7), ("c", 1)]
-    twice = [("a", 6), ("a", 6), ("a", 12), ("a", 12), ("b", 2), ("b", 5), ("b", 7), ("c", 1), ("c", 1)]
-    assert sorted(collect(keyed().window(event_time).reduce(add))) == (once if size == 10 else twice)
-
-    continuous = ContinuousProcessingTimeTrigger.of(Time.milliseconds(size))
-    hours = keyed().window(TumblingProcessingTimeWindows.of(Time.hours(24 * 365))).trigger(continuous)
-    assert sorted(collect(hours.reduce(add))) == [("a", 18), ("b", 7), ("c", 1)]
+def test_windows_in_processing_time_fire_when_their_key_has_ended(batch: StreamExecutionEnvironment) -> None:
+    keyed = timed(batch, [*RECORDS, ("a", 12)]).key_by(lambda value: value[0], Types.STRING())
+    hours = keyed.window(TumblingProcessingTimeWindows.of(Time.hours(24 * 365)))
+    sums = hours.trigger(ContinuousProcessingTimeTrigger.of(Time.milliseconds(5))).reduce(lambda a, b: (a[0], a[1] + b[1]))
+    assert sorted(collect(sums)) == [("a", 18), ("b", 7), ("c", 1)]
 
 
 RULES = MapStateDescriptor("rules", Types.LONG(), Types.LONG())

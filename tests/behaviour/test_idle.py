@@ -6,33 +6,21 @@ epoch now and then.
 
 from __future__ import annotations
 
-import threading
 from typing import Any
 
 import pytest
 
 from flinkish.common import Types
-from flinkish.datastream import CloseableIterator, SourceFunction, StreamExecutionEnvironment
+from flinkish.datastream import CloseableIterator, StreamExecutionEnvironment
 from flinkish.datastream.functions import KeyedProcessFunction
 from flinkish.engine.job_client import EmbeddedJobClient
 from tests.conftest import MakeEnvironment
+from tests.kit.functions import Emits
 from tests.kit.waiting import wait_until
 
 pytestmark = pytest.mark.parametrize("engine", [pytest.param("spark", marks=pytest.mark.spark)], indirect=True)
 
 _IDLE = "execution.epoch.idle-interval"
-
-
-class One(SourceFunction):
-    """Emits one record and then nothing more; it runs on the driver, so that no reader in a task is polled."""
-
-    def run(self, ctx: SourceFunction.SourceContext) -> None:
-        self.cancelled = threading.Event()
-        ctx.collect(1)
-        self.cancelled.wait()
-
-    def cancel(self) -> None:
-        self.cancelled.set()
 
 
 class Late(KeyedProcessFunction):
@@ -55,7 +43,7 @@ class Late(KeyedProcessFunction):
 
 def idle(env: StreamExecutionEnvironment, delay: int) -> CloseableIterator:
     """Start a job whose only timers are the given number of milliseconds apart; its results are their delays."""
-    stream = env.add_source(One(), "one", Types.LONG()).key_by(lambda value: value, Types.LONG())
+    stream = env.add_source(Emits(1), "one", Types.LONG()).key_by(lambda value: value, Types.LONG())
     results = stream.process(Late(delay), Types.LONG()).execute_and_collect()
     assert isinstance(results, CloseableIterator)
     return results

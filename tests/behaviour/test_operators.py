@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
-from flinkish.common import Row, Types
+from flinkish.common import Types
 from flinkish.datastream import OutputTag, StreamExecutionEnvironment
 from flinkish.datastream.functions import (
     CoFlatMapFunction,
@@ -17,11 +17,10 @@ from flinkish.datastream.functions import (
     MapFunction,
     Partitioner,
     ProcessFunction,
-    ReduceFunction,
     RuntimeContext,
 )
 from tests.conftest import locally
-from tests.kit.results import collect, collect_each
+from tests.kit.results import collect
 
 
 class PlusOne(MapFunction):
@@ -75,60 +74,9 @@ def test_one_function_object_given_to_two_operators_is_another_one_in_each(env: 
 
 
 @locally
-def test_order_is_kept_at_parallelism_one(env: StreamExecutionEnvironment) -> None:
-    env.set_parallelism(1)
-    assert collect(env.from_collection(list(range(100))).map(lambda value: value)) == list(range(100))
-
-
-@locally
-def test_reduce_emits_the_running_value_of_each_key(env: StreamExecutionEnvironment) -> None:
-    class Sum(ReduceFunction):
-        def reduce(self, value1: tuple[str, int], value2: tuple[str, int]) -> tuple[str, int]:
-            return value1[0], value1[1] + value2[1]
-
-    pairs = Types.TUPLE([Types.STRING(), Types.INT()])
-    stream = env.from_collection([("a", 1), ("b", 10), ("a", 2), ("b", 20), ("a", 3)], pairs)
-    results = collect(stream.key_by(lambda pair: pair[0], key_type=Types.STRING()).reduce(Sum()))
-    assert [r for r in results if r[0] == "a"] == [("a", 1), ("a", 3), ("a", 6)]
-    assert [r for r in results if r[0] == "b"] == [("b", 10), ("b", 30)]
-
-
-@locally
-def test_sum_min_max_follow_flink(env: StreamExecutionEnvironment) -> None:
-    data = [("a", 3, 1), ("a", 1, 2), ("a", 2, 3)]
-    triple = Types.TUPLE([Types.STRING(), Types.INT(), Types.INT()])
-
-    def keyed() -> Any:
-        return env.from_collection(data, triple).key_by(lambda value: value[0], key_type=Types.STRING())
-
-    found = collect_each(**{name: getattr(keyed(), name)(1) for name in ("sum", "min", "max", "min_by", "max_by")})
-    assert found == {
-        "sum": [("a", 3, 1), ("a", 4, 1), ("a", 6, 1)],
-        # min and max change the field only, min_by and max_by choose whole records
-        "min": [("a", 3, 1), ("a", 1, 1), ("a", 1, 1)],
-        "max": [("a", 3, 1), ("a", 3, 1), ("a", 3, 1)],
-        "min_by": [("a", 3, 1), ("a", 1, 2), ("a", 1, 2)],
-        "max_by": [("a", 3, 1), ("a", 3, 1), ("a", 3, 1)],
-    }
-
-
-@locally
-def test_fields_of_rows_can_be_named(env: StreamExecutionEnvironment) -> None:
-    kind = Types.ROW_NAMED(["k", "v"], [Types.STRING(), Types.INT()])
-    stream = env.from_collection([Row("a", 1), Row("a", 5)], kind).key_by(lambda row: row.k, key_type=Types.STRING()).sum("v")
-    assert collect(stream) == [Row(k="a", v=1), Row(k="a", v=6)]
-
-
-@locally
 def test_union_merges_streams(env: StreamExecutionEnvironment) -> None:
     one, two, three = (env.from_collection([number], Types.INT()) for number in (1, 2, 3))
     assert sorted(collect(one.union(two, three).map(lambda value: value))) == [1, 2, 3]
-
-
-@locally
-def test_project_picks_fields_of_tuples(env: StreamExecutionEnvironment) -> None:
-    kind = Types.TUPLE([Types.STRING(), Types.INT(), Types.INT()])
-    assert collect(env.from_collection([("a", 1, 2)], kind).project(2, 0)) == [(2, "a")]
 
 
 def test_connected_streams_share_a_function(env: StreamExecutionEnvironment) -> None:
@@ -259,16 +207,6 @@ def test_key_selectors_and_partitioners_are_opened(env: StreamExecutionEnvironme
         collect(counted.map(lambda value: value).set_parallelism(1).partition_custom(Direct(), Modulo()).map(Subtask()))
     )
     assert {index: sorted(values) for index, values in found.items()} == {0: [0, 0, 2, 2], 1: [1, 1]}
-
-
-@locally
-def test_keys_that_cannot_be_hashed_are_keys_all_the_same(env: StreamExecutionEnvironment) -> None:
-    class Count(ReduceFunction):
-        def reduce(self, value1: Any, value2: Any) -> Any:
-            return value1[0], value1[1] + value2[1]
-
-    stream = env.from_collection([("a", 1), ("a", 2), ("b", 5)]).key_by(lambda value: [value[0]]).reduce(Count())
-    assert sorted(collect(stream)) == [("a", 1), ("a", 3), ("b", 5)]
 
 
 def test_records_do_not_change_when_their_maker_goes_on_changing_the_object(env: StreamExecutionEnvironment) -> None:

@@ -16,15 +16,12 @@ from flinkish.datastream.functions import (
     RuntimeContext,
 )
 from flinkish.datastream.state import (
-    AggregatingStateDescriptor,
-    ListStateDescriptor,
     MapStateDescriptor,
-    ReducingStateDescriptor,
     StateTtlConfig,
     ValueStateDescriptor,
 )
 from tests.conftest import locally
-from tests.kit.functions import Add, CountByKey, Mean
+from tests.kit.functions import CountByKey
 from tests.kit.results import collect
 
 RECORDS = [("a", 1), ("b", 10), ("a", 2), ("b", 20), ("a", 3)]
@@ -47,50 +44,6 @@ def test_keys_are_equal_by_what_they_hold_however_python_compares_them(env: Stre
     assert sorted(collect(counted)) == expected
 
 
-@locally
-def test_value_state_belongs_to_the_key(env: StreamExecutionEnvironment) -> None:
-    class Previous(KeyedProcessFunction):
-        def open(self, runtime_context: RuntimeContext) -> None:
-            self.last = runtime_context.get_state(ValueStateDescriptor("last", Types.INT()))
-
-        def process_element(self, value: Any, ctx: KeyedProcessFunction.Context) -> Any:
-            yield *value, self.last.value() or 0
-            self.last.update(value[1])
-
-    assert run(env, Previous()) == [("a", 1, 0), ("a", 2, 1), ("a", 3, 2), ("b", 10, 0), ("b", 20, 10)]
-
-
-@locally
-def test_cleared_value_state_is_none(env: StreamExecutionEnvironment) -> None:
-    class Toggle(KeyedProcessFunction):
-        def open(self, runtime_context: RuntimeContext) -> None:
-            self.state = runtime_context.get_state(ValueStateDescriptor("state", Types.INT()))
-
-        def process_element(self, value: Any, ctx: KeyedProcessFunction.Context) -> Any:
-            yield *value, self.state.value() is None
-            if self.state.value() is None:
-                self.state.update(1)
-            else:
-                self.state.clear()
-
-    assert run(env, Toggle()) == [("a", 1, True), ("a", 2, False), ("a", 3, True), ("b", 10, True), ("b", 20, False)]
-
-
-@locally
-def test_list_state_grows_and_is_replaced(env: StreamExecutionEnvironment) -> None:
-    class Collect(KeyedProcessFunction):
-        def open(self, runtime_context: RuntimeContext) -> None:
-            self.state = runtime_context.get_list_state(ListStateDescriptor("state", Types.INT()))
-
-        def process_element(self, value: Any, ctx: KeyedProcessFunction.Context) -> Any:
-            if value[1] == 3:
-                self.state.update([100])
-            self.state.add(value[1])
-            yield value[0], list(self.state.get())
-
-    assert run(env, Collect()) == [("a", [1]), ("a", [1, 2]), ("a", [100, 3]), ("b", [10]), ("b", [10, 20])]
-
-
 def test_map_state_is_a_dictionary_for_each_key(env: StreamExecutionEnvironment) -> None:
     class Remember(KeyedProcessFunction):
         def open(self, runtime_context: RuntimeContext) -> None:
@@ -110,38 +63,6 @@ def test_map_state_is_a_dictionary_for_each_key(env: StreamExecutionEnvironment)
         ("b", [(10, "n10")], None, False),
         ("b", [(10, "n10"), (20, "n20")], None, False),
     ]
-
-
-@locally
-def test_reducing_and_aggregating_state(env: StreamExecutionEnvironment) -> None:
-    class Statistics(KeyedProcessFunction):
-        def open(self, runtime_context: RuntimeContext) -> None:
-            self.total = runtime_context.get_reducing_state(ReducingStateDescriptor("total", Add(), Types.INT()))
-            self.average = runtime_context.get_aggregating_state(
-                AggregatingStateDescriptor("average", Mean(), Types.TUPLE([Types.INT(), Types.INT()]))
-            )
-
-        def process_element(self, value: Any, ctx: KeyedProcessFunction.Context) -> Any:
-            self.total.add(value[1])
-            self.average.add(value[1])
-            yield value[0], self.total.get(), self.average.get()
-
-    assert run(env, Statistics()) == [("a", 1, 1.0), ("a", 3, 1.5), ("a", 6, 2.0), ("b", 10, 10.0), ("b", 30, 15.0)]
-
-
-@locally
-def test_map_functions_on_keyed_streams_have_keyed_state(env: StreamExecutionEnvironment) -> None:
-    class Count(MapFunction):
-        def open(self, runtime_context: RuntimeContext) -> None:
-            self.count = runtime_context.get_state(ValueStateDescriptor("count", Types.LONG()))
-
-        def map(self, value: Any) -> Any:
-            count = (self.count.value() or 0) + 1
-            self.count.update(count)
-            return value[0], count
-
-    stream = env.from_collection(RECORDS).key_by(lambda value: value[0]).map(Count())
-    assert sorted(collect(stream)) == [("a", 1), ("a", 2), ("a", 3), ("b", 1), ("b", 2)]
 
 
 @locally
@@ -181,16 +102,3 @@ def test_expired_values_are_not_seen(env: StreamExecutionEnvironment) -> None:
     stream = env.from_source(source, WatermarkStrategy.no_watermarks(), "one").key_by(lambda value: value[0]).process(Expire())
     with stream.execute_and_collect() as results:
         assert [next(results), next(results)] == [("now", 7), ("later", None)]
-
-
-@locally
-def test_one_one_point_zero_and_true_are_one_key(env: StreamExecutionEnvironment) -> None:
-    class Count(MapFunction):
-        def open(self, runtime_context: RuntimeContext) -> None:
-            self.count = runtime_context.get_state(ValueStateDescriptor("count", Types.LONG()))
-
-        def map(self, value: Any) -> Any:
-            self.count.update((self.count.value() or 0) + 1)
-            return self.count.value()
-
-    assert sorted(collect(env.from_collection([1, 1.0, True]).key_by(lambda value: value).map(Count()))) == [1, 2, 3]

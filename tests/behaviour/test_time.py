@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from typing import Any
 
 from flinkish.common import Duration, Time, Types, WatermarkStrategy
@@ -13,12 +12,11 @@ from flinkish.datastream.functions import (
     KeyedProcessFunction,
     ProcessFunction,
     RuntimeContext,
-    SourceFunction,
 )
 from flinkish.datastream.state import ValueStateDescriptor
 from flinkish.datastream.window import TumblingEventTimeWindows
 from tests.conftest import MakeEnvironment, locally
-from tests.kit.functions import Punctuated, Second
+from tests.kit.functions import Emits, Punctuated, Second
 from tests.kit.results import collect
 
 LONG_MIN, LONG_MAX = -(2**63), 2**63 - 1
@@ -31,24 +29,6 @@ PUNCTUATED = WatermarkStrategy.for_generator(Punctuated).with_timestamp_assigner
 class Times(ProcessFunction):
     def process_element(self, value: Any, ctx: ProcessFunction.Context) -> Any:
         yield value[0], ctx.timestamp(), ctx.timer_service().current_watermark()
-
-
-@locally
-def test_without_an_assigner_a_record_has_no_timestamp_and_a_short_input_no_watermark(env: StreamExecutionEnvironment) -> None:
-    assert collect(env.from_collection([("a", 1)]).process(Times())) == [("a", LONG_MIN, LONG_MIN)]
-
-
-@locally
-def test_a_short_bounded_input_shows_no_watermark_with_a_periodic_strategy(env: StreamExecutionEnvironment) -> None:
-    stream = env.from_collection([("a", 10), ("b", 20)]).assign_timestamps_and_watermarks(BOUNDED).process(Times())
-    assert sorted(collect(stream)) == [("a", 10, LONG_MIN), ("b", 20, LONG_MIN)]
-
-
-@locally
-def test_a_lambda_assigns_timestamps(env: StreamExecutionEnvironment) -> None:
-    strategy = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(lambda value, _: value[1])
-    stream = env.from_collection([("a", 7)]).assign_timestamps_and_watermarks(strategy).process(Times())
-    assert collect(stream) == [("a", 7, LONG_MIN)]
 
 
 @locally
@@ -92,66 +72,7 @@ def test_timers_fire_in_the_order_of_time_over_all_keys(env: StreamExecutionEnvi
     assert all(timestamp == time and event for _, time, timestamp, event in results)
 
 
-@locally
-def test_a_timer_set_twice_for_the_same_time_fires_once(env: StreamExecutionEnvironment) -> None:
-    assert len(alarms(env, [("a", 1, 10, 10), ("a", 2, 10)])) == 1
-
-
-@locally
-def test_timers_of_the_past_fire_with_the_next_watermark(env: StreamExecutionEnvironment) -> None:
-    assert [(key, time) for key, time, _, _ in alarms(env, [("a", 100), ("a", 110, 5), ("a", 120)])] == [("a", 5)]
-
-
-@locally
-def test_deleted_timers_do_not_fire(env: StreamExecutionEnvironment) -> None:
-    class Change(KeyedProcessFunction):
-        def process_element(self, value: Any, ctx: KeyedProcessFunction.Context) -> Any:
-            if value[2] == "set":
-                ctx.timer_service().register_event_time_timer(50)
-                ctx.timer_service().register_event_time_timer(60)
-            else:
-                ctx.timer_service().delete_event_time_timer(50)
-
-        def on_timer(self, timestamp: int, ctx: KeyedProcessFunction.OnTimerContext) -> Any:
-            yield timestamp
-
-    env.set_parallelism(1)
-    stream = env.from_collection([("a", 1, "set"), ("a", 2, "delete")]).assign_timestamps_and_watermarks(PUNCTUATED)
-    assert collect(stream.key_by(lambda value: value[0]).process(Change())) == [60]
-
-
-@locally
-def test_at_the_end_of_input_all_event_time_timers_fire_also_those_set_meanwhile(env: StreamExecutionEnvironment) -> None:
-    class Chain(KeyedProcessFunction):
-        def process_element(self, value: Any, ctx: KeyedProcessFunction.Context) -> Any:
-            ctx.timer_service().register_event_time_timer(1000)
-
-        def on_timer(self, timestamp: int, ctx: KeyedProcessFunction.OnTimerContext) -> Any:
-            yield timestamp, ctx.timer_service().current_watermark() == LONG_MAX
-            if timestamp < 3000:
-                ctx.timer_service().register_event_time_timer(timestamp + 1000)
-
-    stream = env.from_collection([("a", 1)]).assign_timestamps_and_watermarks(BOUNDED)
-    assert collect(stream.key_by(lambda value: value[0]).process(Chain())) == [(1000, True), (2000, True), (3000, True)]
-
-
-@locally
-def test_pending_processing_time_timers_are_dropped_at_the_end_of_input(env: StreamExecutionEnvironment) -> None:
-    class Later(KeyedProcessFunction):
-        def process_element(self, value: Any, ctx: KeyedProcessFunction.Context) -> Any:
-            service = ctx.timer_service()
-            service.register_processing_time_timer(service.current_processing_time() + 3_600_000)
-            yield "element"
-
-        def on_timer(self, timestamp: int, ctx: KeyedProcessFunction.OnTimerContext) -> Any:
-            yield "timer"
-
-    assert collect(env.from_collection([1]).key_by(lambda value: value).process(Later())) == ["element"]
-
-
 def test_processing_time_timers_fire_on_time_while_the_job_is_idle(env: StreamExecutionEnvironment) -> None:
-    from flinkish.datastream.connectors.datagen import DataGeneratorSource
-
     class Delay(KeyedProcessFunction):
         def process_element(self, value: Any, ctx: KeyedProcessFunction.Context) -> Any:
             service = ctx.timer_service()
@@ -192,21 +113,6 @@ def test_both_inputs_of_a_keyed_co_process_function_share_state_and_timers(env: 
     assert sorted(collect(keyed.process(Match()))) == [("a", 101, 1), ("a", 203, 1), ("b", 102, 2)]
 
 
-@locally
-def test_results_carry_the_time_of_their_record_or_timer(env: StreamExecutionEnvironment) -> None:
-    class Emit(KeyedProcessFunction):
-        def process_element(self, value: Any, ctx: KeyedProcessFunction.Context) -> Any:
-            ctx.timer_service().register_event_time_timer(77)
-            yield ("element",)
-
-        def on_timer(self, timestamp: int, ctx: KeyedProcessFunction.OnTimerContext) -> Any:
-            yield ("timer",)
-
-    stream = env.from_collection([("a", 12)]).assign_timestamps_and_watermarks(BOUNDED)
-    results = collect(stream.key_by(lambda value: value[0]).process(Emit()).process(Times()))
-    assert [(what, time) for what, time, _ in results] == [("element", 12), ("timer", 77)]
-
-
 def read_together(env: StreamExecutionEnvironment, strategy: WatermarkStrategy) -> int:
     """Read a source with a fast event time and one with a slow event time; return the maximum lead of the fast one."""
 
@@ -231,22 +137,6 @@ def test_sources_of_an_alignment_group_do_not_run_ahead_of_the_slowest(make_env:
     assert read_together(make_env(1, settings), aligned) < 50 + 160 + 80
     if engine == "local":
         assert read_together(make_env(1, settings), strategy) > 500
-
-
-class Emits(SourceFunction):
-    """Emits some records and then nothing more; it runs on the driver, so that no reader in a task is polled."""
-
-    def __init__(self, *records: Any) -> None:
-        self.records = records
-
-    def run(self, ctx: SourceFunction.SourceContext) -> None:
-        self.cancelled = threading.Event()
-        for record in self.records:
-            ctx.collect(record)
-        self.cancelled.wait()
-
-    def cancel(self) -> None:
-        self.cancelled.set()
 
 
 def test_a_stream_after_a_source_becomes_idle_although_nothing_else_happens(env: StreamExecutionEnvironment) -> None:

@@ -11,9 +11,7 @@ import pytest
 from flinkish.common import Duration, Time, Types, WatermarkStrategy
 from flinkish.common.errors import JobExecutionError
 from flinkish.datastream import (
-    AllWindowFunction,
     OutputTag,
-    ProcessAllWindowFunction,
     ProcessWindowFunction,
     StreamExecutionEnvironment,
     TimeWindow,
@@ -24,7 +22,6 @@ from flinkish.datastream.window import (
     CountWindow,
     EventTimeSessionWindows,
     ProcessingTimeSessionWindows,
-    SessionWindowTimeGapExtractor,
     SlidingEventTimeWindows,
     TumblingEventTimeWindows,
     TumblingProcessingTimeWindows,
@@ -32,7 +29,7 @@ from flinkish.datastream.window import (
 from tests.conftest import MakeEnvironment, locally
 from tests.kit.functions import FailOnce, Mean, Number, Punctuated, Second
 from tests.kit.restarts import recovering
-from tests.kit.results import collect, collect_each
+from tests.kit.results import collect
 
 PAIRS = Types.TUPLE([Types.STRING(), Types.INT()])
 
@@ -63,37 +60,9 @@ def test_tumbling_windows_of_pyflinks_example(env: StreamExecutionEnvironment) -
     assert collect(windows.process(CountInWindow())) == [("hi", 0, 5, 4), ("hi", 5, 10, 3), ("hi", 15, 20, 1)]
 
 
-@locally
-def test_sliding_windows_of_pyflinks_example(env: StreamExecutionEnvironment) -> None:
-    assigner = SlidingEventTimeWindows.of(Time.milliseconds(5), Time.milliseconds(2))
-    assert collect(keyed(env, at(1, 2, 3, 4, 5, 8, 9, 15)).window(assigner).process(CountInWindow())) == [
-        ("hi", -2, 3, 2),
-        ("hi", 0, 5, 4),
-        ("hi", 2, 7, 4),
-        ("hi", 4, 9, 3),
-        ("hi", 6, 11, 2),
-        ("hi", 8, 13, 2),
-        ("hi", 12, 17, 1),
-        ("hi", 14, 19, 1),
-    ]
-
-
 def test_sessions_of_pyflinks_example(env: StreamExecutionEnvironment) -> None:
     windows = keyed(env, at(1, 2, 3, 4, 8, 9, 15)).window(EventTimeSessionWindows.with_gap(Time.milliseconds(5)))
     assert collect(windows.process(CountInWindow())) == [("hi", 1, 14, 6), ("hi", 15, 20, 1)]
-
-
-class GapOfRecord(SessionWindowTimeGapExtractor):
-    """Gives later records longer gaps."""
-
-    def extract(self, element: Any) -> int:
-        return int(element[1])
-
-
-@locally
-def test_sessions_with_dynamic_gap_of_pyflinks_example(env: StreamExecutionEnvironment) -> None:
-    windows = keyed(env, at(1, 2, 3, 4, 8, 9, 15)).window(EventTimeSessionWindows.with_dynamic_gap(GapOfRecord()))
-    assert collect(windows.process(CountInWindow())) == [("hi", 1, 30, 7)]
 
 
 class SumInWindow(WindowFunction[Any, Any, str, CountWindow]):
@@ -101,78 +70,9 @@ class SumInWindow(WindowFunction[Any, Any, str, CountWindow]):
         return [(key, sum(number for _, number in inputs))]
 
 
-@locally
-def test_count_windows_of_pyflinks_example_drop_the_rest(env: StreamExecutionEnvironment) -> None:
-    env.set_parallelism(1)
-    data = [(1, "hi"), (2, "hello"), (3, "hi"), (4, "hello"), (5, "hi"), (6, "hello"), (6, "hello")]
-    stream = env.from_collection([(word, number) for number, word in data], PAIRS).key_by(lambda record: record[0])
-    # hello: 2 + 4, 6 + 6; the third hi is left over
-    results = collect(stream.count_window(2).apply(SumInWindow(), PAIRS))
-    assert results == [("hi", 4), ("hello", 6), ("hello", 12)]
-
-
-@locally
-def test_sliding_count_windows_fire_only_when_full(env: StreamExecutionEnvironment) -> None:
-    env.set_parallelism(1)
-    stream = env.from_collection([("a", number) for number in range(1, 8)], PAIRS).key_by(lambda record: record[0])
-    assert collect(stream.count_window(4, 2).apply(SumInWindow(), PAIRS)) == [("a", 10), ("a", 18)]
-    folded = stream.count_window(4, 2).reduce(lambda a, b: (a[0], a[1] + b[1]))
-    assert collect(folded) == [("a", 10), ("a", 18)]
-
-
 class MeanOfSecond(Mean):
     def add(self, value: Any, accumulator: tuple[int, int]) -> tuple[int, int]:
         return super().add(value[1], accumulator)
-
-
-@locally
-def test_reduce_and_aggregate_with_and_without_a_window_function(env: StreamExecutionEnvironment) -> None:
-    class Around(ProcessWindowFunction[Any, Any, str, TimeWindow]):
-        def process(self, key: str, context: Any, elements: Iterable[Any]) -> Iterable[Any]:
-            yield key, context.window().start, *elements
-
-    def windows() -> Any:
-        return keyed(env, [("a", 1), ("a", 2), ("b", 3), ("a", 12)]).window(TumblingEventTimeWindows.of(Time.milliseconds(10)))
-
-    def add(a: Any, b: Any) -> Any:
-        return a[0], a[1] + b[1]
-
-    accumulator = Types.TUPLE([Types.LONG(), Types.LONG()])
-    found = collect_each(
-        sums=windows().reduce(add),
-        sums_around=windows().reduce(add, Around()),
-        means=windows().aggregate(MeanOfSecond(), accumulator_type=accumulator, output_type=Types.DOUBLE()),
-        means_around=windows().aggregate(MeanOfSecond(), Around(), accumulator_type=accumulator),
-    )
-    assert {name: sorted(values) for name, values in found.items()} == {
-        "sums": [("a", 3), ("a", 12), ("b", 3)],
-        "sums_around": [("a", 0, ("a", 3)), ("a", 10, ("a", 12)), ("b", 0, ("b", 3))],
-        "means": [1.5, 3.0, 12.0],
-        "means_around": [("a", 0, 1.5), ("a", 10, 12.0), ("b", 0, 3.0)],
-    }
-
-
-@locally
-def test_windows_of_a_whole_stream(env: StreamExecutionEnvironment) -> None:
-    class All(AllWindowFunction[Any, Any, TimeWindow]):
-        def apply(self, window: TimeWindow, inputs: Iterable[Any]) -> Iterable[Any]:
-            yield window.start, sorted(inputs)
-
-    class AllInContext(ProcessAllWindowFunction[Any, Any, TimeWindow]):
-        def process(self, context: ProcessAllWindowFunction.Context[TimeWindow], elements: Iterable[Any]) -> Iterable[Any]:
-            yield context.window().end, len(list(elements))
-
-    stream = env.from_collection([("a", 1), ("b", 2), ("c", 12)], PAIRS).assign_timestamps_and_watermarks(MONOTONOUS)
-    assigner = TumblingEventTimeWindows.of(Time.milliseconds(10))
-    windows = stream.window_all(assigner)
-    found = collect_each(
-        applied=windows.apply(All()), processed=windows.process(AllInContext()), reduced=windows.reduce(max, output_type=PAIRS)
-    )
-    assert {name: sorted(values) for name, values in found.items()} == {
-        "applied": [(0, [("a", 1), ("b", 2)]), (10, [("c", 12)])],
-        "processed": [(10, 2), (20, 1)],
-        "reduced": [("b", 2), ("c", 12)],
-    }
 
 
 def test_late_records_fire_again_within_the_allowed_lateness_and_then_go_to_the_side_output(

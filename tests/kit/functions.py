@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,14 @@ from typing import Any
 from flinkish.common import Types
 from flinkish.common.watermark_strategy import TimestampAssigner, WatermarkGenerator, WatermarkOutput
 from flinkish.datastream.checkpoint import CheckpointListener
-from flinkish.datastream.functions import AggregateFunction, KeyedProcessFunction, MapFunction, ReduceFunction, RuntimeContext
+from flinkish.datastream.functions import (
+    AggregateFunction,
+    KeyedProcessFunction,
+    MapFunction,
+    ReduceFunction,
+    RuntimeContext,
+    SourceFunction,
+)
 from flinkish.datastream.state import ValueStateDescriptor
 
 
@@ -126,3 +134,19 @@ class CountByKey(KeyedProcessFunction):
     def process_element(self, value: Any, ctx: KeyedProcessFunction.Context) -> Iterator[tuple[str, int]]:
         self.count.update((self.count.value() or 0) + 1)
         yield repr(ctx.get_current_key()), self.count.value()
+
+
+class Emits(SourceFunction):
+    """Emits some records and then nothing more; it runs on the driver, so that no reader in a task is polled."""
+
+    def __init__(self, *records: Any) -> None:
+        self.records = records
+
+    def run(self, ctx: SourceFunction.SourceContext) -> None:
+        self.cancelled = threading.Event()
+        for record in self.records:
+            ctx.collect(record)
+        self.cancelled.wait()
+
+    def cancel(self) -> None:
+        self.cancelled.set()
