@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import datetime
 import logging
-import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 from flinkish.common import Row, Types, WatermarkStrategy
@@ -19,20 +16,17 @@ from flinkish.common.errors import (
     FlinkishError,
     InvalidProgramError,
     JobExecutionError,
-    SourceError,
-    TypeMismatchError,
     UnsupportedError,
 )
 from flinkish.common.typeinfo import TypeInformation
 from flinkish.common.watermark_strategy import TimestampAssigner
-from flinkish.datastream import OutputTag, RuntimeExecutionMode, StreamExecutionEnvironment
+from flinkish.datastream import OutputTag, StreamExecutionEnvironment
 from flinkish.datastream.connectors.datagen import DataGeneratorSource
-from flinkish.datastream.connectors.file_system import BulkFormat, FileSource, StreamFormat
+from flinkish.datastream.connectors.file_system import FileSource, StreamFormat
 from flinkish.datastream.connectors.record_errors import RECORD_ERROR_TYPE, RecordErrorPolicy
-from flinkish.datastream.connectors.socket import SocketSource
 from flinkish.datastream.functions import KeyedProcessFunction, RuntimeContext
 from flinkish.datastream.state import MapStateDescriptor, ValueStateDescriptor
-from tests.conftest import MakeEnvironment, locally
+from tests.conftest import MakeEnvironment
 from tests.kit.environments import env_of
 from tests.kit.results import collect
 
@@ -72,21 +66,6 @@ def test_a_record_that_cannot_be_read_fails_the_job_and_is_named(make_env: MakeE
     assert "RecordErrorPolicy.skip()" in text
 
 
-@pytest.mark.parametrize(
-    ("name", "make_format", "line", "reason"),
-    [
-        ("x.json", lambda: StreamFormat.json_lines_format(FLIGHT), 2, "origin"),
-        ("x.txt", StreamFormat.text_line_format, 2, "not text in the character set utf-8"),
-    ],
-)
-def test_each_format_names_file_line_and_reason(
-    dirty: Path, name: str, make_format: Callable[[], StreamFormat], line: int, reason: str
-) -> None:
-    text = failure_of(env_of().from_source(file_source(dirty / name, make_format()), NO_WATERMARKS, "lines"))
-    assert f"{dirty / name}, line {line}: " in text
-    assert reason in text
-
-
 def test_records_that_cannot_be_read_are_skipped_or_put_aside_and_counted(
     make_env: MakeEnvironment, dirty: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -114,59 +93,7 @@ def test_records_that_cannot_be_read_are_skipped_or_put_aside_and_counted(
     }
 
 
-def test_a_wrong_policy_is_refused_when_it_is_made() -> None:
-    with pytest.raises(InvalidProgramError, match="cannot take records"):
-        RecordErrorPolicy.side_output(OutputTag("bad", Types.INT()))
-
-
 # Missing files, columns, servers
-
-
-def test_missing_files_and_columns_are_named(tmp_path: Path, dirty: Path) -> None:
-    with pytest.raises(SourceError, match=f"nothing is at {tmp_path}/flights/2013"):
-        env_of().from_source(file_source(tmp_path / "flights" / "2013", StreamFormat.text_line_format()), NO_WATERMARKS, "f")
-    other = Types.ROW_NAMED(["origin", "arr_delay"], [Types.STRING(), Types.INT()])
-    text = failure_of(env_of().from_source(file_source(dirty / "x.csv", StreamFormat.csv_format(other)), NO_WATERMARKS, "f"))
-    assert "columns ['arr_delay'] of the schema are missing; the header has ['origin', 'delay']" in text
-    pq.write_table(pa.table({"origin": ["JFK"], "delay": ["late"]}), tmp_path / "x.parquet")
-    for type_info, found in ((other, "arr_delay"), (FLIGHT, "delay")):
-        parquet = FileSource.for_bulk_file_format(BulkFormat.parquet_format(type_info), str(tmp_path / "x.parquet")).build()
-        text = failure_of(env_of().from_source(parquet, NO_WATERMARKS, "f"))
-        assert "SourceError" in text
-        assert str(tmp_path / "x.parquet") in text
-        assert found in text
-
-
-def test_a_file_that_goes_away_while_the_job_runs_fails_it_by_name(tmp_path: Path) -> None:
-    for name in ("a", "b"):
-        (tmp_path / name).write_text("line\n" * 50, encoding="utf-8")
-    env = env_of({"execution.epoch.max-records": 10})
-
-    def remove(line: str) -> str:
-        (tmp_path / "b").unlink(missing_ok=True)
-        return line
-
-    lines = env.from_source(file_source(tmp_path, StreamFormat.text_line_format()), NO_WATERMARKS, "lines")
-    assert f"{tmp_path / 'b'} is gone" in failure_of(lines.map(remove))
-
-
-def test_a_damaged_file_is_named(tmp_path: Path) -> None:
-    (tmp_path / "x.gz").write_bytes(b"\x1f\x8b\x08 this is not compressed")
-    text = failure_of(
-        env_of().from_source(file_source(tmp_path / "x.gz", StreamFormat.text_line_format()), NO_WATERMARKS, "lines")
-    )
-    assert f"cannot decompress {tmp_path / 'x.gz'}" in text
-    (tmp_path / "x.parquet").write_bytes(b"PAR1 no")
-    parquet = FileSource.for_bulk_file_format(BulkFormat.parquet_format(FLIGHT), str(tmp_path / "x.parquet")).build()
-    text = failure_of(env_of().from_source(parquet, NO_WATERMARKS, "rows"))
-    assert "SourceError" in text
-    assert str(tmp_path / "x.parquet") in text
-
-
-@locally
-def test_a_server_that_is_not_there_is_named(env: StreamExecutionEnvironment) -> None:
-    text = failure_of(env.from_source(SocketSource("127.0.0.1", 1), NO_WATERMARKS, "socket"))
-    assert "cannot connect to 127.0.0.1:1" in text
 
 
 # Values that are not of the declared type
@@ -202,35 +129,6 @@ def test_each_type_says_what_it_must_be(value: Any, type_info: TypeInformation, 
     text = failure_of(env_of().from_collection([1], Types.INT()).map(lambda _: value, type_info))
     assert "TypeMismatchError" in text
     assert expected in text
-
-
-@locally
-def test_nulls_pass_where_the_type_allows_them(env: StreamExecutionEnvironment) -> None:
-    env.set_parallelism(1)
-    ones = env.from_collection([1], Types.INT())
-    streams = [
-        ones.map(lambda _: None),
-        ones.map(lambda _: None, FLIGHT),
-        ones.map(lambda _: None, Types.STRING()),
-        ones.map(lambda _: Row(origin=None, delay=None), FLIGHT),
-        ones.map(lambda _: [None, 1], Types.LIST(Types.INT())),
-        ones.map(lambda _: {"k": None}, Types.MAP(Types.STRING(), Types.INT())),
-    ]
-    shown = [stream.map(repr) for stream in streams]
-    assert sorted(collect(shown[0].union(*shown[1:]))) == [
-        "None", "None", "None", "Row(origin=None, delay=None)", "[None, 1]", "{'k': None}",
-    ]  # fmt: skip
-
-
-def test_collections_are_checked_when_the_job_is_built() -> None:
-    for elements, type_info, found in (
-        (["x"], Types.INT(), "'x'"),
-        ([("JFK",)], FLIGHT, "2 fields"),
-        ([("JFK", "late")], FLIGHT, "field 1 \\('delay'\\)"),
-        ([(1, None)], Types.TUPLE([Types.INT(), Types.INT()]), "None"),
-    ):
-        with pytest.raises(TypeMismatchError, match=found):
-            env_of().from_collection(elements, type_info)
 
 
 @pytest.mark.parametrize("result", [None, 5])
@@ -343,38 +241,7 @@ def test_an_unknown_key_is_warned_of_with_the_known_one_that_it_resembles(caplog
     assert len(caplog.messages) == 2
 
 
-def test_a_configuration_file_with_a_mistake_names_file_and_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("FLINKISH_CONF_DIR", str(tmp_path))
-    file = tmp_path / "config.yaml"
-    for text, line, found in (
-        ("parallelism:\n  default: many\n", 2, "parallelism.default"),
-        ("execution:\n  engine: [unclosed\n", 3, "not valid YAML"),
-    ):
-        file.write_text(text, encoding="utf-8")
-        with pytest.raises(ConfigurationError, match=found) as error:
-            StreamExecutionEnvironment.get_execution_environment()
-        assert str(file) in str(error.value)
-        assert re.search(rf"line {line}\b", str(error.value))
-
-
 # What is not supported
-
-
-def numbers(env: StreamExecutionEnvironment, count: int | None) -> Any:
-    return env.from_source(DataGeneratorSource(lambda index: index, count), NO_WATERMARKS, "numbers")
-
-
-def test_batch_mode_refuses_a_source_that_never_ends_before_anything_runs() -> None:
-    env = env_of()
-    env.set_runtime_mode(RuntimeExecutionMode.BATCH)
-    numbers(env, None).print()
-    with pytest.raises(InvalidProgramError, match="numbers"):
-        env.execute()
-
-
-def test_an_automatic_job_with_a_source_that_never_ends_is_a_streaming_one(make_env: MakeEnvironment) -> None:
-    env = make_env(parallelism=1, settings={"execution.runtime-mode": "AUTOMATIC"})
-    assert numbers(env, None).union(numbers(env, 3)).execute_and_collect(limit=1) == [0]
 
 
 def test_another_interpreter_is_refused_before_anything_runs() -> None:

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from flinkish.common import Types, WatermarkStrategy
-from flinkish.common.errors import JobExecutionError, NotSerializableError
+from flinkish.common.errors import JobExecutionError
 from flinkish.datastream import StreamExecutionEnvironment
 from flinkish.datastream.connectors.number_seq import NumberSequenceSource
-from flinkish.datastream.functions import KeyedProcessFunction, MapFunction, RuntimeContext
+from flinkish.datastream.functions import KeyedProcessFunction, RuntimeContext
 from flinkish.datastream.state import ValueStateDescriptor
 from tests.conftest import MakeEnvironment, also_on_spark, locally
 from tests.kit.restarts import recovering
@@ -91,34 +91,6 @@ def test_a_stop_iteration_of_user_code_is_an_error_of_its_own_operator(
     flat = filtered.flat_map(function("Third", lambda value: [value])).name("Third")
     with pytest.raises(JobExecutionError, match=f"operator '(Source: )?{failing}'"):
         collect(flat.map(function("Fourth", lambda value: value)).name("Fourth"))
-
-
-@locally
-def test_an_error_in_open_fails_the_job(env: StreamExecutionEnvironment) -> None:
-    class Broken(MapFunction):
-        def open(self, runtime_context: RuntimeContext) -> None:
-            raise OSError("no database")
-
-        def map(self, value: Any) -> Any:
-            return value
-
-    with pytest.raises(JobExecutionError, match="no database"):
-        collect(env.from_collection([1]).map(Broken()))
-
-
-@locally
-def test_a_function_that_cannot_be_pickled_is_refused_when_the_job_is_built(env: StreamExecutionEnvironment) -> None:
-    import threading
-
-    class Locked(MapFunction):
-        def __init__(self) -> None:
-            self.lock = threading.Lock()
-
-        def map(self, value: Any) -> Any:
-            return value
-
-    with pytest.raises(NotSerializableError, match="lock"):
-        env.from_collection([1]).map(Locked())
 
 
 class CountAndFail(KeyedProcessFunction):

@@ -15,8 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
 
-from flinkish.common import Configuration, Encoder, Instant, JobStatus, Row, RowKind, Types, WatermarkStrategy
-from flinkish.common.errors import InvalidProgramError, JobExecutionError, SinkError
+from flinkish.common import Configuration, Encoder, Instant, JobStatus, Row, Types, WatermarkStrategy
 from flinkish.datastream import StreamExecutionEnvironment
 from flinkish.datastream.connectors.base import (
     CommitRequest,
@@ -32,7 +31,6 @@ from flinkish.datastream.connectors.file_system import (
     BucketAssigner,
     FileSink,
     FileSource,
-    OutputFileConfig,
     ParquetWriterFactory,
     RollingPolicy,
     StreamFormat,
@@ -40,6 +38,7 @@ from flinkish.datastream.connectors.file_system import (
 from flinkish.datastream.state import ListStateDescriptor
 from flinkish.testing.tables import assert_delta_table_equal, assert_tables_equal
 from tests.conftest import MakeEnvironment, also_on_spark, locally
+from tests.kit.environments import env_of
 from tests.kit.functions import FailOnce
 from tests.kit.results import collect, visible
 from tests.kit.waiting import wait_until
@@ -75,13 +74,6 @@ def test_closing_the_results_early_cancels_the_job(env: StreamExecutionEnvironme
 
 
 @locally
-def test_a_limit_gives_a_list_and_ends_the_job(env: StreamExecutionEnvironment) -> None:
-    found = endless(env).execute_and_collect(limit=3)
-    assert isinstance(found, list)
-    assert len(found) == 3
-
-
-@locally
 def test_floats_are_collected_with_the_decimals_that_they_were_written_with(env: StreamExecutionEnvironment) -> None:
     env.set_parallelism(1)
     kind = Types.TUPLE([Types.FLOAT(), Types.DOUBLE()])
@@ -92,31 +84,6 @@ def test_floats_are_collected_with_the_decimals_that_they_were_written_with(env:
 
 
 # FileSink
-
-
-@locally
-def test_row_files_of_a_bounded_job_are_finished_at_its_end(env: StreamExecutionEnvironment, tmp_path: Path) -> None:
-    pairs = env.from_collection([("a", 1), ("b", 2), ("ü", 3)], Types.TUPLE([Types.STRING(), Types.INT()]))
-    by_letter = ByFirstField()
-    sink = (
-        FileSink.for_row_format(str(tmp_path / "rows"), Encoder.simple_string_encoder())
-        .with_bucket_assigner(by_letter)
-        .with_output_file_config(OutputFileConfig.builder().with_part_prefix("out").with_part_suffix(".txt").build())
-        .build()
-    )
-    pairs.sink_to(sink)
-    by_hour = FileSink.for_row_format(f"file://{tmp_path / 'hours'}", Encoder.simple_string_encoder()).build()
-    pairs.sink_to(by_hour).set_parallelism(1)
-    env.execute()
-    files = visible(tmp_path / "rows")
-    assert {(path.parent.name, path.read_text(encoding="utf-8")) for path in files} == {
-        ("a", "(a,1)\n"), ("b", "(b,2)\n"), ("ü", "(ü,3)\n"),
-    }  # fmt: skip
-    assert all(path.name.startswith("out-") and path.suffix == ".txt" for path in files)
-    (hour,) = visible(tmp_path / "hours")
-    datetime.datetime.strptime(hour.parent.name, "%Y-%m-%d--%H")
-    assert sorted(hour.read_text(encoding="utf-8").splitlines()) == ["(a,1)", "(b,2)", "(ü,3)"]
-    assert not list(tmp_path.rglob("*inprogress*"))
 
 
 class ByFirstField(BucketAssigner):
@@ -234,9 +201,7 @@ EVERYTHING = Types.ROW_NAMED(
 
 @pytest.mark.spark
 def test_spark_reads_every_type_of_a_table_that_was_written(spark_session: SparkSession, tmp_path: Path) -> None:
-    configuration = Configuration()
-    configuration.set_string("execution.engine", "local")
-    env = StreamExecutionEnvironment.get_execution_environment(configuration)
+    env = env_of()
     noon = datetime.datetime(2013, 1, 1, 12, 0, 0, 5_000)
     full = Row(
         True, -1, -2, -3, 2**62, 0.5, 1e300, "ü", Decimal("1.50"), noon.date(), noon, b"\x00\xff", [1, 2], {"k": 1},
@@ -266,44 +231,6 @@ def test_spark_reads_every_type_of_a_table_that_was_written(spark_session: Spark
         "double": "double", "text": "string", "dec": "decimal(38,18)", "day": "date", "at": "timestamp", "bytes": "binary",
         "list": "array<bigint>", "map": "map<string,int>", "inner": "struct<x:int,when:timestamp>",
     }  # fmt: skip
-
-
-@locally
-def test_tuples_go_into_a_table_by_position_once_each_after_a_restart(make_env: MakeEnvironment, tmp_path: Path) -> None:
-    env = make_env(settings={**RESTARTING, "execution.checkpointing.dir": tmp_path / "checkpoints"})
-    path, marker = str(tmp_path / "table"), tmp_path / "failed"
-    numbers = env.generate_sequence(0, 199).map(FailOnce(marker, 180), Types.LONG())
-    pairs = numbers.map(lambda number: (number, number % 3), Types.TUPLE([Types.LONG(), Types.INT()]))
-    pairs.sink_to(DeltaSink.for_table(path).with_field_names("number", "third").with_partition_columns("third").build())
-    env.execute()
-    assert marker.exists()
-    rows = DeltaTable(path).to_pyarrow_table().to_pylist()
-    assert sorted((row["number"], row["third"]) for row in rows) == [(number, number % 3) for number in range(200)]
-
-
-def test_a_table_of_another_schema_is_refused_when_the_job_is_built(tmp_path: Path) -> None:
-    configuration = Configuration()
-    configuration.set_string("execution.engine", "local")
-    env = StreamExecutionEnvironment.get_execution_environment(configuration)
-    path = str(tmp_path / "flights")
-    env.from_collection(FLIGHTS, FLIGHT).sink_to(DeltaSink(path))
-    env.execute()
-    other = Types.ROW_NAMED(["origin", "year", "delay"], [Types.STRING(), Types.STRING(), Types.DOUBLE()])
-    with pytest.raises(SinkError, match="year"):
-        env.from_collection([], other).sink_to(DeltaSink(path))
-    with pytest.raises((SinkError, InvalidProgramError), match="partition"):
-        env.from_collection([], FLIGHT).sink_to(DeltaSink(path, partition_by=["year"]))
-    with pytest.raises(InvalidProgramError, match="rows or tuples"):
-        env.from_collection(["a"], Types.STRING()).sink_to(DeltaSink(path))
-
-
-@locally
-def test_rows_of_other_kinds_than_insert_cannot_be_appended(env: StreamExecutionEnvironment, tmp_path: Path) -> None:
-    row_type = Types.ROW_NAMED(["a"], [Types.INT()])
-    deleted = env.from_collection([1], Types.INT()).map(lambda _: Row.of_kind(RowKind.DELETE, 1), row_type)
-    deleted.sink_to(DeltaSink(str(tmp_path / "table"))).name("Table")
-    with pytest.raises(JobExecutionError, match="-D"):
-        env.execute()
 
 
 # A sink of the user's own: lines are staged in a folder and moved on commit.

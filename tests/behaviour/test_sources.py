@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import json
 import socket
 import threading
 from collections.abc import Iterator, Sequence
@@ -14,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
@@ -36,9 +34,9 @@ from flinkish.datastream.connectors.base import (
 from flinkish.datastream.connectors.batch_generator import BatchGeneratorSource
 from flinkish.datastream.connectors.datagen import DataGeneratorSource
 from flinkish.datastream.connectors.delta import DeltaSink, DeltaSource
-from flinkish.datastream.connectors.file_system import BulkFormat, FileEnumeratorProvider, FileSource, StreamFormat
+from flinkish.datastream.connectors.file_system import BulkFormat, FileSource, StreamFormat
 from flinkish.datastream.connectors.number_seq import NumberSequenceSource
-from flinkish.datastream.functions import MapFunction, ProcessFunction, SourceFunction
+from flinkish.datastream.functions import ProcessFunction
 from flinkish.datastream.window import TumblingEventTimeWindows
 from tests.conftest import MakeEnvironment, locally
 from tests.kit.functions import FailOnce, Itself
@@ -83,18 +81,6 @@ def test_collections_sequences_and_generators_give_all_their_records(env: Stream
     assert "none" not in found
 
 
-@locally
-def test_a_generator_keeps_its_rate_by_processing_time(env: StreamExecutionEnvironment) -> None:
-    class When(ProcessFunction):
-        def process_element(self, value: int, ctx: ProcessFunction.Context) -> Any:
-            yield ctx.timer_service().current_processing_time()
-
-    env.set_parallelism(1)
-    source = DataGeneratorSource(lambda index: index, 11, records_per_second=20.0)
-    times = collect(env.from_source(source, NO_WATERMARKS, "slow").process(When()))
-    assert times[-1] - times[0] >= 450  # eleven records at 20/s: ten gaps of 50 ms
-
-
 NUMBER = Types.ROW_NAMED(["number", "text"], [Types.LONG(), Types.STRING()])
 
 
@@ -117,13 +103,6 @@ def test_generated_batches_give_each_row_once_after_a_failure(make_env: MakeEnvi
     found = collect(rows.map(FailOnce(markers, 1_400, 2_000, of=lambda row: row.number), NUMBER))
     assert len(list(markers.iterdir())) == 2
     assert sorted(found, key=lambda row: row.number) == [Row(number=n, text=f"x{n}") for n in range(3_000)]
-
-
-@locally
-def test_generated_batches_that_stay_columns_give_each_row_once(env: StreamExecutionEnvironment) -> None:
-    rows = env.from_source(BatchGeneratorSource(numbered, 3_000, NUMBER), NO_WATERMARKS, "numbered")
-    found = collect(rows.filter(pc.field("number") >= 1_000))
-    assert sorted(found, key=lambda row: row.number) == [Row(number=n, text=f"x{n}") for n in range(1_000, 3_000)]
 
 
 @pytest.fixture
@@ -170,28 +149,6 @@ def test_files_of_each_format_are_read_once_to_their_end(env: StreamExecutionEnv
     assert found == {}
 
 
-@locally
-def test_a_large_file_can_be_cut_among_the_readers(env: StreamExecutionEnvironment, tmp_path: Path) -> None:
-    file = tmp_path / "numbers.txt"
-    file.write_text("".join(f"{number}\n" for number in range(1_000)), encoding="utf-8")
-    source = (
-        FileSource.for_record_stream_format(StreamFormat.text_line_format(), str(file))
-        .set_file_enumerator(FileEnumeratorProvider.default_splittable_file_enumerator(1_000))
-        .build()
-    )
-    subtasks = collect(env.from_source(source, NO_WATERMARKS, "cut").map(Where()))
-    assert sorted(int(line) for line, _ in subtasks) == list(range(1_000))
-    assert {index for _, index in subtasks} == {0, 1}
-
-
-class Where(MapFunction):
-    def open(self, runtime_context: Any) -> None:
-        self.index = runtime_context.get_index_of_this_subtask()
-
-    def map(self, value: Any) -> Any:
-        return value, self.index
-
-
 def arrive(folder: Path, name: str, lines: Sequence[str]) -> None:
     """Put a complete file into a watched folder: written under a hidden name, then renamed."""
     hidden = folder / f".{name}.part"
@@ -235,27 +192,6 @@ def test_windows_over_a_watched_folder_fire_also_while_a_reader_has_no_file(
         assert take(sums, 1) == [23]
 
 
-@locally
-def test_files_are_not_read_again_after_a_savepoint(make_env: MakeEnvironment, tmp_path: Path) -> None:
-    folder = tmp_path / "input"
-    folder.mkdir()
-
-    def counted(settings: dict[str, Any]) -> Any:
-        env = make_env(settings={"execution.checkpointing.dir": tmp_path / "checkpoints", **settings})
-        counts = env.from_source(watched(folder, StreamFormat.json_lines_format(FLIGHT)), NO_WATERMARKS, "flights").uid("flights")
-        counts = counts.key_by(lambda flight: flight.origin, key_type=Types.STRING()).sum("delay").uid("sums")
-        return counts.map(tuple).execute_and_collect()
-
-    arrive(folder, "1.json", [json.dumps({"origin": "JFK", "delay": delay}) for delay in (1, 2, 3)])
-    results = counted({})
-    assert take(results, 3) == [("JFK", 1), ("JFK", 3), ("JFK", 6)]
-    stopping = results.client.stop_with_savepoint(False, str(tmp_path / "savepoint"))
-    savepoint = stopping.result()
-    arrive(folder, "2.json", [json.dumps({"origin": "JFK", "delay": 10})])
-    with counted({"execution.state-recovery.path": savepoint}) as results:
-        assert take(results, 1) == [("JFK", 16)]
-
-
 @contextmanager
 def serving(lines: Sequence[bytes]) -> Iterator[int]:
     """Serve one connection: send the parts and close. Yields the port."""
@@ -277,27 +213,6 @@ def test_lines_from_a_socket_come_in_order_until_it_closes(env: StreamExecutionE
     with serving([b"to be", b" or\r\nnot \xff\n", "tö".encode()[:2], "tö".encode()[2:] + b"\n\nend"]) as port:
         lines = collect(env.socket_text_stream("127.0.0.1", port))
     assert lines == ["to be or", "not \ufffd", "tö", "", "end"]
-
-
-class Ticks(SourceFunction):
-    """A source of the old kind: emits until it is cancelled."""
-
-    def run(self, ctx: SourceFunction.SourceContext) -> None:
-        self.cancelled = threading.Event()
-        tick = 0
-        while not self.cancelled.wait(0.001):
-            ctx.collect(tick)
-            tick += 1
-
-    def cancel(self) -> None:
-        self.cancelled.set()
-
-
-@locally
-def test_a_source_function_of_flink_1_runs_until_it_is_cancelled(env: StreamExecutionEnvironment) -> None:
-    env.set_parallelism(1)
-    with env.add_source(Ticks(), "ticks", Types.INT()).map(lambda tick: tick).execute_and_collect() as ticks:
-        assert take(ticks, 5) == [0, 1, 2, 3, 4]
 
 
 # A source as a user would write one: two splits of letters, each with its position; watermarks per split.
