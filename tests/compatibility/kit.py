@@ -11,7 +11,8 @@ import time
 
 from flinkish.common import Configuration, Duration, Types, WatermarkStrategy
 from flinkish.common.watermark_strategy import TimestampAssigner
-from flinkish.datastream import StreamExecutionEnvironment
+from flinkish.datastream import AggregateFunction, MapFunction, ProcessFunction, StreamExecutionEnvironment
+from flinkish.datastream.state import ValueStateDescriptor
 
 #: Seconds after each record of `stepped`; for recording with PyFlink.
 PAUSE = float(os.environ.get("COMPATIBILITY_PAUSE", "0"))
@@ -101,3 +102,37 @@ def shown(time):
 def with_side(main, tag):
     """Return the main output and a side output in one stream, marked."""
     return main.map(lambda value: ("main", value)).union(main.get_side_output(tag).map(lambda value: ("side", value)))
+
+
+class Stamp(ProcessFunction):
+    """Emits each record with its time."""
+
+    def process_element(self, value, ctx):
+        yield value, shown(ctx.timestamp())
+
+
+class Sum(MapFunction):
+    """Emits each key with the sum of its numbers so far."""
+
+    def open(self, runtime_context):
+        self.sum = runtime_context.get_state(ValueStateDescriptor("sum", Types.LONG()))
+
+    def map(self, value):
+        self.sum.update((self.sum.value() or 0) + value[1])
+        return value[0], self.sum.value()
+
+
+class Mean(AggregateFunction):
+    """The mean of numbers, or of the second fields of pairs."""
+
+    def create_accumulator(self):
+        return 0, 0
+
+    def add(self, value, accumulator):
+        return accumulator[0] + (value[1] if isinstance(value, tuple) else value), accumulator[1] + 1
+
+    def get_result(self, accumulator):
+        return accumulator[0] / accumulator[1]
+
+    def merge(self, acc_a, acc_b):
+        return acc_a[0] + acc_b[0], acc_a[1] + acc_b[1]

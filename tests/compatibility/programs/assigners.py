@@ -1,7 +1,7 @@
 """Count windows, assigners of one's own, windows of a whole stream, and what functions may return."""
 
 from flinkish.common import Time, Types
-from flinkish.datastream import AggregateFunction, ProcessFunction, ProcessWindowFunction, WindowFunction
+from flinkish.datastream import ProcessWindowFunction, WindowFunction
 from flinkish.datastream.functions import AllWindowFunction, ProcessAllWindowFunction
 from flinkish.datastream.state import ListStateDescriptor, ValueStateDescriptor
 from flinkish.datastream.window import (
@@ -16,7 +16,7 @@ from flinkish.datastream.window import (
     TumblingEventTimeWindows,
     WindowAssigner,
 )
-from tests.compatibility.kit import STEP, case, pairs, stepped, timed
+from tests.compatibility.kit import STEP, Mean, Stamp, case, pairs, stepped, timed
 
 NUMBERS = [("a", number) for number in range(1, 12)] + [("b", number) for number in range(1, 4)]
 TIMED = [("a", 1), ("a", 3), ("a", 9), ("a", 5), ("b", 4), ("a", 7), ("a", 20)]
@@ -47,20 +47,6 @@ class AllWithState(ProcessAllWindowFunction):
 
     def clear(self, context):
         context.window_state().get_list_state(ListStateDescriptor("here", Types.LONG())).clear()
-
-
-class Mean(AggregateFunction):
-    def create_accumulator(self):
-        return 0, 0
-
-    def add(self, value, accumulator):
-        return accumulator[0] + value[1], accumulator[1] + 1
-
-    def get_result(self, accumulator):
-        return accumulator[0] / accumulator[1]
-
-    def merge(self, acc_a, acc_b):
-        return acc_a[0] + acc_b[0], acc_a[1] + acc_b[1]
 
 
 def ten():
@@ -130,11 +116,6 @@ def count_windows_with_another_count(env):
 def count_windows_with_another_count_that_purges(env):
     trigger = PurgingTrigger.of(CountTrigger.of(2))
     return counted(env).window(CountTumblingWindowAssigner.of(4)).trigger(trigger).apply(Contents())
-
-
-class Stamp(ProcessFunction):
-    def process_element(self, value, ctx):
-        yield value, ctx.timestamp()
 
 
 @case(STEP)

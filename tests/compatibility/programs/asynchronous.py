@@ -3,10 +3,10 @@
 import asyncio
 
 from flinkish.common import Time, Types
-from flinkish.datastream import AsyncDataStream, AsyncFunction, OutputTag, ProcessFunction
+from flinkish.datastream import AsyncDataStream, AsyncFunction, OutputTag
 from flinkish.datastream.async_retry_predicates import empty_result_predicate, has_exception_predicate
 from flinkish.datastream.functions import AsyncRetryStrategy
-from tests.compatibility.kit import case, timed
+from tests.compatibility.kit import Stamp, case, timed
 
 PATIENT, SHORT = Time.seconds(30), Time.milliseconds(200)
 
@@ -191,11 +191,6 @@ def a_timeout_of_zero_is_none(env):
 def records_of_a_keyed_stream(env):
     keyed = env.from_collection([("a", 1), ("b", 2)]).key_by(lambda pair: pair[0])
     return AsyncDataStream.ordered_wait(keyed, Given([5]), PATIENT, 4)
-
-
-class Stamp(ProcessFunction):
-    def process_element(self, value, ctx):
-        yield value, ctx.timestamp()
 
 
 @case()

@@ -6,7 +6,6 @@ from flinkish.datastream import (
     KeyedBroadcastProcessFunction,
     KeyedCoProcessFunction,
     KeyedProcessFunction,
-    MapFunction,
     OutputTag,
     ProcessFunction,
     ProcessWindowFunction,
@@ -23,7 +22,7 @@ from flinkish.datastream.window import (
     TumblingEventTimeWindows,
     TumblingProcessingTimeWindows,
 )
-from tests.compatibility.kit import BATCH, case, pairs, shown, timed
+from tests.compatibility.kit import BATCH, Sum, case, pairs, shown, timed
 
 RECORDS = [("b", 5), ("a", 3), ("c", 1), ("a", 1), ("b", 2), ("a", 12), ("c", 8), ("b", 15), ("a", 3)]
 
@@ -230,15 +229,6 @@ class Seen(KeyedProcessFunction):
 @case(BATCH)
 def attributes_go_on_from_key_to_key(env):
     return keyed(env).process(Seen())
-
-
-class Sum(MapFunction):
-    def open(self, runtime_context):
-        self.sum = runtime_context.get_state(ValueStateDescriptor("sum", Types.LONG()))
-
-    def map(self, value):
-        self.sum.update((self.sum.value() or 0) + value[1])
-        return value[0], self.sum.value()
 
 
 @case(BATCH)

@@ -2,11 +2,9 @@
 
 from flinkish.common import Types
 from flinkish.datastream import (
-    AggregateFunction,
     FilterFunction,
     FlatMapFunction,
     KeyedProcessFunction,
-    MapFunction,
     ReduceFunction,
 )
 from flinkish.datastream.state import (
@@ -16,26 +14,12 @@ from flinkish.datastream.state import (
     ReducingStateDescriptor,
     ValueStateDescriptor,
 )
-from tests.compatibility.kit import case
+from tests.compatibility.kit import Mean, Sum, case
 
 
 class Add(ReduceFunction):
     def reduce(self, value1, value2):
         return value1 + value2
-
-
-class Mean(AggregateFunction):
-    def create_accumulator(self):
-        return 0, 0
-
-    def add(self, value, accumulator):
-        return accumulator[0] + value, accumulator[1] + 1
-
-    def get_result(self, accumulator):
-        return accumulator[0] / accumulator[1]
-
-    def merge(self, acc_a, acc_b):
-        return acc_a[0] + acc_b[0], acc_a[1] + acc_b[1]
 
 
 class Using(KeyedProcessFunction):
@@ -229,15 +213,6 @@ def aggregating(env):
 
 
 PAIRS = [("a", 1), ("b", 2), ("a", 3)]
-
-
-class Sum(MapFunction):
-    def open(self, runtime_context):
-        self.sum = runtime_context.get_state(ValueStateDescriptor("sum", Types.LONG()))
-
-    def map(self, value):
-        self.sum.update((self.sum.value() or 0) + value[1])
-        return value[0], self.sum.value()
 
 
 class First(FilterFunction):

@@ -1,10 +1,10 @@
 """Late records: lateness, side outputs, refiring, state of windows, times of results."""
 
 from flinkish.common import Time, Types
-from flinkish.datastream import AggregateFunction, OutputTag, ProcessFunction, ProcessWindowFunction
+from flinkish.datastream import AggregateFunction, OutputTag, ProcessWindowFunction
 from flinkish.datastream.state import ValueStateDescriptor
 from flinkish.datastream.window import EventTimeSessionWindows, SlidingEventTimeWindows, TumblingEventTimeWindows
-from tests.compatibility.kit import STEP, case, pairs, shown, stepped, with_side
+from tests.compatibility.kit import STEP, Stamp, case, pairs, shown, stepped, with_side
 
 RECORDS = [
     *[("a", 1), ("a", 9), ("a", 2), ("b", 12), ("a", 3), ("a", 13), ("a", 4), ("b", 14)],
@@ -55,11 +55,6 @@ class Sum(AggregateFunction):
 class Around(ProcessWindowFunction):
     def process(self, key, context, elements):
         yield key, context.window().start, context.window().end, list(elements)
-
-
-class Stamp(ProcessFunction):
-    def process_element(self, value, ctx):
-        yield value, shown(ctx.timestamp())
 
 
 def tumbling():

@@ -4,7 +4,7 @@ from flinkish.common import Types, WatermarkStrategy
 from flinkish.common.watermark_strategy import TimestampAssigner
 from flinkish.datastream import CoProcessFunction, KeyedCoProcessFunction, KeyedProcessFunction, ProcessFunction
 from flinkish.datastream.state import ListStateDescriptor, ValueStateDescriptor
-from tests.compatibility.kit import STEP, Extract, case, second, shown, stepped, timed
+from tests.compatibility.kit import STEP, Extract, Stamp, case, second, shown, stepped, timed
 
 #: Key, time, timers to be set, timers to be deleted.
 RECORDS = [
@@ -166,11 +166,6 @@ def two_inputs_without_keys(env):
 @case(ordered=False)
 def two_keyed_inputs_of_a_function_that_uses_no_key(env):
     return timed(env, [("a", 1)]).key_by(key).connect(timed(env, [("b", 3)]).key_by(key)).process(Plain())
-
-
-class Stamp(ProcessFunction):
-    def process_element(self, value, ctx):
-        yield value, shown(ctx.timestamp())
 
 
 @case(ordered=False)

@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import doctest
-import importlib
 import pickle
-import pkgutil
 from typing import Any
 
 import pytest
 
-import flinkish.testing
 from flinkish.common import Row, Time, Types, options
 from flinkish.common.errors import InvalidArgumentError, InvalidProgramError, TypeMismatchError
 from flinkish.datastream import (
@@ -31,13 +27,6 @@ from flinkish.datastream.window import SlidingProcessingTimeWindows, TumblingEve
 from flinkish.runtime.protocol import MAX_WATERMARK
 from flinkish.testing import EndOfInput, OneInputHarness, StreamRecord, TwoInputHarness, Watermark, WatermarkStatus
 from flinkish.testing import steps as step
-
-MODULES = [module.name for module in pkgutil.iter_modules(flinkish.testing.__path__, "flinkish.testing.")]
-
-
-@pytest.mark.parametrize("name", MODULES)
-def test_the_examples_of_a_module_run(name: str) -> None:
-    assert doctest.testmod(importlib.import_module(name)).failed == 0
 
 
 def double(stream: DataStream) -> DataStream:
