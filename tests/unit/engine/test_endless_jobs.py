@@ -16,6 +16,7 @@ from flinkish.datastream.connectors.delta.sink import DeltaSink
 from flinkish.datastream.connectors.file_system import FileSink
 from flinkish.engine.launcher import check
 from flinkish.program.sinks import Committer, Sink, SinkWriter
+from tests.kit.environments import env_of
 from tests.kit.programs import program_of
 from tests.kit.results import visible
 
@@ -47,11 +48,6 @@ class OwnSink(Sink[Any, Any]):
         return self._committer
 
 
-def environment(**settings: str) -> StreamExecutionEnvironment:
-    configuration = Configuration.from_dict({"execution.engine": "local", **settings})
-    return StreamExecutionEnvironment.get_execution_environment(configuration)
-
-
 def numbers(env: StreamExecutionEnvironment, *, endless: bool = True) -> Any:
     source = DataGeneratorSource(lambda index: index, type_info=Types.LONG()) if endless else NumberSequenceSource(1, 5)
     return env.from_source(source, WatermarkStrategy.no_watermarks(), "numbers")
@@ -63,7 +59,7 @@ def file_sink(folder: Path) -> Any:
 
 @pytest.mark.parametrize("kind", ["file", "delta", "own"])
 def test_a_sink_that_commits_at_checkpoints_is_refused_in_an_endless_job_without_them(tmp_path: Path, kind: str) -> None:
-    env = environment()
+    env = env_of()
     NeverCommits.closed = 0
     sink = {"file": file_sink(tmp_path), "delta": DeltaSink(str(tmp_path)), "own": OwnSink(NeverCommits())}[kind]
     rows = numbers(env).map(lambda number: Row(id=number), output_type=ROW)
@@ -79,7 +75,7 @@ def test_a_sink_that_commits_at_checkpoints_is_refused_in_an_endless_job_without
 
 
 def test_a_bounded_stream_beside_an_endless_one_is_refused_too(tmp_path: Path) -> None:
-    env = environment()
+    env = env_of()
     numbers(env).print()
     numbers(env, endless=False).sink_to(file_sink(tmp_path))
 
@@ -88,7 +84,7 @@ def test_a_bounded_stream_beside_an_endless_one_is_refused_too(tmp_path: Path) -
 
 
 def test_an_interval_below_one_millisecond_takes_no_checkpoints(tmp_path: Path) -> None:
-    env = environment(**{"execution.checkpointing.interval": "0"})
+    env = env_of({"execution.checkpointing.interval": "0"})
     numbers(env).sink_to(file_sink(tmp_path))
 
     with pytest.raises(ConfigurationError, match="never ends"):
@@ -96,16 +92,16 @@ def test_an_interval_below_one_millisecond_takes_no_checkpoints(tmp_path: Path) 
 
 
 def test_a_sink_without_a_committer_and_a_job_with_checkpoints_are_not_refused(tmp_path: Path) -> None:
-    plain = environment()
+    plain = env_of()
     numbers(plain).sink_to(OwnSink(None))
     check(program_of(plain))
-    with_checkpoints = environment(**{"execution.checkpointing.interval": "1 s"})
+    with_checkpoints = env_of({"execution.checkpointing.interval": "1 s"})
     numbers(with_checkpoints).sink_to(file_sink(tmp_path))
     check(program_of(with_checkpoints))
 
 
 def test_a_bounded_job_without_checkpoints_commits_at_its_end(tmp_path: Path) -> None:
-    env = environment(**{"execution.runtime-mode": "STREAMING"})
+    env = env_of({"execution.runtime-mode": "STREAMING"})
     numbers(env, endless=False).sink_to(file_sink(tmp_path))
 
     env.execute()
@@ -114,7 +110,7 @@ def test_a_bounded_job_without_checkpoints_commits_at_its_end(tmp_path: Path) ->
 
 
 def test_a_data_frame_sink_names_itself() -> None:
-    env = environment(**{"execution.engine": "spark"})
+    env = env_of({"execution.engine": "spark"})
     rows = numbers(env).map(lambda number: Row(id=number), output_type=ROW)
     rows.sink_to(DataFrameSink(lambda df, checkpoint_id: None))
 

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from flinkish.common import Configuration, Types, options
-from flinkish.datastream import StreamExecutionEnvironment
 from flinkish.engine.support import ineffective
+from tests.kit.environments import env_of
 
 
 def texts(settings: dict[str, Any]) -> list[str]:
@@ -64,14 +64,10 @@ def test_keys_that_resemble_a_known_one_have_been_told_of_before() -> None:
 
 
 def test_a_job_tells_once_in_a_process_of_what_has_no_effect(caplog: pytest.LogCaptureFixture) -> None:
-    settings = {
-        "execution.engine": "local",
-        "execution.checkpointing.interval": "1 h",
-        "metrics.scope.only-of-this-test": "x",
-    }
+    settings = {"execution.checkpointing.interval": "1 h", "metrics.scope.only-of-this-test": "x"}
     caplog.set_level(logging.WARNING, "flinkish.job")
     for _ in range(2):
-        env = StreamExecutionEnvironment.get_execution_environment(Configuration.from_dict(settings))
+        env = env_of(settings)
         env.from_collection([1], Types.INT()).map(lambda value: value).print()
         env.execute()
     told = [record.getMessage() for record in caplog.records if "metrics." in record.getMessage()]

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from flinkish.common import Configuration, Types, WatermarkStrategy
+from flinkish.common import Types, WatermarkStrategy
 from flinkish.datastream import DataStream, StreamExecutionEnvironment
 from flinkish.datastream.connectors.base import Sink, SinkWriter, SinkWriterContext, WriteContext
 from flinkish.datastream.connectors.discard import DiscardingSink
@@ -17,13 +17,14 @@ from flinkish.engine.job_client import EmbeddedJobClient
 from flinkish.engine.local.engine import LocalEngine
 from flinkish.jobmaster.job_metrics import SubtaskFigures
 from flinkish.testing import JobHarness
+from tests.kit.environments import env_of
 from tests.kit.programs import program_of
 
 from .support import JumpingClock
 
 CLOCK = JumpingClock()
 RECORDS = 12_000
-SETTINGS = {"execution.engine": "local", "execution.epoch.max-records": "200", "execution.progress.interval": "0 ms"}
+SETTINGS = {"execution.epoch.max-records": "200", "execution.progress.interval": "0 ms"}
 
 
 def slow(value: int) -> int:
@@ -54,8 +55,7 @@ class SlowWriter(SinkWriter[Any, None]):
 
 def run(build: Callable[[DataStream], None], parallelism: int = 1, **settings: str) -> dict[str, list[SubtaskFigures]]:
     """Run a job over numbers to its end; return the figures of the subtasks by the first word of the vertex's name."""
-    env = StreamExecutionEnvironment.get_execution_environment(Configuration.from_dict({**SETTINGS, **settings}))
-    env.set_parallelism(parallelism)
+    env = env_of({**SETTINGS, **settings}, parallelism)
     source = env.from_source(NumberSequenceSource(0, RECORDS - 1), WatermarkStrategy.no_watermarks(), "numbers")
     build(source)
     client = execute(env)
@@ -125,8 +125,7 @@ def test_subtasks_that_run_one_after_the_other_hold_back_the_source_all_the_time
 
 
 def test_a_source_that_feeds_no_slow_operator_waits_for_the_common_credit() -> None:
-    env = StreamExecutionEnvironment.get_execution_environment(Configuration.from_dict(SETTINGS))
-    env.set_parallelism(1)
+    env = env_of(SETTINGS)
     for name, function in (("fast", quick), ("bad", slow)):
         numbers = env.from_source(NumberSequenceSource(0, RECORDS - 1), WatermarkStrategy.no_watermarks(), name)
         numbers.rebalance().map(function, Types.LONG()).name(f"{name} map").sink_to(DiscardingSink())

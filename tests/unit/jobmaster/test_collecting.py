@@ -7,19 +7,16 @@ from typing import Any
 
 import pytest
 
-from flinkish.common import Configuration, Time, Types, WatermarkStrategy
-from flinkish.datastream import DataStream, StreamExecutionEnvironment
+from flinkish.common import Time, Types, WatermarkStrategy
+from flinkish.datastream import DataStream
 from flinkish.datastream.connectors.number_seq import NumberSequenceSource
 from flinkish.datastream.window import TumblingEventTimeWindows
+from tests.kit.environments import env_of
 from tests.kit.functions import Punctuated
 
 
 def numbers() -> DataStream[int]:
-    configuration = Configuration()
-    configuration.set_string("execution.engine", "local")
-    configuration.set_string("execution.epoch.max-records", "50")
-    env = StreamExecutionEnvironment.get_execution_environment(configuration)
-    env.set_parallelism(3)
+    env = env_of({"execution.epoch.max-records": 50}, 3)
     times = WatermarkStrategy.for_generator(Punctuated).with_timestamp_assigner(lambda value, _: value % 200)
     return env.from_source(NumberSequenceSource(0, 599), times, "numbers", Types.LONG())
 

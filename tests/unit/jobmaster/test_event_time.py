@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from flinkish.common import Configuration, Duration, Types, WatermarkStrategy
+from flinkish.common import Duration, Types, WatermarkStrategy
 from flinkish.datastream import StreamExecutionEnvironment
 from flinkish.datastream.connectors.discard import DiscardingSink
 from flinkish.datastream.connectors.number_seq import NumberSequenceSource
@@ -17,6 +17,7 @@ from flinkish.graph.job_graph import JobGraph
 from flinkish.graph.stream_graph_generator import generate
 from flinkish.jobmaster.event_time import EventTime, EventTimeGraph, Watermarks
 from flinkish.runtime.protocol import MIN_WATERMARK
+from tests.kit.environments import env_of
 from tests.kit.programs import program_of
 
 TIMED = WatermarkStrategy.for_bounded_out_of_orderness(Duration.of_seconds(1))
@@ -24,8 +25,7 @@ UNTIMED = WatermarkStrategy.no_watermarks()
 
 
 def graph_of(build: Callable[[StreamExecutionEnvironment], Any], parallelism: int = 2) -> JobGraph:
-    configuration = Configuration.from_dict({"execution.engine": "local"})
-    env = StreamExecutionEnvironment.get_execution_environment(configuration).set_parallelism(parallelism)
+    env = env_of(parallelism=parallelism)
     build(env)
     return build_job_graph(generate(program_of(env, "test")))
 

@@ -7,11 +7,12 @@ from typing import Any
 
 import pytest
 
-from flinkish.common import Configuration, WatermarkStrategy
+from flinkish.common import WatermarkStrategy
 from flinkish.datastream import DataStream, SourceFunction, StreamExecutionEnvironment
 from flinkish.datastream.connectors.datagen import DataGeneratorSource
 from flinkish.engine.job_client import EmbeddedJobClient
 from flinkish.runtime.protocol import EpochReport
+from tests.kit.environments import env_of
 
 LARGE = 50_000
 COUNT = 400
@@ -71,9 +72,7 @@ def _bytes(report: EpochReport) -> int:
 def test_an_epoch_sends_a_bounded_number_of_bytes(
     sent: list[int], program: Callable[[StreamExecutionEnvironment], DataStream]
 ) -> None:
-    settings = {"execution.engine": "local", "execution.epoch.max-bytes": str(MAX_BYTES), "execution.epoch.max-records": 200}
-    env = StreamExecutionEnvironment.get_execution_environment(Configuration.from_dict(settings))
-    env.set_parallelism(1)
+    env = env_of({"execution.epoch.max-bytes": MAX_BYTES, "execution.epoch.max-records": 200})
     with program(env).execute_and_collect() as results:
         client = results.client
         values = list(results)
@@ -88,7 +87,6 @@ def test_an_epoch_sends_a_bounded_number_of_bytes(
 
 
 def test_small_records_are_not_held_up(sent: list[int]) -> None:
-    env = StreamExecutionEnvironment.get_execution_environment(Configuration.from_dict({"execution.engine": "local"}))
-    env.set_parallelism(1)
+    env = env_of()
     assert len(list(generated(env, 1).key_by(lambda value: value[-1]).map(len).execute_and_collect())) == COUNT
     assert len([size for size in sent if size]) == 1

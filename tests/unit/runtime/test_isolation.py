@@ -10,12 +10,12 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from flinkish.common import Configuration, Types
+from flinkish.common import Types
 from flinkish.common.types import Row, RowKind
-from flinkish.datastream import StreamExecutionEnvironment
 from flinkish.datastream.connectors.discard import DiscardingSink
 from flinkish.datastream.functions import MapFunction
 from flinkish.runtime.isolation import isolate
+from tests.kit.environments import env_of
 
 
 class Point(NamedTuple):
@@ -93,11 +93,7 @@ PICKLED_PARTS = Types.ROW_NAMED(["number", "parts"], [Types.LONG(), Types.PICKLE
 @pytest.mark.parametrize("shared", [False, True], ids=["one reader", "two readers"])
 @pytest.mark.parametrize("keyed", [False, True], ids=["sink", "keys"])
 def test_records_stay_as_they_were_whatever_functions_do_to_the_objects(row_type: Any, shared: bool, keyed: bool) -> None:
-    configuration = Configuration()
-    configuration.set_string("execution.engine", "local")
-    env = StreamExecutionEnvironment.get_execution_environment(configuration)
-    env.set_parallelism(1)
-    rows = env.from_collection([1, 2, 3], Types.LONG()).map(Reuses(), row_type)
+    rows = env_of().from_collection([1, 2, 3], Types.LONG()).map(Reuses(), row_type)
     if shared:
         rows.map(Spoils(), Types.LONG()).sink_to(DiscardingSink())
     read = rows.key_by(lambda row: row.number % 2, Types.LONG()).filter(lambda row: True) if keyed else rows

@@ -6,10 +6,11 @@ import logging
 
 import pytest
 
-from flinkish.common import Configuration, Types
+from flinkish.common import Types
 from flinkish.datastream import StreamExecutionEnvironment
 from flinkish.datastream.connectors.discard import DiscardingSink
 from flinkish.datastream.functions import MapFunction, RuntimeContext
+from tests.kit.environments import env_of
 
 
 class Counting(MapFunction):
@@ -27,8 +28,7 @@ class Counting(MapFunction):
 
 @pytest.fixture
 def env() -> StreamExecutionEnvironment:
-    configuration = Configuration.from_dict({"execution.engine": "local"})
-    return StreamExecutionEnvironment.get_execution_environment(configuration).set_parallelism(1)
+    return env_of()
 
 
 def test_operators_of_one_name_have_metrics_of_their_own_in_one_task_and_in_several(

@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from flinkish.common import Configuration, WatermarkStrategy
+from flinkish.common import WatermarkStrategy
 from flinkish.common.errors import TypeMismatchError
 from flinkish.common.watermark_strategy import TimestampAssigner
-from flinkish.datastream import StreamExecutionEnvironment
 from flinkish.runtime.operators.timestamps import seems_to_be_seconds, whole_milliseconds
+from tests.kit.environments import env_of
 from tests.kit.results import collect
 
 NOW = int(datetime.datetime(2026, 11, 1, tzinfo=datetime.UTC).timestamp() * 1000)
@@ -66,8 +66,7 @@ def test_a_clock_near_zero_knows_no_seconds() -> None:
 
 
 def stream_of(times: list[int], mode: str, *, at_the_source: bool) -> Any:
-    settings = {"execution.engine": "local", "execution.runtime-mode": mode, "parallelism.default": "2"}
-    env = StreamExecutionEnvironment.get_execution_environment(Configuration.from_dict(settings))
+    env = env_of({"execution.runtime-mode": mode}, 2)
     if not at_the_source:
         return env.from_collection(times).assign_timestamps_and_watermarks(STRATEGY).name("times").uid("times")
     from flinkish.datastream.connectors.datagen import DataGeneratorSource

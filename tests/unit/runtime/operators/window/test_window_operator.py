@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from flinkish.common.configuration import Configuration
 from flinkish.common.errors import InvalidArgumentError, StateError, TypeMismatchError
 from flinkish.common.serializer import TypeSerializer
 from flinkish.common.time import Duration, Time
@@ -19,7 +18,6 @@ from flinkish.datastream import (
     DataStream,
     OutputTag,
     ProcessWindowFunction,
-    StreamExecutionEnvironment,
     WindowFunction,
 )
 from flinkish.datastream.evictors import CountEvictor, DeltaEvictor, Evictor, TimeEvictor
@@ -45,6 +43,7 @@ from flinkish.datastream.window import (
     WindowAssigner,
 )
 from flinkish.testing import OneInputHarness
+from tests.kit.environments import env_of
 from tests.unit.runtime.operators.window.functions import LATE, PAIRS, Numbers, Sum, WithWindow, by_key
 
 TEN = TumblingEventTimeWindows.of(Time.milliseconds(10))
@@ -238,10 +237,7 @@ def test_windows_that_wait_for_late_records_do_not_make_watermarks_slow() -> Non
 
 @pytest.mark.parametrize("lateness", [0, 2**61])
 def test_a_batch_removes_each_keys_windows_however_long_they_take_late_records(lateness: int) -> None:
-    env = StreamExecutionEnvironment.get_execution_environment(
-        Configuration.from_dict({"execution.engine": "local", "execution.runtime-mode": "BATCH"})
-    )
-    env.set_parallelism(1)
+    env = env_of({"execution.runtime-mode": "BATCH"})
     near_the_end = WatermarkStrategy.no_watermarks().with_timestamp_assigner(lambda record, _: 2**63 - 1_000)
     stream = env.from_collection([("a", 1), ("b", 2), ("c", 3)], PAIRS).assign_timestamps_and_watermarks(near_the_end)
     windows = stream.key_by(lambda record: record[0], Types.STRING()).window(TEN).allowed_lateness(lateness)
