@@ -17,15 +17,12 @@ import pyarrow.parquet as pq
 import pytest
 
 from flinkish.common import Encoder, Row, Types, WatermarkStrategy
-from flinkish.common.errors import JobExecutionError
 from flinkish.common.typeinfo import TypeInformation
 from flinkish.datastream import DataStream, StreamExecutionEnvironment
 from flinkish.datastream.connectors.file_system import (
     BucketAssigner,
-    BulkFormat,
     FileCompactor,
     FileCompactStrategy,
-    FileEnumeratorProvider,
     FileSink,
     FileSource,
     RollingPolicy,
@@ -33,7 +30,6 @@ from flinkish.datastream.connectors.file_system import (
 )
 from flinkish.datastream.connectors.hybrid_source import HybridSource
 from flinkish.datastream.connectors.number_seq import NumberSequenceSource
-from flinkish.datastream.connectors.record_errors import RecordErrorPolicy
 from flinkish.datastream.formats.avro import AvroBulkWriters, AvroInputFormat, AvroSchema, GenericRecordAvroTypeInfo
 from flinkish.datastream.formats.csv import CsvBulkWriters, CsvReaderFormat, CsvSchema
 from flinkish.datastream.formats.json import JsonRowDeserializationSchema, JsonRowSerializationSchema
@@ -44,7 +40,6 @@ from flinkish.datastream.formats.parquet import (
     ParquetColumnarRowInputFormat,
 )
 from flinkish.datastream.functions import MapFunction
-from flinkish.datastream.output_tag import OutputTag
 from flinkish.runtime import faults
 from flinkish.table import DataTypes
 from tests.conftest import MakeEnvironment, locally
@@ -242,40 +237,6 @@ def test_files_of_all_formats_in_one_job_on_spark(make_env: MakeEnvironment, tmp
     check = lines_by_columns(env, tmp_path / "lines")
     run(env, tmp_path, *CASES)
     check()
-
-
-@locally
-def test_an_avro_file_is_shared_by_readers_and_its_damaged_block_goes_aside(make_env: MakeEnvironment, tmp_path: Path) -> None:
-    path = tmp_path / "a.avro"
-    write_avro(path)
-    with open(path, "rb") as file:
-        blocks = list(fastavro.block_reader(file))
-    data = bytearray(path.read_bytes())
-    data[blocks[5].offset + 4] = 0xFF
-    path.write_bytes(data)
-    tag = OutputTag("bad", Types.STRING())
-    source = (
-        FileSource.for_bulk_file_format(BulkFormat.avro_format(AVRO), str(path))
-        .set_file_enumerator(FileEnumeratorProvider.default_splittable_file_enumerator(500))
-        .on_record_error(RecordErrorPolicy.side_output(tag))
-        .build()
-    )
-    stream = make_env(parallelism=3).from_source(source, NO_WATERMARKS, "avro")
-    good = stream.map(lambda record: str(record["id"]), Types.STRING())
-    found = collect(good.union(stream.get_side_output(tag)))
-    bad = [text for text in found if not text.isdigit()]
-    assert len(bad) == 1
-    assert bad[0].startswith(f"{path}, block at byte {blocks[5].offset}: the block is damaged")
-    left = [record["id"] for index, block in enumerate(blocks) if index != 5 for record in block]
-    assert sorted(int(text) for text in found if text.isdigit()) == left
-
-
-@locally
-def test_a_record_that_is_not_of_its_avro_schema_fails_at_its_operator(make_env: MakeEnvironment) -> None:
-    numbers = make_env().from_collection([1, 2], Types.INT())
-    records = numbers.map(lambda number: {"id": number, "name": number}, RECORD).name("Wrong")
-    with pytest.raises(JobExecutionError, match=r"(?s)Wrong.*not of its Avro schema.*Named\.name"):
-        collect(records.map(lambda record: record["id"], Types.INT()))
 
 
 # Merged files.

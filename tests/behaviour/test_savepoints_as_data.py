@@ -32,16 +32,6 @@ def reader_of(path: str, folder: Path) -> SavepointReader:
     return SavepointReader.read(path, configuration(folder))
 
 
-@locally
-def test_state_of_a_savepoint_is_read_without_the_program(engine: str, tmp_path: Path) -> None:
-    reader = reader_of(savepoint_of(tmp_path, [1, 2, 3, 4], engine=engine), tmp_path)
-
-    assert sorted(map(tuple, reader.read_keyed_state("everything", "total"))) == [("even", 6), ("odd", 4)]
-    assert sorted(map(tuple, reader.read_windows("sessions"))) == [("even", 2_000, 9_000, 6), ("odd", 1_000, 8_000, 4)]
-    assert sorted(row.value for row in reader.read_list_state("operators", "kept")) == [1, 2, 3, 4]
-    assert len(reader.read_timers("everything")) == 4
-
-
 def test_a_job_goes_on_from_a_changed_savepoint_at_another_parallelism(engine: str, tmp_path: Path) -> None:
     saved = savepoint_of(tmp_path, [1, 2, 3, 4], engine=engine)
     writer = SavepointWriter.from_existing_savepoint(saved, configuration(tmp_path))

@@ -25,7 +25,6 @@ from flinkish.datastream import (
     StreamExecutionEnvironment,
 )
 from flinkish.datastream.async_retry_predicates import (
-    empty_result_predicate,
     exception_type_predicate,
     has_exception_predicate,
 )
@@ -172,12 +171,6 @@ def test_a_record_is_what_it_was_when_it_was_emitted() -> None:
     with OneInputHarness(lambda stream: ordered(Length())(stream.flat_map(growing))) as harness:
         harness.process_element(3)
         assert harness.take_values() == [1, 2, 3]
-
-
-def test_a_keyed_stream_may_be_read() -> None:
-    with OneInputHarness(lambda stream: waiting(Echo())(stream.key_by(lambda value: value % 2)), parallelism=2) as harness:
-        harness.process_elements(range(4))
-        assert sorted(harness.take_values()) == [0, 1, 2, 3]
 
 
 def test_all_asynchronous_operators_of_a_task_share_one_loop_in_one_thread() -> None:
@@ -340,16 +333,6 @@ def test_errors_are_tried_again_as_often_as_allowed() -> None:
         pytest.raises(AsyncFunctionError, match="OSError: down"),
     ):
         harness.process_element("a")
-
-
-def test_results_are_tried_again_and_the_last_ones_count() -> None:
-    strategy = AsyncRetryStrategy.exponential_backoff(2, 1, 4, 2.0, empty_result_predicate, None)
-    with OneInputHarness(retrying(Flaky(2, None), strategy)) as harness:
-        harness.process_element("a")
-        assert harness.take_values() == [("a", 3)]
-    with OneInputHarness(retrying(Flaky(3, None), strategy)) as harness:
-        harness.process_element("a")
-        assert harness.take_values() == []
 
 
 def test_other_errors_are_not_tried_again() -> None:

@@ -116,12 +116,6 @@ def test_what_the_broadcast_side_puts_the_other_side_reads(lookup: TwoInputHarne
     assert lookup.take_values(SEEN) == []
 
 
-def test_a_broadcast_element_is_processed_once_in_each_subtask() -> None:
-    with plain(Lookup(), side_outputs=[SEEN], parallelism=3) as harness:
-        harness.process_element2(("a", 5), 2)
-        assert harness.take_values(SEEN) == ["('a', 5) at 2"] * 3
-
-
 def test_broadcast_state_lives_on_when_the_processes_are_lost(lookup: TwoInputHarness) -> None:
     lookup.process_element2(("a", 5))
     lookup.lose_heap()
@@ -300,12 +294,3 @@ def test_a_broadcast_element_has_no_key_so_its_keyed_state_is_refused() -> None:
         harness.process_element1("a", 1)
         with pytest.raises(StateError, match="a broadcast element has no key"):
             harness.process_element2("go")
-
-
-def test_the_watermark_is_the_lesser_one_of_both_streams() -> None:
-    with keyed() as harness:
-        harness.process_element1("a", 100)
-        harness.process_watermark1(200)
-        assert len(harness.take_values()) == 1
-        harness.process_watermark2(150)
-        assert harness.take_values() == [("timer", "a", 1, None, 110, 150)]
