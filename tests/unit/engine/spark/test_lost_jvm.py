@@ -1,4 +1,4 @@
-"""What is said when the JVM goes away; tests/spark/test_lost_jvm.py kills a real one."""
+"""What is said when the JVM goes away; tests/spark/test_ends.py kills a real one."""
 
 from __future__ import annotations
 
