@@ -27,7 +27,7 @@ from tests.kit.waiting import wait_until
 from tests.unit.server import recordings
 from tests.unit.server.recordings import Recorded
 from tests.unit.server.schemas import misfits
-from tests.unit.server.support import UNKNOWN, Server, differences, make_env, served, served_job, shape
+from tests.unit.server.support import UNKNOWN, Server, differences, ids_in, make_env, served, served_job, shape
 
 #: Routes without a recorded answer, with the reason.
 NOT_RECORDED = {
@@ -62,13 +62,7 @@ def name_of(route: ServerRoute | JobRoute) -> str:
 def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Server, dict[str, str]]]:
     """A server with a job that has completed a checkpoint, and what stands for the parameters of recorded paths."""
     with served_job(tmp_path_factory.mktemp("job")) as (server, job_id):
-        values = {
-            "jobid": job_id,
-            "vertexid": server.get(f"/jobs/{job_id}")["vertices"][1]["id"],
-            "taskmanagerid": server.get("/taskmanagers")["taskmanagers"][0]["id"],
-            "filename": server.get("/jobmanager/logs")["logs"][0]["name"],
-        }
-        yield server, values
+        yield server, ids_in(server, job_id)
 
 
 def with_checkpoint(server: Server, values: dict[str, str]) -> dict[str, str]:

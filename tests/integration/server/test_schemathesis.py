@@ -16,7 +16,7 @@ from schemathesis.specs.openapi.checks import content_type_conformance, response
 from flinkish.server.rest.app import make_app
 from flinkish.server.rest.openapi import document_of
 from flinkish.server.rest.routes import ROUTES
-from tests.unit.server.support import served_job
+from tests.unit.server.support import ids_in, served_job
 
 #: Texts of the errors for which Flink answers 500 or 503 on purpose, and so does the server.
 _MEANT = ("Job [0-9a-f]{32} not found", "No TaskExecutor registered under", "FLINK-12312", "without a job restart")
@@ -26,15 +26,7 @@ _MEANT = ("Job [0-9a-f]{32} not found", "No TaskExecutor registered under", "FLI
 def known(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Any, dict[str, Any]]]:
     """The application over a running job, and ids that exist in it."""
     with served_job(tmp_path_factory.mktemp("job")) as (server, job):
-        found = {
-            "jobid": job,
-            "vertexid": server.get(f"/jobs/{job}")["vertices"][0]["id"],
-            "checkpointid": server.get(f"/jobs/{job}/checkpoints")["latest"]["completed"]["id"],
-            "taskmanagerid": server.get("/taskmanagers")["taskmanagers"][0]["id"],
-            "subtaskindex": 0,
-            "attempt": 0,
-        }
-        yield make_app(server.state), found
+        yield make_app(server.state), {**ids_in(server, job), "subtaskindex": 0, "attempt": 0}
 
 
 DOCUMENT = document_of(ROUTES)

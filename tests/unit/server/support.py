@@ -97,6 +97,17 @@ def served_job(folder: Path) -> Iterator[tuple[Server, str]]:
         client.cancel().result(120)
 
 
+def ids_in(server: Server, job_id: str) -> dict[str, str]:
+    """Return what stands for the parameters of paths."""
+    return {
+        "jobid": job_id,
+        "vertexid": server.get(f"/jobs/{job_id}")["vertices"][1]["id"],
+        "checkpointid": str(server.get(f"/jobs/{job_id}/checkpoints")["latest"]["completed"]["id"]),
+        "taskmanagerid": server.get("/taskmanagers")["taskmanagers"][0]["id"],
+        "filename": server.get("/jobmanager/logs")["logs"][0]["name"],
+    }
+
+
 def sample(file: str, request: str) -> Any:
     """Return the recorded body of the first request that ends so; ids in the paths do not matter."""
     recorded = json.loads((SAMPLES / f"{file}.json").read_text())
