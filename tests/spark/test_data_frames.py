@@ -433,8 +433,7 @@ def test_a_column_of_a_streaming_data_frame_may_have_any_name(
         numbers = spark_session.readStream.format("rate").option("rowsPerSecond", 10).load()
         frame = numbers.selectExpr("value AS a", "value + 1 AS A", "value + 2 AS `q``t`", "value + 3 AS `a.b`", "value + 4 AS c1")
         rows = on_spark.from_data_frame(frame).execute_and_collect(limit=3)
-    for row in rows:
-        assert [row[name] - row.a for name in ("a", "A", "q`t", "a.b", "c1")] == [0, 1, 2, 3, 4]
+    assert [[row[name] - row.a for name in ("a", "A", "q`t", "a.b", "c1")] for row in rows] == [[0, 1, 2, 3, 4]] * 3
 
 
 def test_a_streaming_data_frame_without_columns_is_refused(
