@@ -285,42 +285,33 @@ def nowhere() -> str:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "what"),
+    ("script", "arguments", "what"),
     [
-        ([], "the following arguments are required: --kafka"),
-        (["--kafka", "localhost"], "'localhost' is not of the form HOST:PORT"),
-        (["--kafka", "localhost:9092,other:kafka"], "'other:kafka' is not of the form HOST:PORT"),
-        (["--kafka", "localhost:9092", "--topic", "my flights"], "'my flights' is not a name of a topic"),
-        (["--kafka", "localhost:9092", "--speed-up", "0"], "'0' is neither a number above 0 nor max"),
-        (["--kafka", "localhost:9092", "--speed-up", "nan"], "'nan' is neither a number above 0 nor max"),
-        (["--kafka", "localhost:9092", "--disorder", "-5"], "--disorder"),
-        (["--kafka", "localhost:9092", "--seed", "x"], "invalid int value: 'x'"),
-        (["--kafka", "localhost:9092", "--partitions", "0"], "'0' is not a whole number of at least 1"),
-        (["--kafka", "localhost:9092", "--input", "/there/is/none.csv"], "there is no such file"),
+        (publish_flights, [], "the following arguments are required: --kafka"),
+        (publish_flights, ["--kafka", "localhost"], "'localhost' is not of the form HOST:PORT"),
+        (publish_flights, ["--kafka", "localhost:9092,other:kafka"], "'other:kafka' is not of the form HOST:PORT"),
+        (publish_flights, ["--kafka", "localhost:9092", "--topic", "my flights"], "'my flights' is not a name of a topic"),
+        (publish_flights, ["--kafka", "localhost:9092", "--speed-up", "0"], "'0' is neither a number above 0 nor max"),
+        (publish_flights, ["--kafka", "localhost:9092", "--speed-up", "nan"], "'nan' is neither a number above 0 nor max"),
+        (publish_flights, ["--kafka", "localhost:9092", "--disorder", "-5"], "--disorder"),
+        (publish_flights, ["--kafka", "localhost:9092", "--seed", "x"], "invalid int value: 'x'"),
+        (publish_flights, ["--kafka", "localhost:9092", "--partitions", "0"], "'0' is not a whole number of at least 1"),
+        (publish_flights, ["--kafka", "localhost:9092", "--input", "/there/is/none.csv"], "there is no such file"),
+        (job, ["--kafka", "localhost"], "is not of the form HOST:PORT"),
+        (job, ["--kafka", "localhost:9092", "--input", "x.csv"], "not allowed with argument"),
+        (job, ["--bounded"], "--bounded is only for --kafka"),
+        (
+            job,
+            ["--kafka", "localhost:9092", "--delays-topic", "flights"],
+            "--delays-topic must be another one than --flights-topic",
+        ),
+        (job, ["--flights-topic", "x"], "--flights-topic is only for --kafka"),
     ],
 )
-def test_wrong_arguments_of_the_publisher_are_refused_in_one_line(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], arguments: list[str], what: str
+def test_wrong_arguments_are_refused_in_one_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], script: Any, arguments: list[str], what: str
 ) -> None:
-    message = refusal(monkeypatch, capsys, publish_flights, *arguments)
-    assert what in message
-    assert len(message.strip().splitlines()) == 1
-
-
-@pytest.mark.parametrize(
-    ("arguments", "what"),
-    [
-        (["--kafka", "localhost"], "is not of the form HOST:PORT"),
-        (["--kafka", "localhost:9092", "--input", "x.csv"], "not allowed with argument"),
-        (["--bounded"], "--bounded is only for --kafka"),
-        (["--kafka", "localhost:9092", "--delays-topic", "flights"], "--delays-topic must be another one than --flights-topic"),
-        (["--flights-topic", "x"], "--flights-topic is only for --kafka"),
-    ],
-)
-def test_wrong_arguments_of_the_job_are_refused_in_one_line(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], arguments: list[str], what: str
-) -> None:
-    message = refusal(monkeypatch, capsys, job, *arguments)
+    message = refusal(monkeypatch, capsys, script, *arguments)
     assert what in message
     assert len(message.strip().splitlines()) == 1
 

@@ -57,21 +57,16 @@ def test_two_threads_that_make_the_key_at_once_get_the_same(tmp_path: Path) -> N
     assert keys[0].secret == keys[1].secret
 
 
-@pytest.mark.parametrize("mode", [0o640, 0o604, 0o666])
-def test_a_key_that_others_may_read_is_refused(tmp_path: Path, mode: int) -> None:
-    file = tmp_path / "key"
-    file.write_bytes(b"k" * 32)
-    file.chmod(mode)
-    with pytest.raises(ConfigurationError, match="chmod 600"):
-        SigningKey.load(str(file))
+WRONG = [(0o640, 32, "chmod 600"), (0o604, 32, "chmod 600"), (0o666, 32, "chmod 600")]
+WRONG += [(0o600, length, f"{length} bytes") for length in (0, 15, 4097)]
 
 
-@pytest.mark.parametrize("length", [0, 15, 4097])
-def test_a_key_of_a_wrong_length_is_refused(tmp_path: Path, length: int) -> None:
+@pytest.mark.parametrize(("mode", "length", "text"), WRONG)
+def test_a_key_that_others_may_read_or_of_a_wrong_length_is_refused(tmp_path: Path, mode: int, length: int, text: str) -> None:
     file = tmp_path / "key"
     file.write_bytes(b"k" * length)
-    file.chmod(0o600)
-    with pytest.raises(ConfigurationError, match=f"{length} bytes"):
+    file.chmod(mode)
+    with pytest.raises(ConfigurationError, match=text):
         SigningKey.load(str(file))
 
 

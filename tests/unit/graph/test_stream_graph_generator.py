@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 from flinkish.common.errors import InvalidProgramError
@@ -59,13 +61,6 @@ def test_an_operator_that_cannot_be_parallel_runs_once() -> None:
     assert strategies(graph, mapped) == ["REBALANCE"]
 
 
-def test_another_parallelism_for_what_cannot_be_parallel_is_refused() -> None:
-    build = ProgramBuilder()
-    build.map(build.source("Collection", can_be_parallel=False, parallelism=2))
-    with pytest.raises(InvalidProgramError, match="'Source: Collection' can only run with parallelism 1; got 2"):
-        generate(build.build())
-
-
 def test_a_keyed_operator_gets_selector_key_type_and_a_hash_edge() -> None:
     build = ProgramBuilder()
     keyed = build.keyed_process(build.source())
@@ -75,14 +70,6 @@ def test_a_keyed_operator_gets_selector_key_type_and_a_hash_edge() -> None:
     assert node.key_type is LONG
     assert strategies(graph, keyed) == ["HASH"]
     assert graph.edges[0].partitioner.key_selector is by_value
-
-
-def test_a_keyed_operator_behind_another_partitioning_is_refused() -> None:
-    build = ProgramBuilder()
-    spread = build.partition(build.source(), Partitioning.REBALANCE)
-    build.map(spread, "Count", key_selector=by_value, key_type=LONG)
-    with pytest.raises(InvalidProgramError, match=r"'Count' is keyed, but what it reads .* REBALANCE"):
-        generate(build.build())
 
 
 def test_a_two_input_operator_numbers_its_inputs() -> None:
@@ -141,13 +128,6 @@ def test_partitioning_before_a_side_output_does_not_count_and_after_it_does() ->
     assert strategies(graph, spread_again) == ["GLOBAL"]
 
 
-def test_forward_between_different_parallelisms_is_refused() -> None:
-    build = ProgramBuilder()
-    build.map(build.partition(build.source(), Partitioning.FORWARD), parallelism=3)
-    with pytest.raises(InvalidProgramError, match=r"forward.. from 'Source: Numbers' .parallelism 2. to 'Map' .parallelism 3."):
-        generate(build.build())
-
-
 def test_an_unknown_kind_of_transformation_is_named() -> None:
     class Strange(UnaryTransformation):
         pass
@@ -185,23 +165,35 @@ def test_a_maximum_parallelism_that_is_set_goes_before_that_of_the_checkpoint() 
     assert [graph.nodes[NodeId(node)].max_parallelism for node in (source, keyed)] == [512, 64]
 
 
-def test_a_parallelism_above_the_maximum_is_refused() -> None:
+@pytest.mark.parametrize(
+    ("add", "message"),
+    [
+        (
+            lambda build: build.map(build.source("Collection", can_be_parallel=False, parallelism=2)),
+            "'Source: Collection' can only run with parallelism 1; got 2",
+        ),
+        (
+            lambda build: build.map(
+                build.partition(build.source(), Partitioning.REBALANCE), key_selector=by_value, key_type=LONG
+            ),
+            r"'Map' is keyed, but what it reads .* REBALANCE",
+        ),
+        (
+            lambda build: build.map(build.partition(build.source(), Partitioning.FORWARD), parallelism=3),
+            r"forward.. from 'Source: Numbers' .parallelism 2. to 'Map' .parallelism 3.",
+        ),
+        (
+            lambda build: build.keyed_process(build.source(), "Count", parallelism=8, max_parallelism=4),
+            "parallelism of 'Count' is 8, more than its maximum parallelism of 4",
+        ),
+        (lambda build: build.map(build.source(), max_parallelism=0), "between 1 and 32768; got 0"),
+        (lambda build: build.map(build.source(), max_parallelism=-7), "between 1 and 32768; got -7"),
+        (lambda build: build.map(build.source(), max_parallelism=32769), "between 1 and 32768; got 32769"),
+        (lambda build: build.map(build.source(), parallelism=0), "parallelism of 'Map' must be at least 1; got 0"),
+    ],
+)
+def test_what_cannot_run_is_refused(add: Callable[[ProgramBuilder], int], message: str) -> None:
     build = ProgramBuilder()
-    build.keyed_process(build.source(), "Count", parallelism=8, max_parallelism=4)
-    with pytest.raises(InvalidProgramError, match="parallelism of 'Count' is 8, more than its maximum parallelism of 4"):
-        generate(build.build())
-
-
-@pytest.mark.parametrize("max_parallelism", [0, -7, 32769])
-def test_a_maximum_parallelism_out_of_range_is_refused(max_parallelism: int) -> None:
-    build = ProgramBuilder()
-    build.map(build.source(), max_parallelism=max_parallelism)
-    with pytest.raises(InvalidProgramError, match=f"between 1 and 32768; got {max_parallelism}"):
-        generate(build.build())
-
-
-def test_a_parallelism_below_one_is_refused() -> None:
-    build = ProgramBuilder()
-    build.map(build.source(), parallelism=0)
-    with pytest.raises(InvalidProgramError, match="parallelism of 'Map' must be at least 1; got 0"):
+    add(build)
+    with pytest.raises(InvalidProgramError, match=message):
         generate(build.build())
