@@ -21,6 +21,19 @@ UID = OperatorUid("op")
 MAX_PARALLELISM = 16
 
 
+def barrier(table: Path, folder: str, checkpoint_id: int, incremental: bool, base: int | None) -> Barrier:
+    """Return the barrier of a checkpoint whose files go into a folder of a table."""
+    (table / folder).mkdir(parents=True, exist_ok=True)
+    return Barrier(
+        checkpoint_id=CheckpointId(checkpoint_id),
+        timestamp=0,
+        directory=str(table / folder),
+        root=str(table),
+        incremental=incremental,
+        base=None if base is None else CheckpointId(base),
+    )
+
+
 class Slot:
     """One slot at level 1 with one operator; `now` is its processing time."""
 
@@ -77,9 +90,12 @@ class Slot:
         """Return the keys that have values in a state."""
         return [original_key(key) for key, at in self.backend.keys_and_namespaces(name) if at == namespace]
 
-    def begin(self) -> None:
+    def begin(self, key: object = None) -> None:
+        """Begin an epoch, with a record of a key if one is given."""
         assert self.state.matches(self.blob)
         self.state.begin_epoch()
+        if key is not None:
+            self.key(key)
 
     def end(self) -> bytes:
         self.blob = self.state.end_epoch(self.epoch)
@@ -96,16 +112,7 @@ class Slot:
         self.backend.current_key = key
 
     def barrier(self, checkpoint_id: int = 1, *, incremental: bool = False, base: int | None = None) -> Barrier:
-        directory = self.folder / "table" / "files"
-        directory.mkdir(parents=True, exist_ok=True)
-        return Barrier(
-            checkpoint_id=CheckpointId(checkpoint_id),
-            timestamp=0,
-            directory=str(directory),
-            root=str(self.folder / "table"),
-            incremental=incremental,
-            base=None if base is None else CheckpointId(base),
-        )
+        return barrier(self.folder / "table", "files", checkpoint_id, incremental, base)
 
     def snapshot(self, checkpoint_id: int = 1, *, incremental: bool = False, base: int | None = None) -> tuple[StateFile, ...]:
         barrier = self.barrier(checkpoint_id, incremental=incremental, base=base)

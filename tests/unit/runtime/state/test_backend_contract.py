@@ -28,6 +28,7 @@ from flinkish.runtime.state.rows import RestoreRequest
 from flinkish.runtime.state.tables import OPERATOR_ADDRESS, Grouping, Namespaced, TableMeta
 from tests.kit.backends import BACKENDS
 from tests.kit.functions import Add
+from tests.unit.runtime.state.harness import barrier
 
 Make = Callable[..., StateBackend]
 UID = OperatorUid("op")
@@ -212,7 +213,7 @@ def test_a_value_that_cannot_be_stored_is_named_with_its_state(make: Make) -> No
 # -- positions -------------------------------------------------------------------------------------------------------------------
 
 
-def test_a_new_backend_recovers_the_last_position(make: Make) -> None:
+def test_a_new_backend_recovers_the_last_position_and_goes_on_from_there(make: Make) -> None:
     backend = make()
     found = begun(backend)
     for epoch, step in enumerate((fill, change)):
@@ -225,19 +226,6 @@ def test_a_new_backend_recovers_the_last_position(make: Make) -> None:
         found = {name: backend.tables[address(name)] for name in METAS}
     assert found["objects"].get(1) == [1, 2]
     assert found["object panes"].copy(WINDOW, 1) == [7, 8]
-
-
-def test_it_goes_on_from_there(make: Make) -> None:
-    backend = make()
-    fill(begun(backend))
-    kept = backend.commit((0, "a"))
-    again = make()
-    again.recover((0, "a"), kept)
-    change({name: again.tables[address(name)] for name in METAS})
-    kept, expected = again.commit((1, "b")), content(again)
-    third = make()
-    third.recover((1, "b"), kept)
-    assert content(third) == expected
 
 
 def test_what_a_lost_try_has_committed_is_not_seen(make: Make) -> None:
@@ -298,16 +286,7 @@ class Checkpoints:
         self._folder = folder
 
     def barrier(self, checkpoint_id: int = 1, *, incremental: bool = False, base: int | None = None) -> Barrier:
-        directory = self._folder / f"chk-{checkpoint_id}"
-        directory.mkdir(parents=True, exist_ok=True)
-        return Barrier(
-            checkpoint_id=CheckpointId(checkpoint_id),
-            timestamp=0,
-            directory=str(directory),
-            root=str(self._folder),
-            incremental=incremental,
-            base=None if base is None else CheckpointId(base),
-        )
+        return barrier(self._folder, f"chk-{checkpoint_id}", checkpoint_id, incremental, base)
 
     def take(self, backend: StateBackend, barrier: Barrier) -> tuple[StateFile, ...]:
         return self.upload(backend.freeze([UID], 0, barrier), barrier=barrier)

@@ -66,8 +66,7 @@ def test_values_get_the_declared_fields_with_or_without_a_time_to_live(
 
 
 def test_lists_maps_and_accumulators_are_converted(slot: Slot, make_slot: MakeSlot) -> None:
-    slot.begin()
-    slot.key(1)
+    slot.begin(1)
     slot.backend.get_list_state(ListStateDescriptor("list", OLD)).update([Row(id=1), Row(id=2)])
     slot.backend.get_map_state(MapStateDescriptor("map", Types.STRING(), OLD)).put("a", Row(id=3))
     slot.backend.get_reducing_state(ReducingStateDescriptor("max", max, Types.INT())).add(4)
@@ -102,8 +101,7 @@ def test_lists_maps_and_accumulators_are_converted(slot: Slot, make_slot: MakeSl
 def test_what_would_lose_its_meaning_is_refused_with_both_types(
     slot: Slot, make_slot: MakeSlot, descriptor: Any, reason: str
 ) -> None:
-    slot.begin()
-    slot.key(1)
+    slot.begin(1)
     slot.backend.get_state(ValueStateDescriptor("order", OLD)).update(Row(id=7))
     restored = go_on(slot, make_slot)
 
@@ -114,8 +112,7 @@ def test_what_would_lose_its_meaning_is_refused_with_both_types(
 
 def test_the_type_of_keys_cannot_change_with_that_of_values(make_slot: MakeSlot) -> None:
     slot = make_slot(key_type=Types.INT())
-    slot.begin()
-    slot.key(1)
+    slot.begin(1)
     slot.backend.get_state(ValueStateDescriptor("order", OLD)).update(Row(id=7))
     files = slot.snapshot()
     restored = make_slot(attempt="second", key_type=Types.LONG())
@@ -129,8 +126,7 @@ def test_a_checkpoint_without_types_is_refused_as_before(
     slot: Slot, make_slot: MakeSlot, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     declare_without_types(monkeypatch)
-    slot.begin()
-    slot.key(1)
+    slot.begin(1)
     slot.backend.get_state(ValueStateDescriptor("order", OLD)).update(Row(id=7))
     restored = go_on(slot, make_slot)
 
@@ -166,8 +162,7 @@ def _classes(source: str) -> ModuleType:
 def test_a_dataclass_gets_a_field_with_a_default_and_loses_another(slot: Slot, make_slot: MakeSlot, own_modules: None) -> None:
     state = ValueStateDescriptor("cart", Types.PICKLED_BYTE_ARRAY())
     old = _classes("@dataclasses.dataclass\nclass Cart:\n    owner: str\n    total: int\n\nclass Colour(enum.Enum):\n    RED = 1")
-    slot.begin()
-    slot.key(1)
+    slot.begin(1)
     slot.backend.get_state(state).update((old.Cart("a", 3), old.Colour.RED))
     files = slot.snapshot()
     new = _classes(
@@ -196,8 +191,7 @@ def test_a_renamed_class_is_found_by_its_alias(slot: Slot, make_slot: MakeSlot, 
     state = ValueStateDescriptor("cart", Types.PICKLED_BYTE_ARRAY())
     cart = "@dataclasses.dataclass\nclass Cart:\n    owner: str\n"
     old = _classes(cart)
-    slot.begin()
-    slot.key(1)
+    slot.begin(1)
     slot.backend.get_state(state).update([old.Cart("a")])
     files = slot.snapshot()
     new = _classes(cart.replace("class Cart", "class Basket"))

@@ -54,8 +54,7 @@ def put_longs(slot: Slot, count: int) -> None:
 
 
 def test_rows_are_readable_by_anyone(slot: Slot) -> None:
-    slot.begin()
-    slot.key(7)
+    slot.begin(7)
     slot.backend.get_state(LONG).update(300)
     slot.backend.get_map_state(MapStateDescriptor("map", Types.STRING(), Types.LONG())).put("a", 1)
     slot.backend.get_list_state(ListStateDescriptor("list", UNTYPED)).add_all([1, "b"])
@@ -169,8 +168,7 @@ def test_a_disk_that_fills_up_leaves_no_file_and_no_warning(slot: Slot, monkeypa
 
 
 def test_a_snapshot_changes_nothing_and_sees_objects_changed_in_place(slot: Slot) -> None:
-    slot.begin()
-    slot.key(1)
+    slot.begin(1)
     state = slot.backend.get_state(ValueStateDescriptor("untyped", UNTYPED))
     state.update([1])
     state.value().append(2)
@@ -303,8 +301,7 @@ def test_another_declared_type_is_refused_with_both_types_named(slot: Slot, make
     ],
 )
 def test_rows_may_get_names_and_lose_them(slot: Slot, make_slot: MakeSlot, before: Any, now: Any) -> None:
-    slot.begin()
-    slot.key(1)
+    slot.begin(1)
     slot.backend.get_state(ValueStateDescriptor("row", before)).update(Row(1))
     restored = make_slot(attempt="second")
     restored.restore(slot.snapshot())
@@ -314,8 +311,7 @@ def test_rows_may_get_names_and_lose_them(slot: Slot, make_slot: MakeSlot, befor
 
 
 def test_a_decimal_in_state_keeps_its_digits_under_another_precision(slot: Slot, make_slot: MakeSlot) -> None:
-    slot.begin()
-    slot.key(1)
+    slot.begin(1)
     slot.backend.get_state(ValueStateDescriptor("price", DecimalTypeInfo(10, 2))).update(Decimal("1234.56"))
     restored = make_slot(attempt="second")
     restored.restore(slot.snapshot())
@@ -328,8 +324,7 @@ def test_fields_may_neither_change_places_nor_names(slot: Slot, make_slot: MakeS
         row = Types.ROW_NAMED(list(names), [Types.LONG()] * len(names))
         return at.backend.get_map_state(MapStateDescriptor("rows", Types.STRING(), Types.LIST(Types.TUPLE([row]))))
 
-    slot.begin()
-    slot.key(1)
+    slot.begin(1)
     state_of(slot, "a", "b", "c").put("x", [(Row(a=1, b=2, c=3),)])
     files = slot.snapshot()
     for names, changed in (
@@ -413,8 +408,7 @@ def test_time_to_live_may_be_turned_on_and_off(slot: Slot, make_slot: MakeSlot) 
         value, untyped, elements, entries = states(at, ttl)
         return value.value(), untyped.value(), list(elements.get()), list(entries.items())
 
-    slot.begin()
-    slot.key(1)
+    slot.begin(1)
     value, untyped, elements, entries = states(slot, ttl=False)
     value.update(5)
     untyped.update((1, [2]))
@@ -457,8 +451,7 @@ class CustomKey:
 
 
 def test_pickled_values_are_restored_only_if_the_signature_was_good(slot: Slot, make_slot: MakeSlot) -> None:
-    slot.begin()
-    slot.key(1)
+    slot.begin(1)
     value = ValueStateDescriptor("value", UNTYPED)
     elements = ListStateDescriptor("list", Types.TUPLE([Types.LONG(), UNTYPED]))
     slot.backend.get_state(value).update(Custom(5))
@@ -479,8 +472,7 @@ def test_pickled_values_are_restored_only_if_the_signature_was_good(slot: Slot, 
 
 def test_pickled_keys_are_restored_only_if_the_signature_was_good(make_slot: MakeSlot) -> None:
     slot = make_slot(key_type=UNTYPED)
-    slot.begin()
-    slot.key(CustomKey(1))
+    slot.begin(CustomKey(1))
     slot.backend.get_state(LONG).update(1)
     files = slot.snapshot()
     trusting = make_slot(attempt="second", key_type=UNTYPED)

@@ -41,27 +41,11 @@ def test_timers_fire_in_time_order_over_all_keys(timers: Timers) -> None:
     assert timers.advance(9) == [(9, "d", None)]
 
 
-def test_a_timer_registered_twice_fires_once(timers: Timers) -> None:
-    for _ in range(2):
-        timers.table.event_time.register(5, "a")
-    assert timers.table.event_time.size == 1
-    assert timers.advance(10) == [(5, "a", None)]
-    assert timers.advance(10) == []
-
-
 def test_one_key_has_timers_of_one_time_in_several_namespaces(timers: Timers) -> None:
     for namespace in (None, (0, 10), (0, 20)):
         timers.table.event_time.register(5, address_of("a", namespace))
     timers.table.event_time.delete(5, Namespaced("a", (0, 10)))
     assert timers.advance(5) == [(5, "a", None), (5, "a", (0, 20))]
-
-
-def test_a_deleted_timer_does_not_fire_and_deleting_what_is_not_there_does_nothing(timers: Timers) -> None:
-    timers.table.event_time.register(5, "a")
-    timers.table.event_time.delete(5, "a")
-    timers.table.event_time.delete(5, "a")
-    timers.table.event_time.delete(7, "b")
-    assert timers.advance(10) == []
 
 
 def test_timers_registered_while_firing_fire_too_in_their_order(timers: Timers) -> None:

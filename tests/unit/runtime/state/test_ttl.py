@@ -45,16 +45,14 @@ def type_info(request: pytest.FixtureRequest) -> Any:
 
 def test_a_value_expires_when_its_time_is_over(slot: Slot, type_info: Any) -> None:
     value: Any = [5] if type_info == Types.LIST(Types.LONG()) else 5
-    slot.begin()
-    slot.key(1)
+    slot.begin(1)
     state = value_state(slot, config(), type_info)
     state.update(value)
     slot.now = 9
     assert state.value() == value
     slot.end()
     slot.lose_heap()
-    slot.begin()
-    slot.key(1)
+    slot.begin(1)
     state = value_state(slot, config(), type_info)
     assert state.value() == value
     slot.now = 10
@@ -64,8 +62,7 @@ def test_a_value_expires_when_its_time_is_over(slot: Slot, type_info: Any) -> No
 
 
 def test_a_write_prolongs_the_life_of_a_value_and_a_read_only_if_so_configured(slot: Slot) -> None:
-    slot.begin()
-    slot.key(1)
+    slot.begin(1)
     state = value_state(slot, config())
     state.update(1)
     slot.now = 8
@@ -78,8 +75,7 @@ def test_a_write_prolongs_the_life_of_a_value_and_a_read_only_if_so_configured(s
 
 
 def test_a_read_prolongs_the_life_of_a_value_if_so_configured(slot: Slot) -> None:
-    slot.begin()
-    slot.key(1)
+    slot.begin(1)
     state = value_state(slot, config(on_read=True))
     state.update(1)
     slot.now = 8
@@ -88,15 +84,13 @@ def test_a_read_prolongs_the_life_of_a_value_if_so_configured(slot: Slot) -> Non
     assert state.value() == 1
     slot.end()
     slot.lose_heap()
-    slot.begin()
-    slot.key(1)
+    slot.begin(1)
     slot.now = 26
     assert value_state(slot, config(on_read=True)).value() == 1
 
 
 def test_an_expired_value_is_seen_once_if_that_is_allowed(slot: Slot) -> None:
-    slot.begin()
-    slot.key(1)
+    slot.begin(1)
     state = value_state(slot, config(show_expired=True))
     state.update(1)
     slot.now = 20
@@ -105,8 +99,7 @@ def test_an_expired_value_is_seen_once_if_that_is_allowed(slot: Slot) -> None:
 
 
 def test_list_elements_expire_one_by_one(slot: Slot) -> None:
-    slot.begin()
-    slot.key(1)
+    slot.begin(1)
     state = slot.backend.get_list_state(with_ttl(ListStateDescriptor("list", Types.STRING()), config()))
     state.add("a")
     slot.now = 5
@@ -124,8 +117,7 @@ def test_list_elements_expire_one_by_one(slot: Slot) -> None:
 
 
 def test_map_entries_expire_one_by_one(slot: Slot) -> None:
-    slot.begin()
-    slot.key(1)
+    slot.begin(1)
     state = slot.backend.get_map_state(with_ttl(MapStateDescriptor("map", Types.STRING(), UNTYPED), config()))
     state.put("a", [1])
     slot.now = 5
@@ -141,8 +133,7 @@ def test_map_entries_expire_one_by_one(slot: Slot) -> None:
 
 
 def test_reads_of_list_and_map_prolong_life_if_so_configured(slot: Slot) -> None:
-    slot.begin()
-    slot.key(1)
+    slot.begin(1)
     elements = slot.backend.get_list_state(with_ttl(ListStateDescriptor("list", UNTYPED), config(on_read=True)))
     entries = slot.backend.get_map_state(with_ttl(MapStateDescriptor("map", UNTYPED, UNTYPED), config(on_read=True)))
     elements.add("a")
@@ -154,8 +145,7 @@ def test_reads_of_list_and_map_prolong_life_if_so_configured(slot: Slot) -> None
 
 
 def test_a_reduction_starts_anew_when_it_has_expired(slot: Slot) -> None:
-    slot.begin()
-    slot.key(1)
+    slot.begin(1)
     descriptor = with_ttl(ReducingStateDescriptor("sum", lambda a, b: a + b, Types.LONG()), config())
     state = slot.backend.get_reducing_state(descriptor)
     state.add(1)
@@ -206,8 +196,7 @@ def test_expired_values_are_in_no_checkpoint(slot: Slot) -> None:
 
 def test_disabled_time_to_live_changes_nothing(slot: Slot) -> None:
     builder = StateTtlConfig.new_builder(Time.milliseconds(10)).set_update_type(StateTtlConfig.UpdateType.Disabled)
-    slot.begin()
-    slot.key(1)
+    slot.begin(1)
     state = value_state(slot, builder.build())
     state.update(1)
     slot.now = 100

@@ -117,8 +117,7 @@ def _passed_on(make_slot: MakeSlot, files: tuple[StateFile, ...], attempt: str, 
 
 def test_plain_rows_that_were_passed_on_are_taken_over(make_slot: MakeSlot) -> None:
     slot = make_slot()
-    slot.begin()
-    slot.key(1)
+    slot.begin(1)
     slot.backend.get_state(ValueStateDescriptor("s", UNTYPED)).update((1, "a"))
     files = _passed_on(make_slot, slot.snapshot(1), "first", pickle_allowed=False)
     last = make_slot(attempt="second")
