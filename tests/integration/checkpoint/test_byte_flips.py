@@ -31,7 +31,7 @@ from flinkish.runtime.state.keyed import KeyedStateBackend
 from flinkish.runtime.state.level_state import LevelState
 from flinkish.runtime.state.rows import RestoreRequest
 from tests.kit.backends import BACKENDS
-from tests.unit.checkpoint.support import COUNT, coordinator_state, make_storage
+from tests.unit.checkpoint.support import COUNT, claimed_storage, coordinator_state, make_storage
 
 _FLIPS = int(os.environ.get("FLINKISH_FLIPS", "100"))
 _SEED = int(os.environ.get("FLINKISH_SEED", "21"))
@@ -105,8 +105,7 @@ class Chain:
         self.key_file = folder / "key"
         self.key_file.write_bytes(b"secret key of this test's job :)")
         self.key_file.chmod(0o600)
-        storage = make_storage(folder / "checkpoints", num_retained=_RETAINED, key=self.key)
-        storage.claim()
+        storage = claimed_storage(folder / "checkpoints", num_retained=_RETAINED, key=self.key)
         self.root = Path(storage.root)
         writers = [Subtask(folder / "scratch", subtask, 2) for subtask in range(2)]
         for number in range(1, _CHECKPOINTS + 1):

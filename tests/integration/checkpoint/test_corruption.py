@@ -23,7 +23,7 @@ from flinkish.checkpoint.opening import open_checkpoint
 from flinkish.checkpoint.signing import SigningKey
 from flinkish.checkpoint.storage import StoredCheckpoint
 from flinkish.common.errors import CorruptCheckpointError, ForeignCheckpointError
-from tests.unit.checkpoint.support import JOB, KEY, OTHER_KEY, make_storage, take
+from tests.unit.checkpoint.support import JOB, KEY, OTHER_KEY, claimed_storage, make_storage, take
 
 DAMAGE: dict[str, Callable[[Path, random.Random], None]] = {}
 
@@ -63,8 +63,7 @@ def extend(file: Path, _: random.Random) -> None:
 
 def restore(directory: Path) -> StoredCheckpoint | None:
     """Do what a driver that takes over and its tasks do, as far as reading goes."""
-    storage = make_storage(directory, num_retained=2)
-    storage.claim()
+    storage = claimed_storage(directory, num_retained=2)
     latest = storage.latest()
     if latest is not None:
         checkpoint_files.verify_files(latest)
@@ -74,8 +73,7 @@ def restore(directory: Path) -> StoredCheckpoint | None:
 @pytest.fixture
 def job(tmp_path: Path) -> Path:
     """A job with two retained checkpoints."""
-    storage = make_storage(tmp_path, num_retained=2)
-    storage.claim()
+    storage = claimed_storage(tmp_path, num_retained=2)
     for number in (1, 2):
         take(storage, number)
         storage.clean_up(())
@@ -131,8 +129,7 @@ def test_state_files_swapped_between_two_checkpoints_are_recognized(job: Path, n
 
 
 def test_state_files_swapped_within_a_checkpoint_are_recognized(tmp_path: Path) -> None:
-    storage = make_storage(tmp_path)
-    storage.claim()
+    storage = claimed_storage(tmp_path)
     from tests.unit.checkpoint.support import make_draft, write_state
 
     draft = make_draft(storage, 1, files=1)
@@ -164,8 +161,7 @@ def test_a_damaged_last_entry_of_the_log_is_no_way_back_to_an_older_checkpoint(j
 
 @pytest.mark.parametrize("checkpoints", [0, 2])
 def test_a_damaged_transaction_in_the_log_is_named(tmp_path: Path, checkpoints: int) -> None:
-    storage = make_storage(tmp_path)
-    storage.claim()
+    storage = claimed_storage(tmp_path)
     for number in range(checkpoints):
         take(storage, number + 1)
     last = max((root_of(tmp_path) / "_delta_log").glob("*.json"))

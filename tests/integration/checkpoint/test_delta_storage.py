@@ -27,6 +27,7 @@ from tests.unit.checkpoint.support import (
     COUNT,
     JOB,
     SOURCE,
+    claimed_storage,
     coordinator_state,
     files_of,
     make_draft,
@@ -46,8 +47,7 @@ def test_a_new_job_has_no_checkpoint(tmp_path: Path) -> None:
 
 
 def test_a_checkpoint_is_read_back_as_it_was_committed(tmp_path: Path) -> None:
-    storage = make_storage(tmp_path)
-    storage.claim()
+    storage = claimed_storage(tmp_path)
     draft = make_draft(storage, 1)
     stored = storage.commit(draft)
     assert storage.latest() == stored
@@ -61,8 +61,7 @@ def test_a_checkpoint_is_read_back_as_it_was_committed(tmp_path: Path) -> None:
 
 
 def test_a_restore_names_files_parallelism_and_trust(tmp_path: Path) -> None:
-    storage = make_storage(tmp_path)
-    storage.claim()
+    storage = claimed_storage(tmp_path)
     restore = take(storage, 3).to_restore()
     assert restore.checkpoint_id == 3
     assert restore.root == str(storage.root)
@@ -72,8 +71,7 @@ def test_a_restore_names_files_parallelism_and_trust(tmp_path: Path) -> None:
 
 
 def test_a_completed_checkpoint_is_one_version_of_the_table(tmp_path: Path) -> None:
-    storage = make_storage(tmp_path, num_retained=2)
-    storage.claim()
+    storage = claimed_storage(tmp_path, num_retained=2)
     first, second = take(storage, 1, rows=10), take(storage, 2, rows=20)
     assert second.version == first.version + 1
     for stored, rows in ((first, 20), (second, 40)):
@@ -85,8 +83,7 @@ def test_a_completed_checkpoint_is_one_version_of_the_table(tmp_path: Path) -> N
 
 
 def test_positions_and_manifest_can_be_read_with_sql(tmp_path: Path) -> None:
-    storage = make_storage(tmp_path)
-    storage.claim()
+    storage = claimed_storage(tmp_path)
     take(storage, 1)
     rows = DeltaTable(str(storage.root)).to_pyarrow_table().to_pylist()
     split = next(row for row in rows if row["state_name"] == "split")
@@ -99,8 +96,7 @@ def test_positions_and_manifest_can_be_read_with_sql(tmp_path: Path) -> None:
 
 
 def test_a_checkpoint_without_state_files_is_possible(tmp_path: Path) -> None:
-    storage = make_storage(tmp_path)
-    storage.claim()
+    storage = claimed_storage(tmp_path)
     take(storage, 1)
     stored = take(storage, 2, files=0)
     assert storage.latest() == stored
@@ -108,8 +104,7 @@ def test_a_checkpoint_without_state_files_is_possible(tmp_path: Path) -> None:
 
 
 def test_the_last_retained_checkpoints_stay_readable_and_others_go(tmp_path: Path) -> None:
-    storage = make_storage(tmp_path, num_retained=3)
-    storage.claim()
+    storage = claimed_storage(tmp_path, num_retained=3)
     for number in range(1, 8):
         take(storage, number)
         storage.clean_up(())
@@ -129,8 +124,7 @@ def sharing(storage: DeltaCheckpointStorage, number: int, *shared: StateFile, fi
 
 
 def test_a_checkpoint_may_name_files_of_an_older_one_which_stay_as_long_as_one_names_them(tmp_path: Path) -> None:
-    storage = make_storage(tmp_path)
-    storage.claim()
+    storage = claimed_storage(tmp_path)
     first = take(storage, 1, rows=7)
     shared, dropped = first.manifest.files
     for number in (2, 3):
@@ -152,16 +146,14 @@ def test_a_checkpoint_may_name_files_of_an_older_one_which_stay_as_long_as_one_n
     last = take(storage, 4)
     storage.clean_up(())
     assert files_of(storage.root) == named_by(last)
-    again = make_storage(tmp_path)
-    again.claim()
+    again = claimed_storage(tmp_path)
     latest = again.latest()
     assert latest is not None
     assert latest.manifest == last.manifest
 
 
 def test_retained_checkpoints_that_share_a_file_are_all_readable(tmp_path: Path) -> None:
-    storage = make_storage(tmp_path, num_retained=2)
-    storage.claim()
+    storage = claimed_storage(tmp_path, num_retained=2)
     shared, _ = take(storage, 1).manifest.files
     for number in (2, 3):
         storage.commit(sharing(storage, number, shared))
@@ -176,8 +168,7 @@ def test_retained_checkpoints_that_share_a_file_are_all_readable(tmp_path: Path)
 
 @pytest.mark.parametrize("how", ["never written", "other hash", "other size", "dropped before"])
 def test_a_file_that_no_retained_checkpoint_names_in_the_same_way_is_refused(tmp_path: Path, how: str) -> None:
-    storage = make_storage(tmp_path)
-    storage.claim()
+    storage = claimed_storage(tmp_path)
     shared, _ = take(storage, 1).manifest.files
     match how:
         case "never written":
@@ -193,8 +184,7 @@ def test_a_file_that_no_retained_checkpoint_names_in_the_same_way_is_refused(tmp
 
 
 def test_files_of_the_checkpoint_before_stay_while_one_is_in_progress_that_may_name_them(tmp_path: Path) -> None:
-    storage = make_storage(tmp_path)
-    storage.claim()
+    storage = claimed_storage(tmp_path)
     shared, _ = take(storage, 1).manifest.files
     draft = sharing(storage, 3, shared)  # its tasks only know checkpoint 1
     take(storage, 2)
@@ -206,8 +196,7 @@ def test_files_of_the_checkpoint_before_stay_while_one_is_in_progress_that_may_n
 
 
 def test_files_of_a_late_acknowledgement_go_but_not_those_that_it_shares(tmp_path: Path) -> None:
-    storage = make_storage(tmp_path)
-    storage.claim()
+    storage = claimed_storage(tmp_path)
     stored = take(storage, 1)
     draft = sharing(storage, 2, *stored.manifest.files)
     storage.discard_files(draft.location, draft.files)
@@ -216,8 +205,7 @@ def test_files_of_a_late_acknowledgement_go_but_not_those_that_it_shares(tmp_pat
 
 
 def test_a_savepoint_holds_copies_of_shared_files(tmp_path: Path) -> None:
-    storage = make_storage(tmp_path)
-    storage.claim()
+    storage = claimed_storage(tmp_path)
     shared, _ = take(storage, 1).manifest.files
     stored = storage.commit(sharing(storage, 2, shared))
     savepoint = storage.export_savepoint(stored, storage.prepare_export(str(tmp_path / "savepoints")))
@@ -231,8 +219,7 @@ def test_a_savepoint_holds_copies_of_shared_files(tmp_path: Path) -> None:
 
 
 def test_nothing_unreferenced_survives_a_clean_up_but_what_is_in_progress(tmp_path: Path) -> None:
-    storage = make_storage(tmp_path)
-    storage.claim()
+    storage = claimed_storage(tmp_path)
     make_draft(storage, 1)
     stored = take(storage, 2)
     in_progress = make_draft(storage, 3)
@@ -243,8 +230,7 @@ def test_nothing_unreferenced_survives_a_clean_up_but_what_is_in_progress(tmp_pa
 
 
 def test_the_log_of_the_table_stays_short(tmp_path: Path) -> None:
-    storage = make_storage(tmp_path, num_retained=2)
-    storage.claim()
+    storage = claimed_storage(tmp_path, num_retained=2)
     for number in range(1, 60):
         take(storage, number, files=1, rows=1)
         storage.clean_up(())
@@ -258,8 +244,7 @@ def test_the_log_of_the_table_stays_short(tmp_path: Path) -> None:
 
 
 def test_a_discarded_checkpoint_leaves_its_empty_folder_until_a_later_one_completes(tmp_path: Path) -> None:
-    storage = make_storage(tmp_path)
-    storage.claim()
+    storage = claimed_storage(tmp_path)
     draft = make_draft(storage, 1)
     storage.discard(draft.location)
     assert [path.name for path in storage.root.glob("chk-*")] == ["chk-1-g1"]
@@ -270,8 +255,7 @@ def test_a_discarded_checkpoint_leaves_its_empty_folder_until_a_later_one_comple
 
 
 def test_a_committed_checkpoint_cannot_be_discarded(tmp_path: Path) -> None:
-    storage = make_storage(tmp_path)
-    storage.claim()
+    storage = claimed_storage(tmp_path)
     draft = make_draft(storage, 1)
     stored = storage.commit(draft)
     storage.discard(draft.location)
@@ -279,8 +263,7 @@ def test_a_committed_checkpoint_cannot_be_discarded(tmp_path: Path) -> None:
 
 
 def test_single_files_can_be_discarded(tmp_path: Path) -> None:
-    storage = make_storage(tmp_path)
-    storage.claim()
+    storage = claimed_storage(tmp_path)
     draft = make_draft(storage, 1)
     storage.discard_files(draft.location, draft.files[:1])
     storage.discard_files(draft.location, draft.files[:1])
@@ -288,42 +271,35 @@ def test_single_files_can_be_discarded(tmp_path: Path) -> None:
 
 
 def test_ids_are_never_used_again_also_after_a_crash(tmp_path: Path) -> None:
-    storage = make_storage(tmp_path)
-    storage.claim()
+    storage = claimed_storage(tmp_path)
     take(storage, 1)
     make_draft(storage, 2)
     storage.prepare(CheckpointId(3), str(tmp_path / "savepoints"))
-    successor = make_storage(tmp_path)
-    successor.claim()
+    successor = claimed_storage(tmp_path)
     assert successor.last_id == 3
 
 
 def test_more_retained_checkpoints_can_be_asked_for_later(tmp_path: Path) -> None:
-    storage = make_storage(tmp_path, num_retained=1)
-    storage.claim()
+    storage = claimed_storage(tmp_path, num_retained=1)
     take(storage, 1)
     take(storage, 2)
-    successor = make_storage(tmp_path, num_retained=3)
-    successor.claim()
+    successor = claimed_storage(tmp_path, num_retained=3)
     take(successor, 3)
     assert [stored.checkpoint_id for stored in successor.retained()] == [2, 3]
 
 
 def test_fewer_retained_checkpoints_can_be_asked_for_later(tmp_path: Path) -> None:
-    storage = make_storage(tmp_path, num_retained=3)
-    storage.claim()
+    storage = claimed_storage(tmp_path, num_retained=3)
     for number in (1, 2, 3):
         take(storage, number)
-    successor = make_storage(tmp_path, num_retained=1)
-    successor.claim()
+    successor = claimed_storage(tmp_path, num_retained=1)
     assert [stored.checkpoint_id for stored in successor.retained()] == [3]
     successor.clean_up(())
     assert files_of(storage.root) == named_by(successor.retained()[0])
 
 
 def test_all_is_deleted_when_the_job_has_ended(tmp_path: Path) -> None:
-    storage = make_storage(tmp_path)
-    storage.claim()
+    storage = claimed_storage(tmp_path)
     take(storage, 1)
     storage.delete_all()
     assert not storage.root.exists()
@@ -343,14 +319,12 @@ def armed(fault: str) -> Iterator[None]:
 
 @pytest.mark.parametrize("crash_after", range(4))
 def test_a_crash_in_the_middle_of_a_clean_up_leaves_every_retained_checkpoint_whole(tmp_path: Path, crash_after: int) -> None:
-    storage = make_storage(tmp_path, num_retained=2)
-    storage.claim()
+    storage = claimed_storage(tmp_path, num_retained=2)
     for number in range(1, 6):
         take(storage, number)
     with armed(f"P14:raise:nth={crash_after + 1}"):
         storage.clean_up(())
-    successor = make_storage(tmp_path, num_retained=2)
-    successor.claim()
+    successor = claimed_storage(tmp_path, num_retained=2)
     retained = successor.retained()
     assert [stored.checkpoint_id for stored in retained] == [4, 5]
     for stored in retained:
@@ -363,13 +337,11 @@ def test_a_crash_in_the_middle_of_a_clean_up_leaves_every_retained_checkpoint_wh
 def test_a_crash_leaves_the_checkpoint_before_until_the_commit_and_the_new_one_after_it(
     tmp_path: Path, point: str, left: int
 ) -> None:
-    storage = make_storage(tmp_path)
-    storage.claim()
+    storage = claimed_storage(tmp_path)
     first = take(storage, 1)
     with armed(f"{point}:raise"), pytest.raises(faults.InjectedFaultError):
         take(storage, 2)
-    successor = make_storage(tmp_path)
-    successor.claim()
+    successor = claimed_storage(tmp_path)
     latest = successor.latest()
     assert latest is not None
     assert latest.checkpoint_id == left
@@ -382,8 +354,7 @@ def test_a_crash_leaves_the_checkpoint_before_until_the_commit_and_the_new_one_a
 
 
 def test_a_savepoint_is_a_table_of_its_own(tmp_path: Path) -> None:
-    storage = make_storage(tmp_path / "checkpoints")
-    storage.claim()
+    storage = claimed_storage(tmp_path / "checkpoints")
     first = take(storage, 1)
     draft = make_draft(storage, 2, kind=CheckpointKind.SAVEPOINT, target=str(tmp_path / "savepoints"))
     savepoint = storage.commit_savepoint(draft)
@@ -398,8 +369,7 @@ def test_a_savepoint_is_a_table_of_its_own(tmp_path: Path) -> None:
 
 
 def test_a_savepoint_survives_everything_that_the_job_deletes(tmp_path: Path) -> None:
-    storage = make_storage(tmp_path / "checkpoints")
-    storage.claim()
+    storage = claimed_storage(tmp_path / "checkpoints")
     draft = make_draft(storage, 1, kind=CheckpointKind.SAVEPOINT, target=str(tmp_path / "savepoints"))
     savepoint = storage.commit_savepoint(draft)
     take(storage, 2)
@@ -410,16 +380,14 @@ def test_a_savepoint_survives_everything_that_the_job_deletes(tmp_path: Path) ->
 
 
 def test_an_aborted_savepoint_leaves_nothing_behind(tmp_path: Path) -> None:
-    storage = make_storage(tmp_path / "checkpoints")
-    storage.claim()
+    storage = claimed_storage(tmp_path / "checkpoints")
     draft = make_draft(storage, 1, kind=CheckpointKind.SAVEPOINT, target=str(tmp_path / "savepoints"))
     storage.discard(draft.location)
     assert list((tmp_path / "savepoints").iterdir()) == []
 
 
 def test_a_checkpoint_exported_as_savepoint_does_not_need_the_job_any_more(tmp_path: Path) -> None:
-    storage = make_storage(tmp_path / "checkpoints")
-    storage.claim()
+    storage = claimed_storage(tmp_path / "checkpoints")
     stored = take(storage, 1)
     savepoint = storage.export_savepoint(stored, storage.prepare_export(f"file://{tmp_path}/savepoints"))
     storage.delete_all()
@@ -429,8 +397,7 @@ def test_a_checkpoint_exported_as_savepoint_does_not_need_the_job_any_more(tmp_p
 
 
 def test_an_export_that_meets_a_damaged_file_leaves_nothing_behind(tmp_path: Path) -> None:
-    storage = make_storage(tmp_path / "checkpoints")
-    storage.claim()
+    storage = claimed_storage(tmp_path / "checkpoints")
     stored = take(storage, 1)
     victim = storage.root / stored.manifest.files[1].path
     content = bytearray(victim.read_bytes())
@@ -443,8 +410,7 @@ def test_an_export_that_meets_a_damaged_file_leaves_nothing_behind(tmp_path: Pat
 
 
 def test_a_folder_that_takes_no_bytes_is_no_place_for_a_savepoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    storage = make_storage(tmp_path / "checkpoints")
-    storage.claim()
+    storage = claimed_storage(tmp_path / "checkpoints")
     (tmp_path / "file").write_text("")
     with pytest.raises(OSError, match="Not a directory"):
         storage.prepare_export(str(tmp_path / "file" / "savepoints"))
@@ -470,8 +436,7 @@ def test_storage_must_be_claimed_before_it_is_used(tmp_path: Path) -> None:
 
 
 def test_a_state_file_outside_of_its_folder_is_refused(tmp_path: Path) -> None:
-    storage = make_storage(tmp_path)
-    storage.claim()
+    storage = claimed_storage(tmp_path)
     one, two = make_draft(storage, 1), make_draft(storage, 2)
     for path in ("../secret", "/etc/passwd", "chk-2-g1/../x", two.files[0].path):
         bad = dataclasses.replace(one, files=(dataclasses.replace(one.files[0], path=path),))
@@ -480,8 +445,7 @@ def test_a_state_file_outside_of_its_folder_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_state_file_shorter_than_acknowledged_is_refused(tmp_path: Path) -> None:
-    storage = make_storage(tmp_path)
-    storage.claim()
+    storage = claimed_storage(tmp_path)
     draft = make_draft(storage, 1)
     os.truncate(storage.root / draft.files[0].path, 10)
     with pytest.raises(CheckpointError, match="has 10"):
@@ -512,8 +476,7 @@ def test_a_directory_that_cannot_be_written_is_named(tmp_path: Path) -> None:
 
 
 def test_a_disk_that_is_full_fails_only_that_checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    storage = make_storage(tmp_path)
-    storage.claim()
+    storage = claimed_storage(tmp_path)
     first = take(storage, 1)
     draft = make_draft(storage, 2)
     with monkeypatch.context() as patch:

@@ -15,7 +15,7 @@ from flinkish.checkpoint.manifest import CheckpointKind
 from flinkish.checkpoint.storage import CheckpointDraft
 from flinkish.common.errors import CheckpointError, CommitOutcomeUnknownError, StaleGenerationError
 from flinkish.common.ids import CheckpointId
-from tests.unit.checkpoint.support import files_of, flaky_log, make_draft, make_storage, named_by, take
+from tests.unit.checkpoint.support import claimed_storage, files_of, flaky_log, make_draft, make_storage, named_by, take
 
 
 def test_each_claim_is_a_higher_generation(tmp_path: Path) -> None:
@@ -23,8 +23,7 @@ def test_each_claim_is_a_higher_generation(tmp_path: Path) -> None:
 
 
 def test_the_generation_survives_checkpoints(tmp_path: Path) -> None:
-    first = make_storage(tmp_path)
-    first.claim()
+    first = claimed_storage(tmp_path)
     take(first, 1)
     second = make_storage(tmp_path)
     assert second.claim() == 2
@@ -74,8 +73,7 @@ def test_a_driver_that_is_overtaken_between_its_check_and_its_commit_is_refused(
                 take(new, 1)
             super().replace_files(*arguments, **options)  # type: ignore[arg-type]
 
-    old = make_storage(tmp_path, delta_log=SlowLog)
-    old.claim()
+    old = claimed_storage(tmp_path, delta_log=SlowLog)
     with pytest.raises(StaleGenerationError):
         take(old, 1)
     latest = new.latest()
@@ -99,8 +97,7 @@ def test_a_driver_that_slept_while_the_log_was_cleaned_is_refused(tmp_path: Path
                 assert not (new.root / "_delta_log" / f"{self.version + 1:020}.json").exists()
             super().replace_files(*arguments, **options)  # type: ignore[arg-type]
 
-    old = make_storage(tmp_path, delta_log=SleepingLog)
-    old.claim()
+    old = claimed_storage(tmp_path, delta_log=SleepingLog)
     with pytest.raises(StaleGenerationError):
         take(old, 1)
     latest = make_storage(tmp_path)
@@ -133,8 +130,7 @@ def test_a_driver_whose_table_was_deleted_by_a_successor_that_ended_the_job_is_r
 
 
 def assert_commit_is_refused_as_gone(folder: Path, log: type[DeltaLog]) -> None:
-    old = make_storage(folder, delta_log=log)
-    old.claim()
+    old = claimed_storage(folder, delta_log=log)
     draft = make_draft(old, 1)
     with pytest.raises(StaleGenerationError, match="gone"):
         old.commit(draft)
@@ -170,11 +166,9 @@ def test_a_driver_whose_table_is_deleted_while_its_commit_is_on_the_way_is_refus
 
 
 def test_a_stale_driver_deletes_nothing_of_its_successor(tmp_path: Path) -> None:
-    old = make_storage(tmp_path)
-    old.claim()
+    old = claimed_storage(tmp_path)
     take(old, 1)
-    new = make_storage(tmp_path)
-    new.claim()
+    new = claimed_storage(tmp_path)
     in_progress = make_draft(new, 3)
     stored = take(new, 2)
     old.clean_up(())
@@ -182,11 +176,9 @@ def test_a_stale_driver_deletes_nothing_of_its_successor(tmp_path: Path) -> None
 
 
 def test_a_successor_keeps_the_checkpoint_it_may_have_to_restore_again(tmp_path: Path) -> None:
-    old = make_storage(tmp_path)
-    old.claim()
+    old = claimed_storage(tmp_path)
     stored = take(old, 1)
-    new = make_storage(tmp_path)
-    new.claim()
+    new = claimed_storage(tmp_path)
     new.clean_up(())
     checkpoint_files.verify_files(stored)
     assert [item.checkpoint_id for item in new.retained()] == [1]
@@ -257,8 +249,7 @@ def test_a_commit_that_races_with_a_take_over_is_either_refused_or_inherited(tmp
 
 def test_a_commit_that_happened_although_an_error_came_back_is_recognized_as_our_own(tmp_path: Path) -> None:
     after: dict[str, Exception] = {}
-    storage = make_storage(tmp_path, delta_log=flaky_log({}, after))
-    storage.claim()
+    storage = claimed_storage(tmp_path, delta_log=flaky_log({}, after))
     after["replace_files"] = CommitFailedError("connection reset")
     stored = take(storage, 1)
     assert after == {}
@@ -269,8 +260,7 @@ def test_a_commit_that_happened_although_an_error_came_back_is_recognized_as_our
 
 def test_a_commit_that_did_not_happen_fails_and_the_next_one_works(tmp_path: Path) -> None:
     before: dict[str, Exception] = {}
-    storage = make_storage(tmp_path, delta_log=flaky_log(before, {}))
-    storage.claim()
+    storage = claimed_storage(tmp_path, delta_log=flaky_log(before, {}))
     first = take(storage, 1)
     before["replace_files"] = CommitFailedError("service unavailable")
     with pytest.raises(CheckpointError, match="refused"):
@@ -283,8 +273,7 @@ def test_a_commit_that_did_not_happen_fails_and_the_next_one_works(tmp_path: Pat
 def test_when_the_outcome_cannot_be_learned_nothing_is_deleted(tmp_path: Path, happened: bool) -> None:
     before: dict[str, Exception] = {}
     after: dict[str, Exception] = {}
-    storage = make_storage(tmp_path, delta_log=flaky_log(before, after))
-    storage.claim()
+    storage = claimed_storage(tmp_path, delta_log=flaky_log(before, after))
     draft = make_draft(storage, 1)
     (after if happened else before)["replace_files"] = CommitFailedError("connection reset")
     before["open"] = OSError("network is unreachable")
@@ -304,8 +293,7 @@ def test_nothing_is_deleted_while_not_even_the_folder_of_the_log_can_be_seen(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before: dict[str, Exception] = {}
-    storage = make_storage(tmp_path, delta_log=flaky_log(before, {}))
-    storage.claim()
+    storage = claimed_storage(tmp_path, delta_log=flaky_log(before, {}))
     draft = make_draft(storage, 1)
 
     def unreachable(folder: Path) -> bool:
@@ -360,8 +348,7 @@ def test_a_claim_that_the_storage_refuses_says_why_on_one_line_without_colours(t
 
 def test_a_savepoint_that_was_written_although_an_error_came_back_counts(tmp_path: Path) -> None:
     after: dict[str, Exception] = {}
-    storage = make_storage(tmp_path / "c", delta_log=flaky_log({}, after))
-    storage.claim()
+    storage = claimed_storage(tmp_path / "c", delta_log=flaky_log({}, after))
     draft = make_draft(storage, 1, kind=CheckpointKind.SAVEPOINT, target=str(tmp_path / "s"))
     after["create"] = OSError("connection reset")
     checkpoint_files.verify_files(storage.commit_savepoint(draft))
@@ -370,8 +357,7 @@ def test_a_savepoint_that_was_written_although_an_error_came_back_counts(tmp_pat
 
 def test_a_savepoint_that_was_not_written_fails(tmp_path: Path) -> None:
     before: dict[str, Exception] = {}
-    storage = make_storage(tmp_path / "c", delta_log=flaky_log(before, {}))
-    storage.claim()
+    storage = claimed_storage(tmp_path / "c", delta_log=flaky_log(before, {}))
     draft = make_draft(storage, 1, kind=CheckpointKind.SAVEPOINT, target=str(tmp_path / "s"))
     before["create"] = OSError("connection reset")
     with pytest.raises(CheckpointError, match="could not be written"):

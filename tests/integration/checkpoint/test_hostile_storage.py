@@ -53,7 +53,7 @@ from flinkish.jobmaster.ha import ClusterRecord
 from flinkish.program.state_kinds import source_kind
 from flinkish.runtime.protocol import SplitState
 from tests.kit.environments import env_of
-from tests.unit.checkpoint.support import JOB, KEY, OTHER_KEY, make_draft, make_storage, take
+from tests.unit.checkpoint.support import JOB, KEY, OTHER_KEY, claimed_storage, make_draft, make_storage, take
 from tests.unit.datastream.connectors.fakes import Checkpoint, SinkRun
 
 
@@ -69,8 +69,7 @@ def home(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def storage(tmp_path: Path) -> DeltaCheckpointStorage:
-    storage = make_storage(tmp_path / "storage")
-    storage.claim()
+    storage = claimed_storage(tmp_path / "storage")
     return storage
 
 
@@ -169,8 +168,7 @@ def test_the_marker_of_the_newest_version_is_not_read_through_a_link(storage: De
 @pytest.mark.parametrize("which", ["job", "state", "_delta_log"])
 @pytest.mark.parametrize("call", ["claim", "open"])
 def test_a_link_in_place_of_a_folder_of_the_table_is_refused(tmp_path: Path, which: str, call: str) -> None:
-    first = make_storage(tmp_path / "storage")
-    first.claim()
+    first = claimed_storage(tmp_path / "storage")
     take(first, 1)
     folder = {"job": first.root.parent, "state": first.root, "_delta_log": first.root / paths.LOG}[which]
     elsewhere = tmp_path / "elsewhere"
@@ -196,8 +194,7 @@ def test_an_entry_of_the_log_that_is_a_link_is_refused(storage: DeltaCheckpointS
 
 
 def test_delta_s_own_files_are_not_written_through_links(tmp_path: Path, home: Path) -> None:
-    storage = make_storage(tmp_path / "storage")
-    storage.claim()
+    storage = claimed_storage(tmp_path / "storage")
     take(storage, 1)
     before = everything_in(home)
     log = storage.root / paths.LOG
@@ -331,8 +328,7 @@ def forged_savepoint(
     extra: dict[str, bytes] | None = None,
 ) -> Path:
     """Make a savepoint without state files, signed by a key."""
-    storage = make_storage(tmp_path / "forger", key=key)
-    storage.claim()
+    storage = claimed_storage(tmp_path / "forger", key=key)
     draft = make_draft(storage, 1, kind=CheckpointKind.SAVEPOINT, target=str(tmp_path / "savepoints"), files=0)
     coordinator = dataclasses.replace(draft.coordinator, sources=tuple(sources), operators=(), extra=extra or {})
     draft = dataclasses.replace(draft, coordinator=coordinator, committables=tuple(committables))

@@ -16,13 +16,22 @@ from flinkish.checkpoint.opening import Selection, check_operators, open_checkpo
 from flinkish.checkpoint.storage import StoredCheckpoint
 from flinkish.common.errors import ConfigurationError, CorruptCheckpointError, ForeignCheckpointError
 from flinkish.common.ids import OperatorUid
-from tests.unit.checkpoint.support import COUNT, JOB, KEY, SINK, SOURCE, coordinator_state, make_draft, make_storage, take
+from tests.unit.checkpoint.support import (
+    COUNT,
+    JOB,
+    KEY,
+    SINK,
+    SOURCE,
+    claimed_storage,
+    coordinator_state,
+    make_draft,
+    take,
+)
 
 
 @pytest.fixture
 def job(tmp_path: Path) -> Path:
-    storage = make_storage(tmp_path, num_retained=2)
-    storage.claim()
+    storage = claimed_storage(tmp_path, num_retained=2)
     for number in (1, 2, 3):
         take(storage, number)
         storage.clean_up(())
@@ -96,8 +105,7 @@ def test_opening_changes_nothing(job: Path) -> None:
 
 
 def test_a_moved_savepoint_is_opened_where_it_is(tmp_path: Path) -> None:
-    storage = make_storage(tmp_path / "c")
-    storage.claim()
+    storage = claimed_storage(tmp_path / "c")
     draft = make_draft(storage, 4, kind=CheckpointKind.SAVEPOINT, target=str(tmp_path / "s"))
     savepoint = storage.commit_savepoint(draft)
     moved = savepoint.root.rename(tmp_path / "moved")
@@ -116,8 +124,7 @@ def test_a_path_without_a_checkpoint_is_foreign(tmp_path: Path, what: str) -> No
         case "other table":
             write_deltalake(str(path), pa.table({"a": [1]}))
         case "no checkpoint yet":
-            storage = make_storage(tmp_path, job_id="x")
-            storage.claim()
+            claimed_storage(tmp_path, job_id="x")
     with pytest.raises(ForeignCheckpointError, match=re.escape(str(path))):
         open_checkpoint(str(path), signing_key=KEY)
 
@@ -131,8 +138,7 @@ def shapes(**changes: int) -> Mapping[OperatorUid, OperatorShape]:
 
 @pytest.fixture
 def checkpoint(tmp_path: Path) -> StoredCheckpoint:
-    storage = make_storage(tmp_path)
-    storage.claim()
+    storage = claimed_storage(tmp_path)
     return take(storage, 1)
 
 

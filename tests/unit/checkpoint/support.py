@@ -6,7 +6,7 @@ import hashlib
 import itertools
 from collections.abc import Collection, Sequence
 from pathlib import Path, PurePath
-from typing import Self
+from typing import Any, Self
 
 import msgspec
 import pyarrow as pa
@@ -106,6 +106,13 @@ def make_storage(
         durable=False,
         delta_log=delta_log,
     )
+
+
+def claimed_storage(directory: Path, **arguments: Any) -> DeltaCheckpointStorage:
+    """Return the storage of a driver that has taken the job over."""
+    storage = make_storage(directory, **arguments)
+    storage.claim()
+    return storage
 
 
 def make_draft(

@@ -14,7 +14,7 @@ from flinkish.checkpoint.manifest import CheckpointKind
 from flinkish.checkpoint.storage import StoredCheckpoint
 from flinkish.common.errors import CheckpointError, ConfigurationError, CorruptCheckpointError, ForeignCheckpointError
 
-from .support import JOB, OTHER_KEY, make_draft, make_storage, take
+from .support import JOB, OTHER_KEY, claimed_storage, make_draft, take
 
 
 def contents(folder: Path) -> dict[str, bytes]:
@@ -22,8 +22,7 @@ def contents(folder: Path) -> dict[str, bytes]:
 
 
 def take_savepoint(tmp_path: Path) -> StoredCheckpoint:
-    storage = make_storage(tmp_path / "checkpoints", key=OTHER_KEY)
-    storage.claim()
+    storage = claimed_storage(tmp_path / "checkpoints", key=OTHER_KEY)
     take(storage, 1)
     return storage.commit_savepoint(make_draft(storage, 2, kind=CheckpointKind.SAVEPOINT, target=str(tmp_path / "savepoints")))
 
@@ -40,8 +39,7 @@ def test_a_savepoint_is_deleted_with_its_folder_and_nothing_else(tmp_path: Path,
 
 
 def test_the_savepoint_of_a_stop_is_deleted(tmp_path: Path) -> None:
-    storage = make_storage(tmp_path / "checkpoints")
-    storage.claim()
+    storage = claimed_storage(tmp_path / "checkpoints")
     stored = take(storage, 1)
     savepoint = storage.export_savepoint(stored, storage.prepare_export(str(tmp_path / "savepoints")))
 
@@ -63,8 +61,7 @@ def test_the_checkpoints_of_a_job_are_no_savepoint(tmp_path: Path, place: str) -
 
 
 def test_a_stops_own_checkpoint_is_no_savepoint(tmp_path: Path) -> None:
-    storage = make_storage(tmp_path)
-    storage.claim()
+    storage = claimed_storage(tmp_path)
     storage.commit(make_draft(storage, 1, kind=CheckpointKind.STOP_SAVEPOINT))
     before = contents(tmp_path)
 

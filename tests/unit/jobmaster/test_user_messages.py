@@ -23,7 +23,7 @@ from flinkish.jobmaster.job_metrics import JobFigures
 from flinkish.jobmaster.setup import JobSetup
 from flinkish.runtime.protocol import MAX_WATERMARK, MIN_WATERMARK
 
-from ..checkpoint.support import make_storage, take
+from ..checkpoint.support import claimed_storage, take
 from .support import JOB_ID, Job, Numbers
 
 HELD = "held back by 'Source: Orders'"
@@ -85,8 +85,7 @@ def progress(
 
 
 def stored_checkpoint(folder: Path, job_id: str = JOB_ID) -> StoredCheckpoint:
-    storage = make_storage(folder, job_id=job_id)
-    storage.claim()
+    storage = claimed_storage(folder, job_id=job_id)
     return take(storage, 1)
 
 
