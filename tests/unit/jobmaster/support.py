@@ -21,6 +21,7 @@ from flinkish.checkpoint.storage import StoredCheckpoint
 from flinkish.common.clock import ManualClock
 from flinkish.common.configuration import Configuration
 from flinkish.common.ids import AttemptId, Epoch, OperatorUid
+from flinkish.common.job_status import JobStatus
 from flinkish.datastream.connectors.base import (
     Boundedness,
     CommitRequest,
@@ -563,9 +564,10 @@ class Job:
     def _retire(self) -> None:
         self.retired += 1
 
-    def run(self) -> Job:
-        """Run the job to its end."""
+    def run(self, end: JobStatus | None = None) -> Job:
+        """Run the job to its end, which must be the given one."""
         self.master.run()
+        assert end in (None, self.master.status), (self.master.status, self.error)
         return self
 
     @property

@@ -154,8 +154,7 @@ def test_an_enumerator_that_fails_at_the_last_checkpoint_fails_a_job_that_has_co
 
 
 def test_a_job_whose_enumerator_failed_at_the_last_checkpoint_ends_from_it() -> None:
-    job = Job(FailsAtTheEnd((0, 5)), interval=60_000, restart=FixedDelay(attempts=1, delay=1_000)).run()
-    assert job.master.status is JobStatus.FINISHED
+    job = Job(FailsAtTheEnd((0, 5)), interval=60_000, restart=FixedDelay(attempts=1, delay=1_000)).run(JobStatus.FINISHED)
     # The checkpoint is committed again, as after each restart; nothing is read again.
     assert job.sink.commits == [(1, ["0", "1", "2", "3", "4"]), (1, ["0", "1", "2", "3", "4"]), (2, [])]
     assert job.results == [0, 1, 2, 3, 4]

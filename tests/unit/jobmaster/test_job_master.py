@@ -75,8 +75,7 @@ class TestBoundedJobs:
     def test_a_last_checkpoint_that_fails_is_taken_again(self) -> None:
         job = Job(Numbers((0, 5)), interval=60_000, tolerable_failures=3)
         job.storage.fail["commit"] = OSError("no space left")
-        job.run()
-        assert job.master.status is JobStatus.FINISHED
+        job.run(JobStatus.FINISHED)
         assert job.sink.commits == [(2, texts(range(5)))]
 
     def test_results_of_a_checkpointed_job_come_when_their_checkpoint_is_complete(self) -> None:
@@ -190,8 +189,7 @@ class TestFailures:
     def test_a_failed_job_starts_again_after_the_delay_as_a_new_attempt(self) -> None:
         job = Job(Numbers((0, 5)), restart=ONCE)
         job.fail_epoch(0)
-        job.run()
-        assert job.master.status is JobStatus.FINISHED
+        job.run(JobStatus.FINISHED)
         assert [program.attempt_id for program in job.engine.programs] == ["0" * 31 + "1", "0" * 31 + "2"]
         assert [command.attempt_number for command in job.epochs] == [0, 1, 1]
         assert (1_000_010, 1_000) in job.clock.waits
@@ -246,8 +244,7 @@ class TestFailures:
     def test_a_failing_commit_restarts_the_job_and_is_repeated(self) -> None:
         job = Job(Numbers((0, 5)), interval=60_000, restart=ONCE)
         job.sink.fail.append(SinkError("table is gone"))
-        job.run()
-        assert job.master.status is JobStatus.FINISHED
+        job.run(JobStatus.FINISHED)
         assert dict(job.sink.commits)[1] == texts(range(5))
         assert job.results == list(range(5))
 
@@ -282,8 +279,7 @@ class TestFailures:
             raise EngineError("executor lost")
 
         job.on_epoch(0, lose, attempt=1)
-        job.run()
-        assert job.master.status is JobStatus.FINISHED
+        job.run(JobStatus.FINISHED)
         assert len(job.engine.programs) == 3
 
     def test_an_engine_that_returns_too_early_is_a_failure(self) -> None:
@@ -317,8 +313,7 @@ class TestFailures:
     def test_a_superseded_driver_ends_for_good_and_deletes_nothing(self) -> None:
         job = Job(Numbers((0, 100)), interval=15, restart=ONCE)
         job.storage.fail["commit"] = StaleGenerationError("generation 2 has taken over")
-        job.run()
-        assert job.master.status is JobStatus.FAILED
+        job.run(JobStatus.FAILED)
         assert len(job.engine.programs) == 1
         assert job.sink.commits == []
         assert job.storage.deleted_all == 0
@@ -328,8 +323,7 @@ class TestFailures:
         job = Job(Numbers((0, 5), lasting=True), interval=3_600_000, restart=ONCE, configuration=configuration)
         job.on_epoch(0, lambda: job.storage.fail.update(check_generation=StaleGenerationError("generation 2 has taken over")))
         began = job.clock.monotonic()
-        job.run()
-        assert job.master.status is JobStatus.FAILED
+        job.run(JobStatus.FAILED)
         assert job.error is not None
         assert isinstance(job.error.__cause__, StaleGenerationError)
         assert job.clock.monotonic() - began < 10_000
@@ -340,15 +334,13 @@ class TestFailures:
         job = Job(Numbers((0, 5), lasting=True), interval=10_000, configuration=configuration)
         job.on_epoch(0, lambda: job.storage.fail.update(check_generation=OSError("connection lost")))
         job.on_epoch(40, lambda: job.master.cancel())
-        job.run()
-        assert job.master.status is JobStatus.CANCELED
+        job.run(JobStatus.CANCELED)
         assert len(job.storage.stored) >= 2
 
     def test_more_failed_checkpoints_than_tolerated_fail_the_job(self) -> None:
         job = Job(Numbers((0, 100)), interval=15)
         job.tasks.decline = True
-        job.run()
-        assert job.master.status is JobStatus.FAILED
+        job.run(JobStatus.FAILED)
         assert "full" in str(job.error)
 
     def test_a_checkpoint_that_took_longer_than_its_timeout_does_not_complete(self) -> None:
@@ -366,8 +358,7 @@ class TestFailures:
             raise SystemExit(3)
 
         job.on_epoch(0, leave)
-        job.run()
-        assert job.master.status is JobStatus.FAILED
+        job.run(JobStatus.FAILED)
         assert "SystemExit: 3" in str(job.error)
 
     def test_closed_standard_output_ends_the_job_without_restarts(self) -> None:
@@ -458,8 +449,7 @@ class TestWhatIsNoException:
     def test_in_a_sink_s_commit_fails_the_job_or_starts_it_again(self) -> None:
         job = Job(Numbers((0, 50)), Notes(), interval=15, restart=ONCE)
         job.sink.fail.append(Panic())  # type: ignore[arg-type]
-        job.run()
-        assert job.master.status is JobStatus.FINISHED
+        job.run(JobStatus.FINISHED)
         assert len(job.engine.programs) == 2
 
     def test_in_giving_up_leaves_nobody_waiting(self) -> None:
@@ -474,8 +464,7 @@ class TestCancel:
     def test_a_cancelled_job_ends_as_canceled_without_commits(self) -> None:
         job = Job(Numbers((0, 100)))
         job.on_epoch(1, job.master.cancel)
-        job.run()
-        assert job.master.status is JobStatus.CANCELED
+        job.run(JobStatus.CANCELED)
         assert isinstance(job.error, JobCancelledError)
         assert job.sink.commits == []
         assert job.engine.interrupts == 1
@@ -483,23 +472,20 @@ class TestCancel:
     def test_an_attempt_that_is_over_runs_no_epoch_not_even_the_first(self) -> None:
         job = Job(Numbers((0, 5)), interval=1_000)
         job.master.cancel()
-        job.run()
-        assert job.master.status is JobStatus.CANCELED
+        job.run(JobStatus.CANCELED)
         assert job.epochs == []
 
     def test_an_idle_job_is_cancelled_at_once(self) -> None:
         job = Job(Numbers(lasting=True))
         job.clock.after(60_000, job.master.cancel)
-        job.run()
-        assert job.master.status is JobStatus.CANCELED
+        job.run(JobStatus.CANCELED)
         assert len(job.epochs) == 1
 
     def test_a_job_that_waits_for_its_restart_is_cancelled_at_once(self) -> None:
         job = Job(Numbers((0, 5)), restart=FixedDelay(attempts=5, delay=600_000))
         job.fail_epoch(0)
         job.clock.after(1_000, job.master.cancel)
-        job.run()
-        assert job.master.status is JobStatus.CANCELED
+        job.run(JobStatus.CANCELED)
         assert len(job.engine.programs) == 1
 
     def test_an_engine_error_while_cancelling_is_no_failure(self) -> None:
@@ -510,8 +496,7 @@ class TestCancel:
             raise EngineError("query stopped")
 
         job.on_epoch(1, interrupted)
-        job.run()
-        assert job.master.status is JobStatus.CANCELED
+        job.run(JobStatus.CANCELED)
 
     def test_iterating_over_the_results_of_a_cancelled_job_just_ends(self) -> None:
         job = Job(Numbers((0, 100)))
@@ -635,8 +620,7 @@ class TestSavepoints:
     def test_draining_ends_the_sources_in_the_epoch_of_the_savepoint_which_keeps_their_positions(self) -> None:
         job = Job(Numbers((0, 1_000)), interval=60_000)
         job.on_epoch(2, lambda: job.master.checkpoints.trigger_savepoint("/savepoints", stop=True, drain=True))
-        job.run()
-        assert job.master.status is JobStatus.FINISHED
+        job.run(JobStatus.FINISHED)
         assert job.epochs[-1].drain
         assert [split.split_id for split in job.storage.stored[-1].manifest.coordinator.sources[0].splits] == ["0"]
 
@@ -711,8 +695,7 @@ class TestRecoveryOfAnotherProcess:
         first.sink.fail.append(SinkError("killed before the commit"))
         first.run()
         assert first.sink.commits == []
-        second = Job(Numbers((0, 100)), Notes(), interval=15, storage=storage).run()
-        assert second.master.status is JobStatus.FINISHED
+        second = Job(Numbers((0, 100)), Notes(), interval=15, storage=storage).run(JobStatus.FINISHED)
         numbers = {n for _, ns in second.sink.commits for n in ns}
         assert numbers == set(texts(range(100)))
 

@@ -28,8 +28,7 @@ def epochs_with_barriers(job: Job) -> list[int]:
 def test_a_checkpoint_completes_some_epochs_after_its_barrier_and_holds_what_was_before_it() -> None:
     job = Job(Numbers((0, 60)), interval=15)
     job.tasks.late = 2
-    job.run()
-    assert job.master.status is JobStatus.FINISHED
+    job.run(JobStatus.FINISHED)
     first = job.storage.stored[0].manifest
     (split,) = first.coordinator.sources[0].splits
     read = msgspec.msgpack.decode(split.split, type=NumbersSplit).position
@@ -66,8 +65,7 @@ def test_a_part_that_is_lost_with_its_process_aborts_its_checkpoint_without_coun
     job.tasks.late = 2
     if lost:
         job.on_epoch(4, job.tasks.lose_uploads)
-    job.run()
-    assert job.master.status is JobStatus.FINISHED
+    job.run(JobStatus.FINISHED)
     history = job.master.checkpoints.figures().history
     failures = [record.failure or "" for record in history if record.status is CheckpointStatus.FAILED]
     assert any(FailureReason.SNAPSHOT_LOST.sentence in failure for failure in failures) is lost
@@ -84,8 +82,7 @@ def test_a_checkpoint_that_is_not_acknowledged_in_time_expires_and_later_acknowl
         aborted.extend(command.aborted_checkpoints)
 
     job.tasks.script = note  # type: ignore[assignment]
-    job.run()
-    assert job.master.status is JobStatus.FINISHED
+    job.run(JobStatus.FINISHED)
     assert 1 in aborted
     assert [stored.manifest.kind for stored in job.storage.stored] == [CheckpointKind.FINAL]
     assert job.sink.commits == [(job.storage.stored[0].checkpoint_id, texts(range(200)))]
@@ -95,8 +92,7 @@ def test_a_restart_while_files_are_written_goes_back_to_the_checkpoint_before() 
     job = Job(Numbers((0, 60)), interval=15, restart=FixedDelay(attempts=1, delay=1))
     job.tasks.late = 2
     job.fail_epoch(4)
-    job.run()
-    assert job.master.status is JobStatus.FINISHED
+    job.run(JobStatus.FINISHED)
     assert job.tasks.commands[-1].attempt_number == 1
     assert sorted(text for _, many in job.sink.commits for text in many) == sorted(texts(range(60)))
     assert job.results == list(range(60))
@@ -117,8 +113,7 @@ class CountingNotes(Notes):
 def test_the_state_of_committers_is_that_after_the_commit_of_the_checkpoint_before() -> None:
     job = Job(Numbers((0, 100)), CountingNotes(), interval=15, max_concurrent=3)
     job.tasks.late = 4
-    job.run()
-    assert job.master.status is JobStatus.FINISHED
+    job.run(JobStatus.FINISHED)
     states = [
         msgspec.msgpack.decode(stored.manifest.coordinator.extra["committers"])[SINK].decode() for stored in job.storage.stored
     ]

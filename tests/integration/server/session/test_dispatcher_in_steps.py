@@ -70,8 +70,7 @@ def test_a_report_with_another_token_is_refused(member: Member) -> None:
 
 def test_a_lost_driver_is_started_again_under_the_same_job_id(member: Member) -> None:
     first = member.submit(arguments=("a",))
-    first.alive = False
-    member.dispatcher.step()
+    member.lose(first)
 
     second = member.processes.last
     assert second is not first
@@ -94,8 +93,7 @@ def test_a_job_whose_driver_was_lost_has_no_running_subtasks(member: Member) -> 
     assert report.summary is not None
     running = msgspec.structs.replace(report.summary, tasks={"total": 4, "running": 3, "finished": 1})
     assert member.dispatcher.report(msgspec.structs.replace(report, summary=running), driver.token)
-    driver.alive = False
-    member.dispatcher.step()
+    member.lose(driver)
 
     entry = member.entry(driver)
     shown = member.dispatcher.summary(entry)
@@ -106,8 +104,7 @@ def test_a_lost_driver_is_a_restart_of_its_job(member: Member) -> None:
     first = member.submit()
     reported = RestartsInfo(count=3, last_failure="ValueError: 7", last_failure_time=member.clock.wall_time() - 5_000)
     assert member.dispatcher.report(_with_restarts(first.report(), reported), first.token)
-    first.alive = False
-    member.dispatcher.step()
+    member.lose(first)
 
     lost = member.clock.wall_time()
     expected = RestartsInfo(
@@ -128,8 +125,7 @@ def test_a_driver_that_is_lost_long_after_the_last_failure_restarts_its_job_once
     first = member.submit()
     reported = RestartsInfo(count=1, last_failure="ValueError: 7", last_failure_time=member.clock.wall_time() - 600_001)
     assert member.dispatcher.report(_with_restarts(first.report(), reported), first.token)
-    first.alive = False
-    member.dispatcher.step()
+    member.lose(first)
 
     restarts = _restarts(member, first.job_id)
     assert isinstance(restarts, RestartsInfo)
@@ -156,8 +152,7 @@ def test_a_silent_driver_is_killed_and_replaced(member: Member) -> None:
     member.dispatcher.step()
     assert member.processes.killed == []
     for _ in range(8):
-        member.clock.advance(9_000)
-        member.dispatcher.step()
+        member.wait(9_000)
 
     assert member.processes.killed == [first.pid]
     assert member.processes.last is not first
@@ -168,8 +163,7 @@ def test_a_job_whose_driver_is_lost_again_and_again_fails(tmp_path: Path) -> Non
     driver = member.submit()
     for _ in range(40):
         member.processes.last.alive = False
-        member.clock.advance(1_000)
-        member.dispatcher.step()
+        member.wait(1_000)
 
     assert len(member.processes.started) == 3
     assert member.state(driver.job_id) == "FAILED"
@@ -184,8 +178,7 @@ def test_a_driver_that_reports_the_end_is_not_started_again(member: Member) -> N
     driver = member.submit()
     member.archive(driver)
     assert member.dispatcher.report(driver.report("FINISHED", status="FINISHED"), driver.token)
-    driver.alive = False
-    member.dispatcher.step()
+    member.lose(driver)
 
     assert len(member.processes.started) == 1
     assert member.state(driver.job_id) == "FINISHED"
@@ -194,8 +187,7 @@ def test_a_driver_that_reports_the_end_is_not_started_again(member: Member) -> N
 def test_an_end_that_could_not_be_reported_is_found_in_the_storage(member: Member) -> None:
     driver = member.submit()
     member.archive(driver, "CANCELED")
-    driver.alive = False
-    member.dispatcher.step()
+    member.lose(driver)
 
     assert member.state(driver.job_id) == "CANCELED"
     assert len(member.processes.started) == 1
@@ -205,8 +197,7 @@ def test_a_driver_that_died_after_it_noted_the_end_is_not_started_again(member: 
     # Its checkpoints may be deleted: started again, the job would begin from nothing and do its work twice.
     driver = member.submit()
     member.storage.write(driver_protocol.end_file(driver.job_id, driver.driver_id), b'{"status":"FINISHED"}')
-    driver.alive = False
-    member.dispatcher.step()
+    member.lose(driver)
 
     assert member.state(driver.job_id) == "FINISHED"
     assert len(member.processes.started) == 1
@@ -214,8 +205,7 @@ def test_a_driver_that_died_after_it_noted_the_end_is_not_started_again(member: 
 
 def test_the_end_that_an_earlier_driver_noted_does_not_count(member: Member) -> None:
     first = member.submit()
-    first.alive = False
-    member.dispatcher.step()
+    member.lose(first)
     second = member.processes.last
     assert member.dispatcher.report(second.report(), second.token)
     member.archive(first, "FAILED")
@@ -287,8 +277,7 @@ def test_a_full_disk_is_an_error_and_the_session_goes_on(member: Member, monkeyp
         with pytest.raises(RegistryError, match="No space left on device"):
             member.dispatcher.upload("other.py", SCRIPT)
         # It is lost while nothing can be stored: nothing is done without the registry.
-        driver.alive = False
-        member.dispatcher.step()
+        member.lose(driver)
         assert len(member.processes.started) == 1
     member.dispatcher.step()
     assert len(member.processes.started) == 2
@@ -324,8 +313,7 @@ def test_a_deleted_program_is_kept_for_the_jobs_that_need_it(member: Member) -> 
 
     assert member.dispatcher.delete_program(program.id)
     assert not member.dispatcher.delete_program(program.id)
-    driver.alive = False
-    member.dispatcher.step()
+    member.lose(driver)
     assert len(member.processes.started) == 2
 
 
@@ -436,8 +424,7 @@ def test_a_dispatcher_that_died_between_the_start_of_a_driver_and_its_note_start
     member.dispatcher.step()
     (driver,) = member.processes.started
     assert member.dispatcher.report(driver.report(), driver.token)
-    member.clock.advance(6_000)
-    member.dispatcher.step()
+    member.wait(6_000)
 
     assert member.processes.started == [driver]
 
@@ -462,8 +449,7 @@ def test_jobs_that_ended_long_ago_are_forgotten_with_their_files(member: Member,
     member.dispatcher.delete_program(member.dispatcher.programs()[0].id)
     member.dispatcher.step()
     assert member.state(driver.job_id) == "FINISHED"
-    member.clock.advance(3_600_001)
-    member.dispatcher.step()
+    member.wait(3_600_001)
     member.dispatcher.step()
     member.dispatcher.step()
 
@@ -541,8 +527,7 @@ def test_a_job_that_is_cancelled_before_its_driver_has_reported_does_not_run(tmp
     member.dispatcher.cancel(entry)
 
     assert not member.dispatcher.report(driver.report(), driver.token)
-    driver.alive = False
-    member.dispatcher.step()
+    member.lose(driver)
     assert member.state(driver.job_id) == "CANCELED"
     assert len(member.processes.started) == 1
 
@@ -582,8 +567,7 @@ def test_a_job_that_is_forgotten_meanwhile_is_not_cancelled(tmp_path: Path) -> N
     driver = member.submit()
     entry = member.entry(driver)
     member.dispatcher.report(driver.report("FINISHED", status="FINISHED"), driver.token)
-    driver.alive = False
-    member.dispatcher.step()
+    member.lose(driver)
     assert member.dispatcher.job(driver.job_id) is None
 
     member.dispatcher.cancel(entry)
@@ -605,8 +589,7 @@ def test_what_drivers_had_on_this_machine_goes_with_their_jobs(member: Member) -
     driver = member.submit()
     program = Path(msgspec.json.decode(driver.environment[driver_protocol.PROGRAM_VARIABLE], type=driver_protocol.Program).file)
     member.dispatcher.report(driver.report("FINISHED", status="FINISHED"), driver.token)
-    driver.alive = False
-    member.dispatcher.step()
+    member.lose(driver)
     assert program.exists()
     member.clock.advance(3_600_001)
     for _ in range(3):

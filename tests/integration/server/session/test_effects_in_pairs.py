@@ -113,8 +113,7 @@ def test_a_dispatcher_that_does_not_lead_any_more_kills_nothing(tmp_path: Path) 
     other = Member(tmp_path, processes=processes, clock=ManualClock(5_000_000))
     other.dispatcher = other.make("http://b:1", first_id=1_000)
     other.dispatcher.step()
-    other.clock.advance(10_001)
-    other.dispatcher.step()
+    other.wait(10_001)
     assert other.dispatcher.leadership.lead
 
     # Its own clock has stood still since it looked who leads.
@@ -167,8 +166,7 @@ def test_a_driver_whose_process_cannot_be_stored_is_killed_and_its_job_forgotten
         fail_put(member, patch, 2, RegistryError("no space"))
         with pytest.raises(RegistryError, match="no space"):
             member.dispatcher.submit(submission)
-    member.clock.advance(9_000)
-    member.dispatcher.step()
+    member.wait(9_000)
 
     assert member.processes.killed == [member.processes.last.pid]
     assert member.dispatcher.jobs() == []
@@ -185,8 +183,7 @@ def test_a_job_whose_start_failed_is_not_started_later_if_it_cannot_be_forgotten
         with pytest.raises(EngineError, match="could not be started"):
             member.dispatcher.submit(submission)
     member.processes.full = False
-    member.clock.advance(9_000)
-    member.dispatcher.step()
+    member.wait(9_000)
 
     assert member.processes.started == []
     assert [member.state(job.job_id) for job in member.dispatcher.jobs()] == ["CANCELED"]
@@ -241,8 +238,7 @@ def test_an_error_about_a_job_leaves_no_entry_for_the_next_dispatcher(tmp_path: 
             member.dispatcher.submit(submission)
     member.dispatcher.step()
     member.restart()
-    member.clock.advance(6_000)
-    member.dispatcher.step()
+    member.wait(6_000)
 
     assert member.dispatcher.jobs() == []
     assert member.processes.started == []
@@ -353,8 +349,7 @@ def test_an_ended_job_is_not_forgotten_while_its_script_goes_on(tmp_path: Path) 
     assert member.dispatcher.report(driver.report("FINISHED", status="FINISHED"), driver.token)
     member.dispatcher.step()
     assert member.dispatcher.job(driver.job_id) is not None
-    driver.alive = False
-    member.dispatcher.step()
+    member.lose(driver)
 
     assert member.dispatcher.job(driver.job_id) is None
 
@@ -479,21 +474,18 @@ def _elsewhere(**changes: str) -> Location:
 def test_a_dispatcher_of_the_same_name_elsewhere_takes_nobody_for_dead(tmp_path: Path, changes: dict[str, str]) -> None:
     leader, other, driver = _others(tmp_path, HERE, _elsewhere(**changes))
     for _ in range(3):
-        leader.clock.advance(4_000)
-        leader.dispatcher.step()
+        leader.wait(4_000)
         other.dispatcher.step()
         assert (bool(leader.dispatcher.leadership.lead), bool(other.dispatcher.leadership.lead)) == (True, False)
 
     leader.clock.advance(10_001)
     other.dispatcher.step()
     assert other.dispatcher.leadership.lead
-    other.clock.advance(9_000)
-    other.dispatcher.step()
+    other.wait(9_000)
     # The driver may be running: only its silence tells.
     assert other.processes.started == []
     for _ in range(6):
-        other.clock.advance(9_000)
-        other.dispatcher.step()
+        other.wait(9_000)
     assert (other.processes.last.job_id, other.processes.killed) == (driver.job_id, [])
 
 

@@ -199,6 +199,16 @@ class Member:
         self.dispatcher = self.make(first_id=1_000)
         self.dispatcher.step()
 
+    def lose(self, driver: FakeProcess) -> None:
+        """Let the process of a driver end, and the Dispatcher look."""
+        driver.alive = False
+        self.dispatcher.step()
+
+    def wait(self, milliseconds: int) -> None:
+        """Let time pass, and the Dispatcher look."""
+        self.clock.advance(milliseconds)
+        self.dispatcher.step()
+
     def archive(self, driver: FakeProcess, status: str = "FINISHED", **answers: Any) -> None:
         """Write what a driver writes at the end of its job."""
         write_archive(self.storage, driver, status, **answers)

@@ -48,8 +48,7 @@ def test_a_dispatcher_on_another_machine_has_the_logs_of_ended_jobs(tmp_path: Pa
     assert ((tmp_path / "log2" / log).stat().st_mode & 0o777) == 0o600
     # They are copied once: also by the next Dispatcher there.
     other.dispatcher = other.make()
-    other.clock.advance(60_000)
-    other.dispatcher.step()
+    other.wait(60_000)
     assert _texts(other) == expected
     # On the machine of the driver, the whole log stays as it is.
     member.dispatcher = member.make()
@@ -73,8 +72,7 @@ def test_the_log_of_a_job_whose_driver_is_lost_too_often_is_kept_and_goes_with_t
     member = Member(tmp_path, **{"session.driver.max-restarts": 0})
     driver = member.submit()
     driver.command.log.write_text("Segmentation fault\n")
-    driver.alive = False
-    member.dispatcher.step()
+    member.lose(driver)
     assert member.state(driver.job_id) == "FAILED"
     log, out = driver_protocol.log_files(driver.job_id, driver.driver_id)
     storage = SessionStorage(member.settings.root)
