@@ -17,7 +17,7 @@ from pathlib import Path
 import psutil
 import pyspark
 
-from tests.kit.child import FLINKISH
+from tests.kit.child import FLINKISH, living
 from tests.kit.waiting import wait_until
 
 _ROOT = Path(__file__).resolve().parents[2]
@@ -183,13 +183,7 @@ class Cluster:
 
     def members(self) -> list[psutil.Process]:
         """Return all living processes of the cluster and its jobs."""
-        mark = f"{MARK}={self._name}".encode()
-        found = []
-        for process in psutil.process_iter():
-            with contextlib.suppress(psutil.Error, OSError):
-                if mark in Path(f"/proc/{process.pid}/environ").read_bytes() and process.status() != psutil.STATUS_ZOMBIE:
-                    found.append(process)
-        return found
+        return living(MARK, self._name)
 
     def report(self) -> str:
         """Return the ends of all logs."""

@@ -5,13 +5,27 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
+
+import psutil
 
 _ROOT = str(Path(__file__).resolve().parents[2])
 #: What runs a command of flinkish, whether or not that is installed.
 FLINKISH = ("-c", "from flinkish.cli.main import main; main()")
 #: What runs a suite of its own with pytest.
 PYTEST = ("-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:schemathesis")
+
+
+def living(variable: str, value: str) -> list[psutil.Process]:
+    """Return the living processes that have an environment variable of this value, whatever session they are in."""
+    found = []
+    for process in psutil.process_iter():
+        with suppress(psutil.Error, OSError):
+            environment = Path(f"/proc/{process.pid}/environ").read_bytes()
+            if f"{variable}={value}".encode() in environment and process.status() != psutil.STATUS_ZOMBIE:
+                found.append(process)
+    return found
 
 
 def python(

@@ -19,6 +19,7 @@ from pathlib import Path
 import psutil
 
 from flinkish.common.ids import random_id
+from tests.kit.child import living
 from tests.kit.waiting import wait_until
 
 _ROOT = Path(__file__).resolve().parents[2]
@@ -76,13 +77,8 @@ class Job:
 
     def members(self) -> list[psutil.Process]:
         """Return all living processes of the job: driver, JVM, workers, slot hosts."""
-        mark = f"{_MARK}={self._name}".encode()
-        found = []
-        for process in psutil.process_iter():
-            with suppress(psutil.Error, OSError):
-                if mark in Path(f"/proc/{process.pid}/environ").read_bytes() and process.status() != psutil.STATUS_ZOMBIE:
-                    found.append(process)
-                    self.pids.add(process.pid)
+        found = living(_MARK, self._name)
+        self.pids.update(process.pid for process in found)
         return found
 
     def jvm(self) -> psutil.Process:

@@ -25,11 +25,10 @@ from flinkish.datastream.connectors import DataFrameCommit, DataFrameSink
 from flinkish.datastream.window import TumblingEventTimeWindows
 from flinkish.engine.spark.native import Arrivals
 from flinkish.program.driver_objects import session_settings
-from tests.integration.docs.test_examples import needs_spark, run
+from tests.integration.docs.test_examples import check_outputs, needs_spark
 from tests.kit.functions import Number
-from tests.kit.own_process import set_arguments
 from tests.kit.waiting import wait_until
-from tests.unit.docs.pages import PAGES, blocks
+from tests.unit.docs.pages import PAGES
 
 pytestmark = pytest.mark.spark
 
@@ -125,13 +124,7 @@ def engine() -> str:
 def test_the_examples_of_the_documentation_print_what_it_says(
     page: Path, spark_session: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.chdir(tmp_path)
-    set_arguments(monkeypatch, "example")
-    monkeypatch.setenv("FLINKISH_PROPERTIES", "-Dexecution.engine=spark")
-    namespace: dict[str, Any] = {"__name__": "example"}
-    for block in blocks(page, "python"):
-        run(block, str(page), namespace)
-        assert capsys.readouterr().out == block.output, f"{page}, line {block.line}"
+    check_outputs(page, "spark", tmp_path, monkeypatch, capsys)
 
 
 def test_all_types_are_the_same_there_and_back(

@@ -11,16 +11,26 @@ from flinkish.common import options
 from flinkish.common.config_file import load_configuration
 from tests.kit.own_process import set_arguments
 from tests.unit.datastream.connectors.fakes import FakeOutput
-from tests.unit.docs.pages import PAGES, PAGES_FOLDER, Block, blocks, blocks_of, title
+from tests.unit.docs.pages import PAGES, PAGES_FOLDER, blocks, blocks_of, title
 
 _ROOT = PAGES_FOLDER.parents[1]
 #: Pages whose examples need a broker: run in tests/behaviour/test_kafka_sink.py.
 _NEED_MORE = ("kafka",)
 
 
-def run(block: Block, page: str, namespace: dict[str, Any]) -> None:
-    """Run a block as a part of its page: tracebacks show the page's lines."""
-    exec(compile("\n" * (block.line - 1) + block.content, page, "exec", dont_inherit=True), namespace)
+def check_outputs(
+    page: Path, engine: str, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Run the blocks of a page in a folder, on an engine, and compare what they print with what it says."""
+    monkeypatch.chdir(folder)
+    set_arguments(monkeypatch, "example")
+    monkeypatch.setenv("FLINKISH_PROPERTIES", f"-Dexecution.engine={engine}")
+    # As in a script: its classes are sent to the tasks by value.
+    namespace: dict[str, Any] = {"__name__": "example"}
+    for block in blocks(page, "python"):
+        # Tracebacks show the page's lines.
+        exec(compile("\n" * (block.line - 1) + block.content, str(page), "exec", dont_inherit=True), namespace)
+        assert capsys.readouterr().out == block.output, f"{page}, line {block.line}"
 
 
 def needs_spark(page: Path) -> bool:
@@ -39,16 +49,9 @@ def needs_spark(page: Path) -> bool:
 def test_the_examples_of_a_page_print_what_it_says(
     page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.chdir(tmp_path)
-    set_arguments(monkeypatch, "example")
-    monkeypatch.setenv("FLINKISH_PROPERTIES", "-Dexecution.engine=local")
     monkeypatch.setenv("FLINKISH_CONF_DIR", str(_ROOT / "conf"))
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
-    # As in a script: its classes are sent to the tasks by value.
-    namespace: dict[str, Any] = {"__name__": "example"}
-    for block in blocks(page, "python"):
-        run(block, str(page), namespace)
-        assert capsys.readouterr().out == block.output, f"{page}, line {block.line}"
+    check_outputs(page, "local", tmp_path, monkeypatch, capsys)
 
 
 def test_the_example_of_a_source_reads_several_splits_as_after_a_restore_at_a_lower_parallelism() -> None:

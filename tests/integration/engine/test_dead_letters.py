@@ -7,8 +7,8 @@ import io
 import logging
 import pickle
 import sqlite3
-from collections.abc import Sequence
-from contextlib import closing
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -86,6 +86,16 @@ def emit(job: JobHarness, number: int) -> None:
     source.emit(bad(number))
 
 
+@contextmanager
+def kept_in(table: Path, *emitted: int, **arguments: Any) -> Iterator[JobHarness]:
+    """Run sums with this table of dead letters; the watermark is 29, and what `emit` emits for some numbers has been emitted."""
+    with JobHarness(sums, settings={OPTION: table}, **arguments) as job:
+        job.source("pairs").watermark(29)
+        for number in emitted:
+            emit(job, number)
+        yield job
+
+
 def run(env: Environment) -> None:
     env.execute("dead letters")
 
@@ -94,8 +104,7 @@ def run(env: Environment) -> None:
 
 
 def test_a_late_record_is_described(tmp_path: Path) -> None:
-    with JobHarness(sums, settings={OPTION: tmp_path / "dead"}, start_time=1_700_000_000_000) as job:
-        job.source("pairs").watermark(29)
+    with kept_in(tmp_path / "dead", start_time=1_700_000_000_000) as job:
         job.source("pairs").emit(("x", 1), 7)
         assert job.checkpoint() == 1
         [row] = DeltaTable(tmp_path / "dead").to_pyarrow_table().to_pylist()
@@ -269,9 +278,7 @@ def test_what_a_policy_skips_or_sends_to_a_side_output_that_nobody_reads_is_kept
 
 @pytest.mark.parametrize("point", CrashPoint)
 def test_a_crash_at_any_point_neither_loses_nor_doubles(point: CrashPoint, tmp_path: Path) -> None:
-    with JobHarness(sums, parallelism=2, settings={OPTION: tmp_path / "dead"}) as job:
-        job.source("pairs").watermark(29)
-        emit(job, 1)
+    with kept_in(tmp_path / "dead", 1, parallelism=2) as job:
         job.checkpoint()
         emit(job, 2)
         job.crash(point)
@@ -290,9 +297,7 @@ def test_a_crash_at_any_point_neither_loses_nor_doubles(point: CrashPoint, tmp_p
 
 
 def test_what_a_checkpoint_holds_is_committed_by_a_job_that_keeps_no_dead_letters(tmp_path: Path) -> None:
-    with JobHarness(sums, settings={OPTION: tmp_path / "dead"}) as job:
-        job.source("pairs").watermark(29)
-        emit(job, 1)
+    with kept_in(tmp_path / "dead", 1) as job:
         job.settle()
         job._settings.pop(OPTION)
         job.crash(CrashPoint.BEFORE_SINK_COMMIT)
@@ -307,9 +312,7 @@ def test_what_a_checkpoint_holds_is_committed_by_a_job_that_keeps_no_dead_letter
 
 
 def test_a_savepoint_is_restored_with_the_option_on_or_off(tmp_path: Path) -> None:
-    with JobHarness(sums, settings={OPTION: tmp_path / "dead"}) as job:
-        job.source("pairs").watermark(29)
-        emit(job, 1)
+    with kept_in(tmp_path / "dead", 1) as job:
         savepoint = job.savepoint(str(tmp_path))
         emit(job, 2)
         job._settings.pop(OPTION)
@@ -324,9 +327,7 @@ def test_a_savepoint_is_restored_with_the_option_on_or_off(tmp_path: Path) -> No
 
 
 def test_another_folder_gets_what_comes_and_the_former_what_was_prepared(tmp_path: Path) -> None:
-    with JobHarness(sums, settings={OPTION: tmp_path / "former"}) as job:
-        job.source("pairs").watermark(29)
-        emit(job, 1)
+    with kept_in(tmp_path / "former", 1) as job:
         job.settle()
         job._settings[OPTION] = tmp_path / "new"
         job.crash(CrashPoint.AFTER_COMMIT)
@@ -337,9 +338,7 @@ def test_another_folder_gets_what_comes_and_the_former_what_was_prepared(tmp_pat
 
 
 def test_a_removed_table_does_not_stop_a_job_that_keeps_no_dead_letters(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    with JobHarness(sums, settings={OPTION: tmp_path / "dead"}) as job:
-        job.source("pairs").watermark(29)
-        emit(job, 1)
+    with kept_in(tmp_path / "dead", 1) as job:
         job.checkpoint()
         job._settings.pop(OPTION)
         (tmp_path / "dead").rename(tmp_path / "elsewhere")
@@ -349,9 +348,7 @@ def test_a_removed_table_does_not_stop_a_job_that_keeps_no_dead_letters(tmp_path
 
 
 def test_a_table_that_is_removed_while_the_job_runs_ends_the_job(tmp_path: Path) -> None:
-    with JobHarness(sums, settings={OPTION: tmp_path / "dead"}) as job:
-        job.source("pairs").watermark(29)
-        emit(job, 1)
+    with kept_in(tmp_path / "dead", 1) as job:
         job.checkpoint()
         (tmp_path / "dead" / "_delta_log").rename(tmp_path / "elsewhere")
         emit(job, 2)
@@ -364,8 +361,7 @@ def test_a_table_that_is_removed_while_the_job_runs_ends_the_job(tmp_path: Path)
 
 
 def test_a_table_ahead_of_the_checkpoint_is_not_written_twice(tmp_path: Path) -> None:
-    with JobHarness(sums, settings={OPTION: tmp_path / "dead"}) as job:
-        job.source("pairs").watermark(29)
+    with kept_in(tmp_path / "dead") as job:
         savepoint = job.savepoint(str(tmp_path))
         job.restart(savepoint=savepoint)
         emit(job, 1)
@@ -385,9 +381,7 @@ def test_a_table_ahead_of_the_checkpoint_is_not_written_twice(tmp_path: Path) ->
 
 def test_a_table_of_an_older_or_newer_shape_is_written(tmp_path: Path) -> None:
     write_deltalake(tmp_path / "dead", pa.table({"kind": ["old"], "reason": ["r"], "later": [1]}))
-    with JobHarness(sums, settings={OPTION: tmp_path / "dead"}) as job:
-        job.source("pairs").watermark(29)
-        emit(job, 1)
+    with kept_in(tmp_path / "dead", 1) as job:
         job.checkpoint()
     assert rows(tmp_path / "dead", "kind", "position", "later") == [
         ("late", None, None), ("old", None, 1), ("undecodable", 1, None)
@@ -404,9 +398,7 @@ def test_a_table_that_does_not_fit_is_refused_before_the_job_starts(tmp_path: Pa
 
 
 def test_a_full_disk_fails_the_job_with_the_name_of_the_option(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with JobHarness(sums, settings={OPTION: tmp_path / "dead"}) as job:
-        job.source("pairs").watermark(29)
-        emit(job, 1)
+    with kept_in(tmp_path / "dead", 1) as job:
 
         def full(*arguments: Any, **keywords: Any) -> None:
             raise OSError(28, "No space left on device")
