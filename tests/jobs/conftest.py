@@ -5,8 +5,11 @@ from __future__ import annotations
 import csv
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
+
+from tests.kit.own_process import set_arguments
 
 ROOT = Path(__file__).resolve().parents[2]
 JOBS = ROOT / "jobs"
@@ -24,6 +27,29 @@ NO_FLIGHTS = (
     b'2013,6,1,NA,600,x,NA,815,NA,B6,1,N1,"JFK",BOS,NA,187,6,0,2013-06-01T10:00:00Z',
     b"2013,7,1,\xff\xfe",
 )
+
+
+def main(monkeypatch: pytest.MonkeyPatch, script: Any, *arguments: str | Path) -> None:
+    """Run a program in this process."""
+    set_arguments(monkeypatch, script.__file__, *arguments)
+    script.main()
+
+
+def refusal(
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    script: Any,
+    *arguments: str | Path,
+    hint: bool = False,
+) -> str:
+    """Run a program with what it must refuse; return its one line, and one with a hint if there must be one."""
+    with pytest.raises(SystemExit) as ended:
+        main(monkeypatch, script, *arguments)
+    code = ended.value.code
+    message = code if isinstance(code, str) else capsys.readouterr().err
+    assert message.startswith(f"{Path(script.__file__).name}: ")
+    assert len(message.strip().splitlines()) == 1 + hint
+    return message
 
 
 @pytest.fixture(scope="session")

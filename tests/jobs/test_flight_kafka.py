@@ -21,7 +21,7 @@ import pytest
 from flight_records import COLUMNS, FlightParser, MessageParser, message_of
 
 from flinkish.common.errors import SinkError
-from tests.jobs.conftest import JOBS, NO_FLIGHTS
+from tests.jobs.conftest import JOBS, NO_FLIGHTS, main, refusal
 from tests.jobs.pandas_flights import expected_tables, rows, written_table
 from tests.kit import local_broker
 from tests.kit.kafka_broker import Broker
@@ -29,21 +29,6 @@ from tests.kit.own_process import set_arguments
 from tests.kit.waiting import wait_until
 
 DELAY = ("aircraft", "carrier", "flight", "origin", "departure", "late_in", "late_out", "chain", "chain_minutes")
-
-
-def main(monkeypatch: pytest.MonkeyPatch, script: Any, *arguments: str | Path) -> None:
-    set_arguments(monkeypatch, script.__file__, *arguments)
-    script.main()
-
-
-def refusal(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], script: Any, *arguments: str | Path) -> str:
-    """Run a program with what it must refuse; return its one line."""
-    with pytest.raises(SystemExit) as ended:
-        main(monkeypatch, script, *arguments)
-    code = ended.value.code
-    message = code if isinstance(code, str) else capsys.readouterr().err
-    assert message.startswith(f"{Path(script.__file__).name}: ")
-    return message
 
 
 @pytest.fixture
@@ -328,7 +313,7 @@ def test_brokers_that_cannot_be_reached_are_named(
 ) -> None:
     monkeypatch.setattr(flight_topics, "_ANSWER_S", 0.5)
     rest = ("--input", clean_sample) if script is publish_flights else ("--weather", weather, "--output", tmp_path / "out")
-    message = refusal(monkeypatch, capsys, script, "--kafka", nowhere, *rest)
+    message = refusal(monkeypatch, capsys, script, "--kafka", nowhere, *rest, hint=True)
     assert f"Kafka at {nowhere} cannot be reached" in message
     assert "are the brokers running" in message
     assert "Traceback" not in message
@@ -341,7 +326,7 @@ def test_a_missing_client_is_named_with_what_installs_it(
 ) -> None:
     monkeypatch.setitem(sys.modules, "confluent_kafka", None)
     rest = ("--input", clean_sample) if script is publish_flights else ("--weather", weather)
-    message = refusal(monkeypatch, capsys, script, "--kafka", "localhost:1", *rest)
+    message = refusal(monkeypatch, capsys, script, "--kafka", "localhost:1", *rest, hint=True)
     assert "confluent-kafka" in message
     assert "pip install 'flinkish[kafka]'" in message
 
@@ -356,7 +341,9 @@ def test_a_topic_that_is_missing_or_full_is_named_with_what_to_do(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     topic = name_of_topic(tmp_path)
-    message = refusal(monkeypatch, capsys, job, "--kafka", kafka.address, "--flights-topic", topic, "--weather", weather)
+    message = refusal(
+        monkeypatch, capsys, job, "--kafka", kafka.address, "--flights-topic", topic, "--weather", weather, hint=True
+    )
     assert f"there is no topic {topic!r} at {kafka.address}" in message
     assert f"publish_flights.py --kafka {kafka.address} --topic {topic}" in message
     publish(clean_sample, topic, "--flights", "10", "--partitions", "2")

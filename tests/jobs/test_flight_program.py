@@ -12,27 +12,12 @@ import flight_delays as job
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from tests.jobs.conftest import JOBS
+from tests.jobs.conftest import JOBS, refusal
 from tests.jobs.pandas_flights import expected_tables, rows, written_table
-from tests.kit.own_process import set_arguments
 
 SCRIPT = str(JOBS / "flight_delays.py")
-
-
-def main(monkeypatch: pytest.MonkeyPatch, *arguments: str | Path) -> None:
-    set_arguments(monkeypatch, SCRIPT, "--engine", "local", *arguments)
-    job.main()
-
-
-def refusal(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *arguments: str | Path) -> str:
-    """Run the program with what it must refuse; return its one line."""
-    with pytest.raises(SystemExit) as ended:
-        main(monkeypatch, *arguments)
-    code = ended.value.code
-    message = code if isinstance(code, str) else capsys.readouterr().err
-    assert message.startswith("flight_delays.py: ")
-    assert len(message.strip().splitlines()) == 1
-    return message
+#: The program, and its arguments for the local engine.
+LOCAL = (job, "--engine", "local")
 
 
 @pytest.mark.parametrize(
@@ -51,7 +36,7 @@ def refusal(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
 def test_wrong_arguments_are_refused_in_one_line(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], arguments: list[str], what: str
 ) -> None:
-    assert re.search(what, refusal(monkeypatch, capsys, *arguments))
+    assert re.search(what, refusal(monkeypatch, capsys, *LOCAL, *arguments))
 
 
 @pytest.mark.parametrize(
@@ -72,7 +57,7 @@ def test_a_file_that_holds_no_flights_is_refused_in_one_line(
     path = tmp_path / "flights.csv"
     if content is not None:
         path.write_bytes(content)
-    assert what in refusal(monkeypatch, capsys, "--input", path, "--output", tmp_path / "out")
+    assert what in refusal(monkeypatch, capsys, *LOCAL, "--input", path, "--output", tmp_path / "out")
     assert not (tmp_path / "out").exists()
 
 
@@ -87,7 +72,7 @@ def test_a_file_that_holds_no_weather_is_refused_in_one_line(
     ):
         if content is not None:
             path.write_text(content)
-        message = refusal(monkeypatch, capsys, "--input", clean_sample, "--weather", path, "--output", tmp_path / "out")
+        message = refusal(monkeypatch, capsys, *LOCAL, "--input", clean_sample, "--weather", path, "--output", tmp_path / "out")
         assert re.search(what, message)
     assert not (tmp_path / "out").exists()
 
@@ -95,9 +80,9 @@ def test_a_file_that_holds_no_weather_is_refused_in_one_line(
 def test_a_folder_or_a_damaged_archive_as_input_is_refused(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    assert "is a folder" in refusal(monkeypatch, capsys, "--input", tmp_path)
+    assert "is a folder" in refusal(monkeypatch, capsys, *LOCAL, "--input", tmp_path)
     (tmp_path / "flights.csv.gz").write_bytes(b"no archive")
-    assert "cannot be read" in refusal(monkeypatch, capsys, "--input", tmp_path / "flights.csv.gz")
+    assert "cannot be read" in refusal(monkeypatch, capsys, *LOCAL, "--input", tmp_path / "flights.csv.gz")
 
 
 def test_output_that_is_a_file_or_cannot_be_made_is_refused(
@@ -109,7 +94,7 @@ def test_output_that_is_a_file_or_cannot_be_made_is_refused(
         (tmp_path / "file" / "out", "not writable"),
         ("/proc/out", "not writ"),
     ):
-        assert what in refusal(monkeypatch, capsys, "--input", clean_sample, "--output", output)
+        assert what in refusal(monkeypatch, capsys, *LOCAL, "--input", clean_sample, "--output", output)
 
 
 def test_folders_and_tables_of_others_are_not_touched(
@@ -118,14 +103,14 @@ def test_folders_and_tables_of_others_are_not_touched(
     folder = tmp_path / "aircraft_events"
     folder.mkdir()
     (folder / "notes.txt").write_text("mine")
-    assert "is in the way" in refusal(monkeypatch, capsys, "--input", clean_sample, "--output", tmp_path)
+    assert "is in the way" in refusal(monkeypatch, capsys, *LOCAL, "--input", clean_sample, "--output", tmp_path)
     assert (folder / "notes.txt").read_text() == "mine"
     (folder / "notes.txt").rename(tmp_path / "notes.txt")
 
     import pyarrow as pa
 
     write_deltalake(tmp_path / "carrier_statistics", pa.table({"month": ["2013-01"]}))
-    assert "has not made" in refusal(monkeypatch, capsys, "--input", clean_sample, "--output", tmp_path)
+    assert "has not made" in refusal(monkeypatch, capsys, *LOCAL, "--input", clean_sample, "--output", tmp_path)
     assert DeltaTable(tmp_path / "carrier_statistics").version() == 0
 
 

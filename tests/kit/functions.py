@@ -101,6 +101,23 @@ class Mean(AggregateFunction):
         return acc_a[0] + acc_b[0], acc_a[1] + acc_b[1]
 
 
+class Greatest(AggregateFunction):
+    """The greatest of numbers, or of the second fields of pairs, unless all are negative: None, as is the empty accumulator."""
+
+    def create_accumulator(self) -> None:
+        return None
+
+    def add(self, value: Any, accumulator: int | None) -> int | None:
+        number = value[1] if isinstance(value, tuple) else value
+        return accumulator if number < 0 else max(number, accumulator or 0)
+
+    def get_result(self, accumulator: int | None) -> int | None:
+        return accumulator
+
+    def merge(self, acc_a: int | None, acc_b: int | None) -> int | None:
+        return acc_a if acc_b is None else acc_b if acc_a is None else max(acc_a, acc_b)
+
+
 class Itself(TimestampAssigner):
     """A record is a number, or the text of one, and that number is its event time."""
 

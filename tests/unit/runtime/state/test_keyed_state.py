@@ -17,7 +17,7 @@ from flinkish.datastream.state import (
     ReducingStateDescriptor,
     ValueStateDescriptor,
 )
-from tests.kit.functions import Mean
+from tests.kit.functions import Greatest, Mean
 from tests.unit.runtime.state.harness import Slot
 
 UNTYPED = Types.PICKLED_BYTE_ARRAY()
@@ -328,22 +328,6 @@ class Appending(AggregateFunction):
 
     def merge(self, acc_a: list[Any], acc_b: list[Any]) -> None:
         acc_a.extend(acc_b)
-
-
-class Greatest(AggregateFunction):
-    """Has None as the accumulator of no values."""
-
-    def create_accumulator(self) -> None:
-        return None
-
-    def add(self, value: int, accumulator: int | None) -> int | None:
-        return accumulator if value < 0 else max(value, accumulator or 0)
-
-    def get_result(self, accumulator: int | None) -> int | None:
-        return accumulator
-
-    def merge(self, acc_a: int | None, acc_b: int | None) -> int | None:
-        return max(acc_a or 0, acc_b or 0)
 
 
 def test_an_aggregate_function_that_forgets_to_return_its_accumulator_is_refused(slot: Slot) -> None:

@@ -14,7 +14,6 @@ from flinkish.common.time import Duration, Time
 from flinkish.common.typeinfo import Types
 from flinkish.common.watermark_strategy import WatermarkStrategy
 from flinkish.datastream import (
-    AggregateFunction,
     DataStream,
     OutputTag,
     ProcessWindowFunction,
@@ -44,6 +43,7 @@ from flinkish.datastream.window import (
 )
 from flinkish.testing import OneInputHarness
 from tests.kit.environments import env_of
+from tests.kit.functions import Greatest
 from tests.unit.runtime.operators.window.functions import LATE, PAIRS, Numbers, Sum, WithWindow, by_key
 
 TEN = TumblingEventTimeWindows.of(Time.milliseconds(10))
@@ -501,22 +501,6 @@ class Merging(Sum):
 
     def merge(self, acc_a: Any, acc_b: Any) -> Any:
         super().merge(acc_a, acc_b)
-
-
-class Greatest(AggregateFunction):
-    """Has None as the accumulator of no values, and emits nothing for it."""
-
-    def create_accumulator(self) -> None:
-        return None
-
-    def add(self, value: Any, accumulator: int | None) -> int | None:
-        return accumulator if value[1] < 0 else max(value[1], accumulator or 0)
-
-    def get_result(self, accumulator: int | None) -> int | None:
-        return accumulator
-
-    def merge(self, acc_a: int | None, acc_b: int | None) -> int | None:
-        return acc_a if acc_b is None else acc_b if acc_a is None else max(acc_a, acc_b)
 
 
 def add_two(build: Callable[[Any], Any], kind: str) -> list[Any]:
