@@ -38,7 +38,7 @@ STRANGER = Subtask(VertexId(99), 0)
 class World:
     """A coordinator with everything round it under the test's control."""
 
-    def __init__(self, settings: CheckpointSettings | None = None, *, begin: bool = True) -> None:
+    def __init__(self, settings: CheckpointSettings | None = None, *, begin: bool = True, triggered: int = 0) -> None:
         self.clock = ManualClock(1_000)
         self.storage = FakeStorage()
         self.listener = Listener()
@@ -52,6 +52,8 @@ class World:
         )
         if begin:
             self.coordinator.begin_attempt([A, B])
+        for _ in range(triggered):
+            self.trigger()
 
     def trigger(self) -> Trigger:
         """Let the interval pass and start the periodic checkpoint."""
@@ -65,6 +67,11 @@ class World:
         self.coordinator.receive_acknowledgement(ack(checkpoint_id, A))
         self.coordinator.receive_acknowledgement(ack(checkpoint_id, B, committables=committables))
         self.coordinator.receive_coordinator_state(CheckpointId(checkpoint_id), coordinator_state())
+
+    def take(self, checkpoint_id: int, *, committables: tuple[bytes, ...] = ()) -> None:
+        """Start the periodic checkpoint, which gets this id, and bring all its parts."""
+        self.trigger()
+        self.finish(checkpoint_id, committables=committables)
 
     def decline(self, checkpoint_id: int, subtask: Subtask = A) -> None:
         self.coordinator.receive_decline(
@@ -103,8 +110,7 @@ def test_a_periodic_checkpoint_that_is_brought_forward_starts_at_once_and_the_ne
 
 def test_a_checkpoint_that_is_brought_forward_keeps_the_pause_after_the_one_before() -> None:
     world = World(CheckpointSettings(interval=100, timeout=1_000, min_pause=80))
-    world.trigger()
-    world.finish(1)
+    world.take(1)
     world.coordinator.bring_forward()
     assert world.coordinator.trigger_if_due() is None
     world.clock.advance(80)
@@ -175,8 +181,7 @@ def test_no_periodic_checkpoint_without_an_interval() -> None:
 
 
 def test_the_next_checkpoint_waits_for_the_one_in_progress() -> None:
-    world = World()
-    world.trigger()
+    world = World(triggered=1)
     world.clock.advance(100)
     assert world.coordinator.trigger_if_due() is None
     world.finish(1)
@@ -219,8 +224,7 @@ def test_no_more_checkpoints_than_allowed_are_in_progress(limit: int) -> None:
 
 
 def test_the_pause_counts_from_the_completion() -> None:
-    world = World(CheckpointSettings(interval=100, min_pause=60))
-    world.trigger()
+    world = World(CheckpointSettings(interval=100, min_pause=60), triggered=1)
     world.clock.advance(90)
     world.finish(1)  # at 1190: the interval would allow 1200, the pause 1250
     world.clock.advance(20)
@@ -232,8 +236,7 @@ def test_the_pause_counts_from_the_completion() -> None:
 
 def test_a_checkpoint_that_was_asked_for_ignores_interval_and_pause() -> None:
     world = World(CheckpointSettings(interval=100, min_pause=60))
-    world.trigger()
-    world.finish(1)
+    world.take(1)
     future = world.coordinator.trigger_checkpoint()
     assert world.listener.wake_ups == 1
     assert world.coordinator.next_trigger_time() == world.clock.monotonic()
@@ -245,8 +248,7 @@ def test_a_checkpoint_that_was_asked_for_ignores_interval_and_pause() -> None:
 
 
 def test_a_request_waits_until_the_checkpoint_in_progress_has_failed() -> None:
-    world = World(CheckpointSettings(interval=100, tolerable_failures=1))
-    world.trigger()
+    world = World(CheckpointSettings(interval=100, tolerable_failures=1), triggered=1)
     world.coordinator.trigger_checkpoint()
     assert world.coordinator.trigger_if_due() is None
     world.decline(1)
@@ -333,8 +335,7 @@ def test_two_threads_that_trigger_at_once_start_one_checkpoint() -> None:
 
 
 def test_a_checkpoint_completes_when_all_parts_are_in() -> None:
-    world = World()
-    world.trigger()
+    world = World(triggered=1)
     world.coordinator.receive_acknowledgement(ack(1, A))
     world.coordinator.receive_acknowledgement(ack(1, B))
     assert world.listener.completed_ids == []
@@ -347,8 +348,7 @@ def test_a_checkpoint_completes_when_all_parts_are_in() -> None:
 
 
 def test_the_drivers_part_may_come_first() -> None:
-    world = World()
-    world.trigger()
+    world = World(triggered=1)
     world.coordinator.receive_coordinator_state(CheckpointId(1), coordinator_state())
     world.coordinator.receive_acknowledgement(ack(1, A))
     world.coordinator.receive_acknowledgement(ack(1, B))
@@ -357,8 +357,7 @@ def test_the_drivers_part_may_come_first() -> None:
 
 def test_tasks_are_told_once_about_each_checkpoint() -> None:
     world = World(CheckpointSettings(interval=100, tolerable_failures=5))
-    world.trigger()
-    world.finish(1)
+    world.take(1)
     world.trigger()
     world.decline(2)
     assert world.coordinator.take_notifications() == ((1,), (2,))
@@ -366,8 +365,7 @@ def test_tasks_are_told_once_about_each_checkpoint() -> None:
 
 
 def test_the_committables_of_all_subtasks_are_in_the_checkpoint() -> None:
-    world = World()
-    world.trigger()
+    world = World(triggered=1)
     world.coordinator.receive_acknowledgement(ack(1, B, committables=(b"2", b"3")))
     world.coordinator.receive_acknowledgement(ack(1, A, committables=(b"1",)))
     world.coordinator.receive_coordinator_state(CheckpointId(1), coordinator_state())
@@ -376,8 +374,7 @@ def test_the_committables_of_all_subtasks_are_in_the_checkpoint() -> None:
 
 
 def test_a_failing_sink_commit_is_raised_and_the_checkpoint_stays_completed() -> None:
-    world = World()
-    world.trigger()
+    world = World(triggered=1)
     world.listener.commit_error = RuntimeError("sink is down")
     with pytest.raises(RuntimeError, match="sink is down"):
         world.finish(1)
@@ -388,10 +385,8 @@ def test_a_failing_sink_commit_is_raised_and_the_checkpoint_stays_completed() ->
 
 
 def test_old_checkpoints_are_cleaned_up_after_each_completion_but_not_those_in_progress() -> None:
-    world = World(CheckpointSettings(interval=100, max_concurrent=2))
-    world.trigger()
-    world.trigger()
-    world.finish(1)
+    world = World(CheckpointSettings(interval=100, max_concurrent=2), triggered=1)
+    world.take(1)
     assert world.storage.cleaned == [(2,)]
 
 
@@ -407,8 +402,7 @@ def test_listeners_may_call_the_coordinator() -> None:
         thread.join(60)
 
     world.listener.checkpoint_completed = completed  # type: ignore[method-assign]
-    world.trigger()
-    world.finish(1)
+    world.take(1)
     assert seen == [()]
 
 
@@ -416,8 +410,7 @@ def test_listeners_may_call_the_coordinator() -> None:
 
 
 def test_a_duplicate_acknowledgement_changes_nothing_and_deletes_nothing() -> None:
-    world = World()
-    world.trigger()
+    world = World(triggered=1)
     world.coordinator.receive_acknowledgement(ack(1, A, files=(file("a"),), committables=(b"1",)))
     again = ack(1, A, files=(file("a"),), committables=(b"1",))
     world.coordinator.receive_acknowledgement(again)
@@ -430,8 +423,7 @@ def test_a_duplicate_acknowledgement_changes_nothing_and_deletes_nothing() -> No
 
 
 def test_the_state_of_an_unknown_subtask_is_discarded() -> None:
-    world = World()
-    world.trigger()
+    world = World(triggered=1)
     world.coordinator.receive_acknowledgement(ack(1, STRANGER, files=(file("x"),)))
     assert world.storage.discarded_files == ["x"]
     assert world.coordinator.pending == (1,)
@@ -448,8 +440,7 @@ def test_messages_about_unknown_checkpoints_never_raise() -> None:
 
 
 def test_the_state_of_a_late_acknowledgement_is_discarded() -> None:
-    world = World(CheckpointSettings(interval=100, tolerable_failures=1))
-    world.trigger()
+    world = World(CheckpointSettings(interval=100, tolerable_failures=1), triggered=1)
     world.decline(1)
     world.coordinator.receive_acknowledgement(ack(1, B, files=(file("late"),)))
     assert world.storage.discarded_files == ["late"]
@@ -457,8 +448,7 @@ def test_the_state_of_a_late_acknowledgement_is_discarded() -> None:
 
 def test_an_acknowledgement_after_completion_deletes_nothing() -> None:
     world = World()
-    world.trigger()
-    world.finish(1)
+    world.take(1)
     world.coordinator.receive_acknowledgement(ack(1, A, files=(file("a"),)))
     assert world.storage.discarded_files == []
     assert world.listener.completed_ids == [1]
@@ -468,8 +458,7 @@ def test_an_acknowledgement_after_completion_deletes_nothing() -> None:
 
 
 def test_a_checkpoint_expires_alone_and_its_state_is_discarded_once() -> None:
-    world = World(CheckpointSettings(interval=100, timeout=150, max_concurrent=2, tolerable_failures=5))
-    world.trigger()
+    world = World(CheckpointSettings(interval=100, timeout=150, max_concurrent=2, tolerable_failures=5), triggered=1)
     world.coordinator.receive_acknowledgement(ack(1, A))
     world.trigger()
     world.clock.advance(50)
@@ -503,8 +492,7 @@ def test_of_several_overdue_checkpoints_each_is_aborted_once_also_if_the_first_e
 
 
 def test_an_expired_checkpoint_names_who_did_not_acknowledge() -> None:
-    world = World()
-    world.trigger()
+    world = World(triggered=1)
     world.coordinator.receive_acknowledgement(ack(1, A))
     world.clock.advance(1_000)
     world.coordinator.expire_overdue()
@@ -512,8 +500,7 @@ def test_an_expired_checkpoint_names_who_did_not_acknowledge() -> None:
 
 
 def test_after_a_timeout_the_next_checkpoint_may_start() -> None:
-    world = World(CheckpointSettings(interval=100, timeout=100, tolerable_failures=5))
-    world.trigger()
+    world = World(CheckpointSettings(interval=100, timeout=100, tolerable_failures=5), triggered=1)
     world.clock.advance(100)
     world.coordinator.expire_overdue()
     assert world.coordinator.trigger_if_due() is not None
@@ -539,16 +526,14 @@ def test_a_completed_checkpoint_aborts_older_ones_and_leaves_later_ones() -> Non
 def test_a_pending_savepoint_is_not_subsumed() -> None:
     world = World(CheckpointSettings(interval=100, max_concurrent=3))
     future, _ = world.savepoint()
-    world.trigger()
-    world.finish(2)
+    world.take(2)
     assert world.coordinator.pending == (1,)
     world.finish(1)
     assert future.result(timeout=0).checkpoint_id == 1
 
 
 def test_a_savepoint_in_passing_subsumes_nothing_and_notifies_nobody() -> None:
-    world = World(CheckpointSettings(interval=100, max_concurrent=3))
-    world.trigger()
+    world = World(CheckpointSettings(interval=100, max_concurrent=3), triggered=1)
     future, _ = world.savepoint()
     world.finish(2)
     assert future.done()
@@ -562,9 +547,7 @@ def test_a_savepoint_in_passing_subsumes_nothing_and_notifies_nobody() -> None:
 
 
 def test_a_decline_aborts_just_that_checkpoint() -> None:
-    world = World(CheckpointSettings(interval=100, max_concurrent=2, tolerable_failures=5))
-    world.trigger()
-    world.trigger()
+    world = World(CheckpointSettings(interval=100, max_concurrent=2, tolerable_failures=5), triggered=2)
     world.decline(1)
     world.decline(1, B)
     assert world.listener.aborted == [(1, FailureReason.DECLINED)]
@@ -573,8 +556,7 @@ def test_a_decline_aborts_just_that_checkpoint() -> None:
 
 
 def test_a_checkpoint_counts_once_however_many_tasks_fail_it() -> None:
-    world = World(CheckpointSettings(interval=100, tolerable_failures=1))
-    world.trigger()
+    world = World(CheckpointSettings(interval=100, tolerable_failures=1), triggered=1)
     world.decline(1)
     world.decline(1, B)
     assert world.listener.failures == []
@@ -638,8 +620,7 @@ def test_the_barriers_with_which_a_job_ends_wait() -> None:
 
 
 def test_more_failures_than_tolerable_fail_the_job_once() -> None:
-    world = World(CheckpointSettings(interval=100, tolerable_failures=1))
-    world.trigger()
+    world = World(CheckpointSettings(interval=100, tolerable_failures=1), triggered=1)
     world.decline(1)
     assert world.listener.failures == []
     world.trigger()
@@ -649,16 +630,13 @@ def test_more_failures_than_tolerable_fail_the_job_once() -> None:
 
 
 def test_the_drivers_own_failure_aborts_the_checkpoint() -> None:
-    world = World(CheckpointSettings(interval=100, tolerable_failures=1))
-    world.trigger()
+    world = World(CheckpointSettings(interval=100, tolerable_failures=1), triggered=1)
     world.coordinator.coordinator_state_failed(CheckpointId(1), ValueError("enumerator is broken"))
     assert world.listener.aborted == [(1, FailureReason.SNAPSHOT_FAILED)]
 
 
 def test_the_end_of_an_attempt_aborts_everything_without_counting() -> None:
-    world = World(CheckpointSettings(interval=100, max_concurrent=2))
-    world.trigger()
-    world.trigger()
+    world = World(CheckpointSettings(interval=100, max_concurrent=2), triggered=2)
     waiting = world.coordinator.trigger_checkpoint()
     world.coordinator.end_attempt()
     assert world.listener.aborted == [(1, FailureReason.JOB_FAILED), (2, FailureReason.JOB_FAILED)]
@@ -667,8 +645,7 @@ def test_the_end_of_an_attempt_aborts_everything_without_counting() -> None:
 
 
 def test_messages_of_an_old_attempt_do_not_reach_a_new_one() -> None:
-    world = World()
-    world.trigger()
+    world = World(triggered=1)
     world.coordinator.receive_acknowledgement(ack(1, A, committables=(b"old",)))
     world.coordinator.end_attempt()
     world.coordinator.begin_attempt([A, B])
@@ -681,8 +658,7 @@ def test_messages_of_an_old_attempt_do_not_reach_a_new_one() -> None:
 
 
 def test_a_commit_that_fails_aborts_the_checkpoint_and_discards_its_state() -> None:
-    world = World(CheckpointSettings(interval=100, tolerable_failures=1))
-    world.trigger()
+    world = World(CheckpointSettings(interval=100, tolerable_failures=1), triggered=1)
     world.storage.fail["commit"] = OSError(28, "No space left on device")
     world.finish(1)
     assert world.listener.aborted == [(1, FailureReason.FINALIZE_FAILED)]
@@ -691,8 +667,7 @@ def test_a_commit_that_fails_aborts_the_checkpoint_and_discards_its_state() -> N
 
 
 def test_nothing_is_discarded_when_the_outcome_of_a_commit_is_unknown() -> None:
-    world = World(CheckpointSettings(interval=100, tolerable_failures=1))
-    world.trigger()
+    world = World(CheckpointSettings(interval=100, tolerable_failures=1), triggered=1)
     world.storage.fail["commit"] = CommitOutcomeUnknownError("the connection broke")
     world.finish(1)
     assert world.listener.aborted == [(1, FailureReason.FINALIZE_FAILED)]
@@ -700,10 +675,7 @@ def test_nothing_is_discarded_when_the_outcome_of_a_commit_is_unknown() -> None:
 
 
 def test_an_older_checkpoint_does_not_replace_one_that_may_have_completed() -> None:
-    world = World(CheckpointSettings(interval=100, max_concurrent=3, tolerable_failures=1))
-    world.trigger()
-    world.trigger()
-    world.trigger()
+    world = World(CheckpointSettings(interval=100, max_concurrent=3, tolerable_failures=1), triggered=3)
     world.storage.fail["commit"] = CommitOutcomeUnknownError("the connection broke")
     world.finish(2)
     assert world.listener.aborted == [(2, FailureReason.FINALIZE_FAILED), (1, FailureReason.SUBSUMED)]
@@ -714,9 +686,7 @@ def test_an_older_checkpoint_does_not_replace_one_that_may_have_completed() -> N
 
 
 def test_a_superseded_driver_stops_for_good_and_deletes_nothing() -> None:
-    world = World(CheckpointSettings(interval=100, max_concurrent=2, retention=Retention.RETAIN_ON_CANCELLATION))
-    world.trigger()
-    world.trigger()
+    world = World(CheckpointSettings(interval=100, max_concurrent=2, retention=Retention.RETAIN_ON_CANCELLATION), triggered=2)
     world.storage.fail["commit"] = StaleGenerationError("generation 2 has taken over")
     world.finish(2)
     assert isinstance(world.listener.failures[0], StaleGenerationError)
@@ -746,8 +716,7 @@ def test_a_superseded_driver_leaves_no_folder_for_the_savepoint_with_which_it_wa
 
 
 def test_a_driver_whose_sinks_fail_to_commit_because_it_is_superseded_says_so() -> None:
-    world = World()
-    world.trigger()
+    world = World(triggered=1)
     world.listener.commit_error = SinkError("the table holds the rows of checkpoint 2 already")
     world.storage.fail["check_generation"] = StaleGenerationError("generation 2 has taken over")
     with pytest.raises(SinkError):
@@ -757,16 +726,14 @@ def test_a_driver_whose_sinks_fail_to_commit_because_it_is_superseded_says_so() 
 
 def test_a_driver_whose_checkpoint_fails_because_it_is_superseded_says_so() -> None:
     """Its successor removes the folder into which its tasks write: what they report is not the reason."""
-    world = World(CheckpointSettings(interval=100))
-    world.trigger()
+    world = World(CheckpointSettings(interval=100), triggered=1)
     world.storage.fail["check_generation"] = StaleGenerationError("generation 2 has taken over")
     world.decline(1)
     assert [type(failure) for failure in world.listener.failures] == [StaleGenerationError]
 
 
 def test_what_sinks_prepared_for_a_failed_checkpoint_goes_into_the_next_one() -> None:
-    world = World(CheckpointSettings(interval=100, tolerable_failures=9))
-    world.trigger()
+    world = World(CheckpointSettings(interval=100, tolerable_failures=9), triggered=1)
     world.storage.fail["commit"] = OSError("disk is full")
     world.finish(1, committables=(b"one",))
     world.trigger()
@@ -780,21 +747,18 @@ def test_what_sinks_prepared_for_a_failed_checkpoint_goes_into_the_next_one() ->
     assert trigger is not None
     world.finish(4, committables=(b"four",))
     assert [item.data for item in world.listener.completed[0].manifest.committables] == [b"one", b"two", b"three, late", b"four"]
-    world.trigger()
-    world.finish(5, committables=(b"five",))
+    world.take(5, committables=(b"five",))
     assert [item.data for item in world.listener.completed[1].manifest.committables] == [b"five"]
 
 
 def test_what_sinks_prepared_for_a_checkpoint_that_their_own_task_declined_goes_into_the_next_one() -> None:
-    world = World(CheckpointSettings(interval=100, tolerable_failures=9))
-    world.trigger()
+    world = World(CheckpointSettings(interval=100, tolerable_failures=9), triggered=1)
     decline = Decline(
         checkpoint_id=CheckpointId(1), vertex=B.vertex, subtask=B.subtask, reason="no space", committables={SINK: (b"one",)}
     )
     world.coordinator.receive_decline(decline)
     world.coordinator.receive_decline(decline)
-    world.trigger()
-    world.finish(2, committables=(b"two",))
+    world.take(2, committables=(b"two",))
     assert [item.data for item in world.listener.completed[0].manifest.committables] == [b"one", b"two"]
 
 
@@ -803,15 +767,12 @@ def test_what_sinks_prepared_for_a_savepoint_in_passing_is_committed_with_the_ne
     future, _ = world.savepoint()
     world.finish(1, committables=(b"one",))
     assert [item.data for item in future.result(timeout=0).manifest.committables] == [b"one"]
-    world.trigger()
-    world.finish(2, committables=(b"two",))
+    world.take(2, committables=(b"two",))
     assert [item.data for item in world.listener.completed[0].manifest.committables] == [b"one", b"two"]
 
 
 def test_a_checkpoint_does_not_hold_what_was_prepared_after_it() -> None:
-    world = World(CheckpointSettings(interval=100, max_concurrent=2))
-    world.trigger()
-    world.trigger()
+    world = World(CheckpointSettings(interval=100, max_concurrent=2), triggered=2)
     world.coordinator.receive_acknowledgement(ack(2, B, committables=(b"two",)))
     world.finish(1, committables=(b"one",))
     assert [item.data for item in world.listener.completed[0].manifest.committables] == [b"one"]
@@ -847,8 +808,7 @@ def test_a_savepoint_goes_into_its_own_folder() -> None:
 
 
 def test_a_savepoint_starts_while_a_checkpoint_is_in_progress() -> None:
-    world = World()
-    world.trigger()
+    world = World(triggered=1)
     world.savepoint()
     assert world.coordinator.pending == (1, 2)
 
@@ -967,8 +927,7 @@ def test_after_a_failed_stop_the_next_attempt_takes_checkpoints_again() -> None:
 
 
 def test_the_last_checkpoint_of_a_bounded_job_ignores_all_limits() -> None:
-    world = World(CheckpointSettings(interval=100, min_pause=90))
-    world.trigger()
+    world = World(CheckpointSettings(interval=100, min_pause=90), triggered=1)
     trigger = world.coordinator.trigger_final()
     assert trigger is not None
     assert trigger.kind is CheckpointKind.FINAL
@@ -992,8 +951,7 @@ def test_a_final_checkpoint_that_failed_can_be_tried_again() -> None:
 
 
 def test_the_statistics_count_and_remember() -> None:
-    world = World(CheckpointSettings(interval=100, tolerable_failures=5, max_concurrent=3))
-    world.trigger()
+    world = World(CheckpointSettings(interval=100, tolerable_failures=5, max_concurrent=3), triggered=1)
     world.coordinator.receive_acknowledgement(ack(1, A, files=(file("a"),)))
     world.clock.advance(7)
     world.coordinator.receive_acknowledgement(ack(1, B, files=(file("b"),)))
