@@ -583,7 +583,7 @@ class Job:
     def error(self) -> BaseException | None:
         return self.master.result.exception()
 
-    def on_epoch(self, number: int, action: Callable[[], None], *, attempt: int = 0) -> None:
+    def on_epoch(self, number: int, action: Callable[[], object], *, attempt: int = 0) -> Job:
         """Do something in the middle of an epoch."""
         former = self.tasks.script
 
@@ -593,8 +593,9 @@ class Job:
             return former(command)
 
         self.tasks.script = script
+        return self
 
-    def fail_epoch(self, number: int, *, attempt: int = 0, error: Exception | None = None) -> None:
+    def fail_epoch(self, number: int, *, attempt: int = 0, error: Exception | None = None) -> Job:
         """Have a task fail in an epoch."""
         former = self.tasks.script
 
@@ -604,6 +605,7 @@ class Job:
             return former(command)
 
         self.tasks.script = script
+        return self
 
 
 def failed_report(command: EpochCommand, error: Exception) -> EpochReport:

@@ -81,8 +81,7 @@ class TestBoundedJobs:
     def test_results_of_a_checkpointed_job_come_when_their_checkpoint_is_complete(self) -> None:
         job = Job(Numbers((0, 5)), interval=60_000)
         ready: list[int] = []
-        job.on_epoch(1, lambda: ready.append(len(job.master.results._ready)))
-        job.run()
+        job.on_epoch(1, lambda: ready.append(len(job.master.results._ready))).run()
         assert ready == [0]
         assert job.results == [0, 1, 2, 3, 4]
 
@@ -106,8 +105,7 @@ class TestEpochs:
 
     def test_a_wall_clock_that_is_set_moves_processing_time_but_not_what_timeouts_go_by(self) -> None:
         job = Job(Numbers((0, 25)), credit=10)
-        job.on_epoch(1, lambda: setattr(job.clock, "wall_time", lambda: 5))
-        job.run()
+        job.on_epoch(1, lambda: setattr(job.clock, "wall_time", lambda: 5)).run()
         assert [command.steady_time for command in job.epochs[:3]] == [1_000_000, 1_000_010, 1_000_020]
         assert [command.processing_time for command in job.epochs[:3]] == [1_000_000, 1_000_010, 5]
 
@@ -120,8 +118,7 @@ class TestEpochs:
     def test_an_idle_job_wakes_up_for_its_next_timer_only(self) -> None:
         job = Job(Numbers(lasting=True))
         job.tasks.next_timer = 1_005_000
-        job.on_epoch(1, lambda: job.master.cancel())
-        job.run()
+        job.on_epoch(1, lambda: job.master.cancel()).run()
         assert [command.processing_time for command in job.epochs] == [1_000_000, 1_005_000]
         assert len(job.clock.waits) == 1
 
@@ -176,9 +173,7 @@ class TestEpochs:
 
 class TestFailures:
     def test_the_error_names_the_operator_and_holds_the_users_message_and_traceback(self) -> None:
-        job = Job(Numbers((0, 5)))
-        job.fail_epoch(0)
-        job.run()
+        job = Job(Numbers((0, 5))).fail_epoch(0).run()
         text = str(job.error)
         assert "operator 'Notes' (uid notes), subtask 1/1: ValueError: bad record" in text
         assert "in user code" in text
@@ -187,9 +182,7 @@ class TestFailures:
         assert job.master.status is JobStatus.FAILED
 
     def test_a_failed_job_starts_again_after_the_delay_as_a_new_attempt(self) -> None:
-        job = Job(Numbers((0, 5)), restart=ONCE)
-        job.fail_epoch(0)
-        job.run(JobStatus.FINISHED)
+        job = Job(Numbers((0, 5)), restart=ONCE).fail_epoch(0).run(JobStatus.FINISHED)
         assert [program.attempt_id for program in job.engine.programs] == ["0" * 31 + "1", "0" * 31 + "2"]
         assert [command.attempt_number for command in job.epochs] == [0, 1, 1]
         assert (1_000_010, 1_000) in job.clock.waits
@@ -199,8 +192,7 @@ class TestFailures:
         line = "the job's driver was lost"
         failure = FailureRecord(timestamp=lost, error="JobExecutionError", text=line, line=line, series_began=500_000)
         job = Job(Numbers((0, 5)), restart=ONCE, environment={"earlier": EarlierRestarts(count=2, last_failure=failure)})
-        job.fail_epoch(0)
-        job.run()
+        job.fail_epoch(0).run()
         assert job.master.figures().restarts == 3
         records, count = job.master.exceptions.records()
         assert count == 3
@@ -209,35 +201,27 @@ class TestFailures:
 
     def test_a_restart_goes_back_to_the_last_completed_checkpoint(self) -> None:
         source = Numbers((0, 100))
-        job = Job(source, interval=15, restart=ONCE)
-        job.fail_epoch(5)
-        job.run()
+        job = Job(source, interval=15, restart=ONCE).fail_epoch(5).run()
         restart = next(command for command in job.epochs if command.attempt_number == 1)
         assert restart.restore is not None
         assert restart.restore.checkpoint_id == max(c.barrier.checkpoint_id for c in job.epochs[:5] if c.barrier is not None)
         assert source.enumerators[1].taken_back == ["0"]
 
     def test_nothing_is_lost_or_repeated_over_a_restart_in_results_and_commits(self) -> None:
-        job = Job(Numbers((0, 100)), interval=15, restart=ONCE)
-        job.fail_epoch(5)
-        job.run()
+        job = Job(Numbers((0, 100)), interval=15, restart=ONCE).fail_epoch(5).run()
         assert job.results == list(range(100))
         committed: dict[int, list[str]] = dict(job.sink.commits)
         assert [number for numbers in committed.values() for number in numbers] == texts(range(100))
 
     def test_a_restart_without_any_checkpoint_begins_from_scratch(self) -> None:
-        job = Job(Numbers((0, 30)), interval=60_000, restart=ONCE)
-        job.fail_epoch(2)
-        job.run()
+        job = Job(Numbers((0, 30)), interval=60_000, restart=ONCE).fail_epoch(2).run()
         assert job.epochs[3].restore is None
         assert job.results == list(range(30))
 
     def test_what_a_checkpoint_holds_is_committed_again_before_the_restart_goes_on(self) -> None:
-        job = Job(Numbers((0, 100)), interval=15, restart=ONCE)
-        job.fail_epoch(5)
+        job = Job(Numbers((0, 100)), interval=15, restart=ONCE).fail_epoch(5)
         committed_before: list[list[int]] = []
-        job.on_epoch(0, lambda: committed_before.append([number for number, _ in job.sink.commits]), attempt=1)
-        job.run()
+        job.on_epoch(0, lambda: committed_before.append([number for number, _ in job.sink.commits]), attempt=1).run()
         (ids,) = committed_before
         assert ids[-1] == ids[-2]
 
@@ -249,16 +233,13 @@ class TestFailures:
         assert job.results == list(range(5))
 
     def test_the_job_fails_when_the_strategy_gives_up(self) -> None:
-        job = Job(Numbers((0, 5)), restart=ONCE)
-        job.fail_epoch(0)
-        job.fail_epoch(0, attempt=1)
-        job.run()
+        job = Job(Numbers((0, 5)), restart=ONCE).fail_epoch(0)
+        job.fail_epoch(0, attempt=1).run()
         assert "all 1 attempts" in str(job.error)
 
     def test_a_damaged_checkpoint_is_not_tried_again_and_nothing_is_deleted(self) -> None:
         job = Job(Numbers((0, 5)), interval=1_000, restart=ONCE)
-        job.fail_epoch(0, error=CorruptCheckpointError("state file is truncated"))
-        job.run()
+        job.fail_epoch(0, error=CorruptCheckpointError("state file is truncated")).run()
         assert len(job.engine.programs) == 1
         assert job.storage.deleted_all == 0
 
@@ -270,16 +251,14 @@ class TestFailures:
         assert "no Java" in str(job.error)
 
     def test_an_engine_that_is_lost_later_is_started_again(self) -> None:
-        job = Job(Numbers((0, 5)), restart=FixedDelay(attempts=2, delay=10))
-        job.fail_epoch(0)
+        job = Job(Numbers((0, 5)), restart=FixedDelay(attempts=2, delay=10)).fail_epoch(0)
         job.on_epoch(0, lambda: None, attempt=1)
         job.engine.errors = []
 
         def lose() -> None:
             raise EngineError("executor lost")
 
-        job.on_epoch(0, lose, attempt=1)
-        job.run(JobStatus.FINISHED)
+        job.on_epoch(0, lose, attempt=1).run(JobStatus.FINISHED)
         assert len(job.engine.programs) == 3
 
     def test_an_engine_that_returns_too_early_is_a_failure(self) -> None:
@@ -304,9 +283,7 @@ class TestFailures:
 
     def test_results_handed_out_without_checkpoints_are_never_repeated(self) -> None:
         job = Job(Numbers((0, 30)), restart=ONCE)
-        job.on_epoch(2, lambda: next(iter(job.master.results)))
-        job.fail_epoch(3)
-        job.run()
+        job.on_epoch(2, lambda: next(iter(job.master.results))).fail_epoch(3).run()
         with pytest.raises(JobExecutionError, match="handed out already"):
             _ = job.results
 
@@ -345,8 +322,7 @@ class TestFailures:
 
     def test_a_checkpoint_that_took_longer_than_its_timeout_does_not_complete(self) -> None:
         job = Job(Numbers((0, 100)), interval=15, timeout=500, tolerable_failures=1)
-        job.on_epoch(3, lambda: job.clock.advance(600))
-        job.run()
+        job.on_epoch(3, lambda: job.clock.advance(600)).run()
         assert job.epochs[3].barrier is not None
         assert job.storage.stored[0].checkpoint_id == 2
         assert sorted(int(n) for _, numbers in job.sink.commits for n in numbers) == list(range(100))
@@ -357,14 +333,11 @@ class TestFailures:
         def leave() -> None:
             raise SystemExit(3)
 
-        job.on_epoch(0, leave)
-        job.run(JobStatus.FAILED)
+        job.on_epoch(0, leave).run(JobStatus.FAILED)
         assert "SystemExit: 3" in str(job.error)
 
     def test_closed_standard_output_ends_the_job_without_restarts(self) -> None:
-        job = Job(Numbers((0, 5)), restart=ONCE)
-        job.fail_epoch(0, error=PrintError("broken pipe"))
-        job.run()
+        job = Job(Numbers((0, 5)), restart=ONCE).fail_epoch(0, error=PrintError("broken pipe")).run()
         assert len(job.engine.programs) == 1
 
     def test_an_error_in_a_handler_of_call_async_fails_the_job(self) -> None:
@@ -373,8 +346,7 @@ class TestFailures:
         def handle() -> None:
             raise SourceError("source 'Numbers': a handler of call_async failed")
 
-        job.on_epoch(0, lambda: job.master._wakeup.post(handle))
-        job.run()
+        job.on_epoch(0, lambda: job.master._wakeup.post(handle)).run()
         assert "a handler of call_async failed" in str(job.error)
         assert len(job.epochs) == 1
 
@@ -453,8 +425,7 @@ class TestWhatIsNoException:
         assert len(job.engine.programs) == 2
 
     def test_in_giving_up_leaves_nobody_waiting(self) -> None:
-        job = Job(Numbers((0, 50)), interval=15)
-        job.fail_epoch(1)
+        job = Job(Numbers((0, 50)), interval=15).fail_epoch(1)
         job.master._give_up = panic  # type: ignore[assignment,method-assign]
         job.run()
         assert "ended without an outcome" in str(job.error)
@@ -463,8 +434,7 @@ class TestWhatIsNoException:
 class TestCancel:
     def test_a_cancelled_job_ends_as_canceled_without_commits(self) -> None:
         job = Job(Numbers((0, 100)))
-        job.on_epoch(1, job.master.cancel)
-        job.run(JobStatus.CANCELED)
+        job.on_epoch(1, job.master.cancel).run(JobStatus.CANCELED)
         assert isinstance(job.error, JobCancelledError)
         assert job.sink.commits == []
         assert job.engine.interrupts == 1
@@ -482,8 +452,7 @@ class TestCancel:
         assert len(job.epochs) == 1
 
     def test_a_job_that_waits_for_its_restart_is_cancelled_at_once(self) -> None:
-        job = Job(Numbers((0, 5)), restart=FixedDelay(attempts=5, delay=600_000))
-        job.fail_epoch(0)
+        job = Job(Numbers((0, 5)), restart=FixedDelay(attempts=5, delay=600_000)).fail_epoch(0)
         job.clock.after(1_000, job.master.cancel)
         job.run(JobStatus.CANCELED)
         assert len(job.engine.programs) == 1
@@ -495,13 +464,11 @@ class TestCancel:
             job.master.cancel()
             raise EngineError("query stopped")
 
-        job.on_epoch(1, interrupted)
-        job.run(JobStatus.CANCELED)
+        job.on_epoch(1, interrupted).run(JobStatus.CANCELED)
 
     def test_iterating_over_the_results_of_a_cancelled_job_just_ends(self) -> None:
         job = Job(Numbers((0, 100)))
-        job.on_epoch(1, job.master.cancel)
-        job.run()
+        job.on_epoch(1, job.master.cancel).run()
         assert job.results == list(range(10))
 
     def test_cancel_deletes_the_checkpoints_and_a_suspended_job_keeps_them(self) -> None:
@@ -562,8 +529,7 @@ class TestSavepoints:
         def ask() -> None:
             job.master.checkpoints.trigger_savepoint("/savepoints").add_done_callback(lambda done: paths.append(done.result()))
 
-        job.on_epoch(1, ask)
-        job.run()
+        job.on_epoch(1, ask).run()
         assert paths == ["/savepoints"]
         assert [s.manifest.kind for s in job.storage.savepoints] == [CheckpointKind.SAVEPOINT]
         assert job.sink.commits == [(2, texts(range(50)))]
@@ -583,8 +549,7 @@ class TestSavepoints:
         job = Job(Numbers((0, 50)), Frames(), interval=60_000, configuration=configuration)
         if savepoint:
             job.on_epoch(1, lambda: job.master.checkpoints.trigger_savepoint("/savepoints"))
-        job.on_epoch(4, lambda: job.master.cancel(suspend=True))
-        job.run()
+        job.on_epoch(4, lambda: job.master.cancel(suspend=True)).run()
         # Another process goes on with the job, and ends it.
         Job(Numbers((0, 5)), Frames(), interval=60_000, configuration=configuration).run()
         assert (sink / "rows.parquet").exists() is savepoint
@@ -592,8 +557,7 @@ class TestSavepoints:
     def test_a_job_without_checkpoints_takes_savepoints_too(self) -> None:
         job = Job(Numbers((0, 50)))
         asked = []
-        job.on_epoch(1, lambda: asked.append(job.master.checkpoints.trigger_savepoint("/savepoints")))
-        job.run()
+        job.on_epoch(1, lambda: asked.append(job.master.checkpoints.trigger_savepoint("/savepoints"))).run()
         assert asked[0].result(0) == "/savepoints"
 
     def test_a_savepoint_asked_for_before_the_tasks_run_waits_for_them(self) -> None:
@@ -610,8 +574,7 @@ class TestSavepoints:
             asked = job.master.checkpoints.trigger_savepoint("/savepoints", stop=True)
             asked.add_done_callback(lambda _: status_at_answer.append(job.master.status))
 
-        job.on_epoch(2, ask)
-        job.run()
+        job.on_epoch(2, ask).run()
         assert status_at_answer == [JobStatus.FINISHED]
         assert job.sink.commits == [(1, texts(range(40)))]
         assert not job.epochs[-1].drain
@@ -637,8 +600,7 @@ class TestSavepoints:
     def test_a_checkpoint_asked_for_is_taken_at_once_and_is_one_to_start_from(self) -> None:
         job = Job(Numbers((0, 50)), interval=60_000)
         asked = []
-        job.on_epoch(1, lambda: asked.append(job.master.checkpoints.trigger_checkpoint()))
-        job.run()
+        job.on_epoch(1, lambda: asked.append(job.master.checkpoints.trigger_checkpoint())).run()
         assert asked[0].result(0) == 1
         assert [stored.manifest.kind for stored in job.storage.stored] == [CheckpointKind.REQUESTED, CheckpointKind.FINAL]
         assert job.sink.commits == [(1, texts(range(30))), (2, texts(range(30, 50)))]
@@ -714,9 +676,7 @@ class TestStates:
         assert {tuple(each.timestamps) for each in job.master.details().executions} == {tuple(map(ExecutionState, states))}
 
     def test_the_failing_subtask_is_failed_and_the_others_are_canceled(self) -> None:
-        job = Job(Numbers((0, 50), (50, 100)), parallelism=2)
-        job.fail_epoch(1)
-        job.run()
+        job = Job(Numbers((0, 50), (50, 100)), parallelism=2).fail_epoch(1).run()
         details = job.master.details()
         assert Counter(each.state for each in details.executions) == {ExecutionState.FAILED: 1, ExecutionState.CANCELED: 1}
         failed = next(e for e in details.executions if e.state is ExecutionState.FAILED)
@@ -724,9 +684,7 @@ class TestStates:
         assert "bad record" in job.master.exceptions.records()[0][0].text
 
     def test_the_job_goes_through_restarting(self) -> None:
-        job = Job(Numbers((0, 5)), restart=ONCE)
-        job.fail_epoch(0)
-        job.run()
+        job = Job(Numbers((0, 5)), restart=ONCE).fail_epoch(0).run()
         assert {JobStatus.FAILING, JobStatus.RESTARTING, JobStatus.FINISHED} <= set(job.master.details().timestamps)
 
 

@@ -91,8 +91,7 @@ def test_a_checkpoint_that_is_not_acknowledged_in_time_expires_and_later_acknowl
 def test_a_restart_while_files_are_written_goes_back_to_the_checkpoint_before() -> None:
     job = Job(Numbers((0, 60)), interval=15, restart=FixedDelay(attempts=1, delay=1))
     job.tasks.late = 2
-    job.fail_epoch(4)
-    job.run(JobStatus.FINISHED)
+    job.fail_epoch(4).run(JobStatus.FINISHED)
     assert job.tasks.commands[-1].attempt_number == 1
     assert sorted(text for _, many in job.sink.commits for text in many) == sorted(texts(range(60)))
     assert job.results == list(range(60))
