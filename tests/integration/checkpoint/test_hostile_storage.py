@@ -527,8 +527,7 @@ def test_a_sink_does_not_write_or_read_or_rename_through_links_below_its_path(tm
     before = everything_in(home)
     out = tmp_path / "out"
     sink = FileSink.for_row_format(str(out), Encoder.simple_string_encoder()).with_bucket_assigner(ByValue()).build()
-    run = SinkRun(sink, Types.STRING())
-    run.checkpoint(["a"])
+    run = SinkRun(sink, Types.STRING()).after(["a"])
     (part,) = (out / "a").iterdir()
     # a bucket that is a link
     (out / "b").symlink_to(home)
@@ -543,8 +542,7 @@ def test_a_sink_does_not_write_or_read_or_rename_through_links_below_its_path(tm
     # and to be finished
     part.unlink()
     (part.parent / "kept").rename(part)
-    run.restore(checkpoint)
-    last = run.checkpoint([], end_of_input=True, commit=False)
+    last = run.restore(checkpoint).checkpoint([], end_of_input=True, commit=False)
     name = next(request.committable.part.in_progress for request in last.requests if request.committable.part)
     os.rename(name, f"{name}-kept")
     os.symlink(home / "letter", name)

@@ -299,12 +299,8 @@ def written(path: Path, sink: Callable[[Path], Any], type_info: TypeInformation,
     for by_columns in (False, True):
         folder = path / str(by_columns)
         configuration = Configuration.from_dict({"execution.checkpointing.dir": str(folder)})
-        run = SinkRun(sink(folder / "sink"), type_info, configuration=configuration, by_columns=by_columns)
-        run.epoch(rows[:7])
-        run.lost_epoch(rows[7:9])
-        run.epoch(rows[7:20])
-        run.lose_writers()
-        run.checkpoint(rows[20:], commit=False)
+        run = SinkRun(sink(folder / "sink"), type_info, configuration=configuration, by_columns=by_columns).epoch(rows[:7])
+        run.lost_epoch(rows[7:9]).epoch(rows[7:20]).lose_writers().checkpoint(rows[20:], commit=False)
         tables.append(files_of(folder))
     assert tables[0].schema == tables[1].schema
     assert tables[0].num_rows == len(rows)

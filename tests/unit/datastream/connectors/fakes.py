@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import msgspec
 import pyarrow as pa
@@ -369,12 +369,13 @@ class SinkRun:
         self.contexts = [FakeWriterContext(self, i, self.states[i]) for i in range(self.parallelism)]
         self.writers = [self.sink.create_writer(context) for context in self.contexts]
 
-    def lose_writers(self) -> None:
+    def lose_writers(self) -> Self:
         """The processes of the writers are gone; new ones start from the state of the last epoch. The old ones keep theirs."""
         self.states = [{name: list(values) for name, values in states.items()} for states in self.states]
         self._open()
+        return self
 
-    def write(self, values: Sequence[Any], timestamp: int | None = None) -> None:
+    def write(self, values: Sequence[Any], timestamp: int | None = None) -> Self:
         for subtask, writer in enumerate(self.writers):
             own = values[subtask :: self.parallelism]
             half = len(own) // 2
@@ -382,6 +383,7 @@ class SinkRun:
                 if not self._write_columns(writer, part, timestamp):
                     for value in part:
                         writer.write(value, WriteContext(timestamp=timestamp, watermark=-(2**63)))
+        return self
 
     def _write_columns(self, writer: SinkWriter[Any, Any], values: Sequence[Any], timestamp: int | None) -> bool:
         """Write records as a run of columns; return False if they must be records."""
@@ -397,20 +399,26 @@ class SinkRun:
         self.from_columns += len(values)
         return True
 
-    def end_epoch(self) -> None:
+    def end_epoch(self) -> Self:
         for writer in self.writers:
             writer.end_epoch()
+        return self
 
-    def epoch(self, values: Sequence[Any], timestamp: int | None = None) -> None:
-        self.write(values, timestamp)
-        self.end_epoch()
+    def epoch(self, values: Sequence[Any], timestamp: int | None = None) -> Self:
+        return self.write(values, timestamp).end_epoch()
 
-    def lost_epoch(self, values: Sequence[Any]) -> None:
+    def lost_epoch(self, values: Sequence[Any]) -> Self:
         """Run an epoch whose result is thrown away, as its process died after it had done all."""
         before = [{name: list(values) for name, values in states.items()} for states in self.states]
         self.epoch(values)
         self.states = before
         self._open()
+        return self
+
+    def after(self, values: Sequence[Any], *, commit: bool = True) -> Self:
+        """Take a checkpoint that nobody looks at."""
+        self.checkpoint(values, commit=commit)
+        return self
 
     def checkpoint(self, values: Sequence[Any] = (), *, end_of_input: bool = False, commit: bool = True) -> Checkpoint:
         """Run an epoch that ends with a barrier."""
@@ -446,7 +454,7 @@ class SinkRun:
         assert self.committer is not None
         self.committer.commit(checkpoint.id, checkpoint.requests)
 
-    def restore(self, checkpoint: Checkpoint, parallelism: int | None = None, *, lineage: str | None = None) -> None:
+    def restore(self, checkpoint: Checkpoint, parallelism: int | None = None, *, lineage: str | None = None) -> Self:
         """Start a new attempt from a checkpoint, and commit what it holds again; in another `lineage` if one is given."""
         self.lineage = lineage or self.lineage
         self.attempt_id += "+"
@@ -462,6 +470,7 @@ class SinkRun:
         self.committer = self.restored_committer(checkpoint)
         self.commit(checkpoint)
         self._open()
+        return self
 
     def restored_committer(self, checkpoint: Checkpoint) -> Committer[Any]:
         """Return the committer of another driver that goes on from a checkpoint, before it commits anything."""

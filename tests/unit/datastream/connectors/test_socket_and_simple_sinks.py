@@ -33,20 +33,17 @@ def test_printed_lines_begin_as_flink_s(identifier: str | None, parallelism: int
 
 
 def test_print_sends_the_text_of_records_once_an_epoch() -> None:
-    run = SinkRun(PrintSink(), Types.TUPLE([Types.STRING(), Types.INT()]), parallelism=2)
-    run.epoch([("a", 1), ("b", 2), ("c", 3)])
+    run = SinkRun(PrintSink(), Types.TUPLE([Types.STRING(), Types.INT()]), parallelism=2).epoch([("a", 1), ("b", 2), ("c", 3)])
     run.epoch([])
     assert [context.sent for context in run.contexts] == [[("print", ["1> (a,1)", "1> (c,3)"])], [("print", ["2> (b,2)"])]]
 
 
 def test_collect_sends_records_as_they_are() -> None:
-    run = SinkRun(CollectSink())
-    run.epoch([Row(1), None])
+    run = SinkRun(CollectSink()).epoch([Row(1), None])
     run.epoch([2])
     assert run.contexts[0].sent == [("collect", [Row(1), None]), ("collect", [2])]
 
 
 def test_discarding_keeps_nothing() -> None:
-    run = SinkRun(DiscardingSink())
-    run.epoch([1, 2])
+    run = SinkRun(DiscardingSink()).epoch([1, 2])
     assert (run.contexts[0].sent, run.states) == ([], [{}])

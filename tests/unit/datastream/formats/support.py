@@ -30,8 +30,6 @@ def write(path: Path, factory: BulkWriterFactory, values: list[Any], input_type:
     sink.validate(SinkRun(sink, input_type).input_type)
     run = SinkRun(sink, input_type)
     half = len(values) // 2
-    run.epoch(values[:half])
-    run.lost_epoch(values[half:])
-    run.checkpoint(values[half:])
+    run.epoch(values[:half]).lost_epoch(values[half:]).checkpoint(values[half:])
     (file,) = visible(path)
     return file

@@ -296,9 +296,7 @@ def test_lines_are_written_and_read_by_schemas(tmp_path: Path) -> None:
     assigner = BucketAssigner.base_path_bucket_assigner()
     run = SinkRun(FileSink.for_row_format(str(tmp_path), encoder).with_bucket_assigner(assigner).build(), row_type)
     rows = [Row(id=i, at=Instant(i, 0)) for i in range(5)]
-    run.epoch(rows[:2])
-    run.lose_writers()
-    run.checkpoint(rows[2:], end_of_input=True)
+    run.epoch(rows[:2]).lose_writers().checkpoint(rows[2:], end_of_input=True)
     assert run.from_columns == (len(rows) if run.by_columns else 0)
     assert lines(tmp_path)[0] == '{"id":0,"at":"1970-01-01T00:00:00Z"}'
     format_ = StreamFormat.line_format(JsonRowDeserializationSchema.builder().type_info(row_type).build())

@@ -121,8 +121,7 @@ def test_the_last_row_of_a_key_counts_within_an_epoch_across_epochs_and_across_f
     run = upserts(tmp_path)
     run.epoch([insert("a", 1), insert("b", 1), delete("a"), insert("c", 1), insert("a", 2)])
     monkeypatch.setattr("flinkish.datastream.connectors._row_buffer.BUFFER_ROWS", 1)  # each epoch makes a file
-    run.epoch([after("a", 3), delete("b"), insert("d", 1)])
-    run.epoch([delete("c"), delete("d"), insert("d", 2)])
+    run.epoch([after("a", 3), delete("b"), insert("d", 1)]).epoch([delete("c"), delete("d"), insert("d", 2)])
     assert len(staged(tmp_path)) == 2
     run.checkpoint([after("a", 4)])
     assert rows(tmp_path) == [("a", 4), ("d", 2)]
@@ -187,9 +186,7 @@ def test_staged_files_that_a_savepoint_names_stay_until_the_table_is_ahead_of_it
     run = upserts(tmp_path)
     checkpoint = run.checkpoint([insert("a", 1)])
     savepoint = run.checkpoint([after("a", 2), insert("b", 1)], commit=False)
-    run.restore(checkpoint)
-    run.restore(checkpoint)
-    run.restore(savepoint, lineage="next")
+    run.restore(checkpoint).restore(checkpoint).restore(savepoint, lineage="next")
     assert rows(tmp_path) == [("a", 2), ("b", 1)]
     assert staged(tmp_path) == []
 
@@ -333,8 +330,7 @@ def written(table: Path, types: Sequence[Any], names: Sequence[str], *values: Ro
     sink.validate(row_type)
     run = SinkRun(sink, row_type)
     run.lineage = f"from version {version(table)}"  # each call is another job
-    run.lose_writers()
-    checkpoint = run.checkpoint(values)
+    checkpoint = run.lose_writers().checkpoint(values)
     at = version(table)
     run.restore(checkpoint)
     assert version(table) == at
@@ -434,8 +430,7 @@ def test_deltalake_does_not_write_partitions_of_a_timestamp_because_it_leaves_ou
 
 def test_a_table_is_created_with_column_mapping_or_deletion_vectors(tmp_path: Path) -> None:
     mapped = {"delta.columnMapping.mode": "name"}
-    run = SinkRun(DeltaSink(str(tmp_path / "mapped"), table_properties=mapped), PAIR)
-    run.checkpoint([Row(k="a", v=1)])
+    run = SinkRun(DeltaSink(str(tmp_path / "mapped"), table_properties=mapped), PAIR).after([Row(k="a", v=1)])
     run.restore(run.checkpoint([Row(k="b", v=2)]))
     run = SinkRun(DeltaSink(str(tmp_path / "merged"), table_properties=mapped, upsert_keys=["k"]), PAIR)
     run.checkpoint([insert("a", 1), insert("b", 1)])
@@ -489,8 +484,7 @@ def test_columns_that_the_table_lacks_are_added_if_asked_for(keys: list[str], tm
     sink = DeltaSink(str(tmp_path), upsert_keys=keys, add_columns=True)
     sink.validate(wider)
     assert version(tmp_path) == 0
-    run = SinkRun(sink, wider)
-    run.checkpoint([Row(k="b", new=2, deep=Row(x=3))])
+    run = SinkRun(sink, wider).after([Row(k="b", new=2, deep=Row(x=3))])
     run.checkpoint([Row(k="c", new=None, deep=None)])
     assert version(tmp_path) == 3
     found = sorted(DeltaTable(str(tmp_path)).to_pyarrow_table().to_pylist(), key=lambda row: row["k"])
@@ -546,8 +540,7 @@ def test_small_files_are_merged_after_some_commits_without_changing_rows(tmp_pat
 def test_files_of_another_writer_that_deltalake_cannot_merge_do_not_fail_the_job(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    run = SinkRun(DeltaSink(str(tmp_path), partition_by=["k"], compact_every=2), PAIR)
-    run.checkpoint([insert("a", 0)])
+    run = SinkRun(DeltaSink(str(tmp_path), partition_by=["k"], compact_every=2), PAIR).after([insert("a", 0)])
     # deltalake has no folder for this partition.
     files = []
     for number in (1, 2):

@@ -50,8 +50,7 @@ def parquet_files(path: Path) -> int:
 @pytest.mark.usefixtures("both_ways")
 def test_a_checkpoint_is_one_commit_of_all_writers(tmp_path: Path) -> None:
     path = tmp_path / "table"
-    run = SinkRun(loads(dumps(DeltaSink(str(path)))), PAIR, parallelism=2)
-    run.epoch([Row(k="a", v=1), Row(k="b", v=2)])
+    run = SinkRun(loads(dumps(DeltaSink(str(path)))), PAIR, parallelism=2).epoch([Row(k="a", v=1), Row(k="b", v=2)])
     assert not DeltaTable.is_deltatable(str(path))
     run.checkpoint([Row(k="c", v=3)])
     table = DeltaTable(path)
@@ -78,8 +77,7 @@ def test_the_table_is_made_even_if_there_are_no_rows(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("both_ways")
 def test_a_checkpoint_without_rows_makes_no_version(tmp_path: Path) -> None:
-    run = SinkRun(DeltaSink(str(tmp_path)), PAIR)
-    run.checkpoint([Row(k="a", v=1)])
+    run = SinkRun(DeltaSink(str(tmp_path)), PAIR).after([Row(k="a", v=1)])
     run.checkpoint()
     assert DeltaTable(tmp_path).version() == 1
     run.checkpoint([Row(k="b", v=1)])
@@ -94,18 +92,12 @@ def test_rows_survive_lost_writers_repeated_epochs_and_restarts_once_each(
     tmp_path: Path, partition_by: tuple[str, ...], committed: bool, parallelism: int
 ) -> None:
     run = SinkRun(DeltaSink(str(tmp_path), partition_by=partition_by), PAIR, parallelism=2)
-    run.epoch([Row(k="a", v=1), Row(k="b", v=2)])
-    run.lost_epoch([Row(k="c", v=3)])
-    run.epoch([Row(k="c", v=3)])
-    run.lose_writers()
+    run.epoch([Row(k="a", v=1), Row(k="b", v=2)]).lost_epoch([Row(k="c", v=3)]).epoch([Row(k="c", v=3)]).lose_writers()
     first = run.checkpoint([Row(k=None, v=4)])
     run.commit(first)
-    run.epoch([Row(k="a", v=5)])
-    second = run.checkpoint([Row(k="b", v=6)], commit=committed)
-    run.epoch([Row(k="lost", v=0)])
-    run.checkpoint([Row(k="lost", v=0)], commit=False)
-    run.restore(second, parallelism)
-    run.epoch([Row(k="d", v=7)])
+    second = run.epoch([Row(k="a", v=5)]).checkpoint([Row(k="b", v=6)], commit=committed)
+    run.epoch([Row(k="lost", v=0)]).checkpoint([Row(k="lost", v=0)], commit=False)
+    run.restore(second, parallelism).epoch([Row(k="d", v=7)])
     run.checkpoint(end_of_input=True)
     assert pairs(tmp_path) == [("a", 1), ("a", 5), ("b", 2), ("b", 6), ("c", 3), ("d", 7), (None, 4)]
 
@@ -115,11 +107,9 @@ def test_two_tries_of_an_epoch_that_both_wrote_files_count_once(tmp_path: Path, 
     monkeypatch.setattr(_row_buffer, "BUFFER_ROWS", 2)
     run = SinkRun(DeltaSink(str(tmp_path)), PAIR)
     values = [Row(k="a", v=i) for i in range(5)]
-    run.lost_epoch(values)
-    run.epoch(values)
+    run.lost_epoch(values).epoch(values)
     assert parquet_files(tmp_path) == 2
-    run.lose_writers()
-    run.checkpoint([Row(k="b", v=0)])
+    run.lose_writers().checkpoint([Row(k="b", v=0)])
     assert len(pairs(tmp_path)) == 6
     assert len(DeltaTable(tmp_path).file_uris()) == 2
 
@@ -132,8 +122,7 @@ def on_commits(monkeypatch: pytest.MonkeyPatch, act: Callable[[Callable[[], None
 
 @pytest.mark.usefixtures("both_ways")
 def test_a_commit_whose_answer_was_lost_is_recognized(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    run = SinkRun(DeltaSink(str(tmp_path)), PAIR)
-    run.checkpoint([Row(k="a", v=1)])
+    run = SinkRun(DeltaSink(str(tmp_path)), PAIR).after([Row(k="a", v=1)])
     calls = []
 
     def commit_then_fail(commit: Callable[[], None]) -> None:
@@ -169,8 +158,7 @@ def test_a_driver_that_should_be_dead_is_refused_after_it_has_looked(tmp_path: P
 
 @pytest.mark.usefixtures("both_ways")
 def test_commits_of_other_writers_in_between_do_no_harm(tmp_path: Path) -> None:
-    run = SinkRun(DeltaSink(str(tmp_path)), PAIR)
-    run.checkpoint([Row(k="a", v=1)])
+    run = SinkRun(DeltaSink(str(tmp_path)), PAIR).after([Row(k="a", v=1)])
     write_deltalake(tmp_path, pa.table({"k": ["other"], "v": [9]}), mode="append")
     run.checkpoint([Row(k="b", v=2)])
     assert pairs(tmp_path) == [("a", 1), ("b", 2), ("other", 9)]
@@ -213,8 +201,7 @@ def test_a_job_that_begins_again_under_the_same_job_id_commits_all_its_rows(tmp_
 @pytest.mark.parametrize("lineage", ["lineage", "that of the next job"])
 @pytest.mark.parametrize("rows", [(), (Row(k="b", v=2),)])
 def test_a_sink_that_is_ahead_of_the_checkpoint_restored_is_refused(tmp_path: Path, rows: tuple[Row, ...], lineage: str) -> None:
-    run = SinkRun(DeltaSink(str(tmp_path)), PAIR)
-    run.checkpoint([Row(k="a", v=1)])
+    run = SinkRun(DeltaSink(str(tmp_path)), PAIR).after([Row(k="a", v=1)])
     second = run.checkpoint(rows)
     run.checkpoint([Row(k="c", v=3)])
     with pytest.raises(ForeignCheckpointError, match=r"ahead of checkpoint 2, .* rows of checkpoint 3 already(?s:.*)Hint: "):
@@ -226,8 +213,7 @@ def test_a_sink_that_is_ahead_of_the_checkpoint_restored_is_refused(tmp_path: Pa
 def test_a_job_on_a_copy_of_the_checkpoint_folder_does_not_pass_for_the_other_one(tmp_path: Path) -> None:
     run = SinkRun(DeltaSink(str(tmp_path)), PAIR)
     first = run.checkpoint([Row(k="a", v=1)])
-    copy = SinkRun(DeltaSink(str(tmp_path)), PAIR)
-    copy.restore(first)
+    copy = SinkRun(DeltaSink(str(tmp_path)), PAIR).restore(first)
     copy.next_checkpoint = 2
     second = run.checkpoint([Row(k="b", v=2)])
     run.commit(second)
@@ -238,11 +224,9 @@ def test_a_job_on_a_copy_of_the_checkpoint_folder_does_not_pass_for_the_other_on
 
 @pytest.mark.usefixtures("both_ways")
 def test_what_a_savepoint_holds_is_committed_once_in_the_lineage_that_prepared_it(tmp_path: Path) -> None:
-    run = SinkRun(DeltaSink(str(tmp_path)), PAIR)
-    run.checkpoint([Row(k="a", v=1)])
+    run = SinkRun(DeltaSink(str(tmp_path)), PAIR).after([Row(k="a", v=1)])
     savepoint = run.checkpoint([Row(k="b", v=2)], commit=False)
-    run.restore(savepoint, lineage="next")
-    run.checkpoint([Row(k="c", v=3)])
+    run.restore(savepoint, lineage="next").checkpoint([Row(k="c", v=3)])
     assert pairs(tmp_path) == [("a", 1), ("b", 2), ("c", 3)]
 
 
@@ -253,12 +237,9 @@ def test_a_second_start_from_a_savepoint_is_refused_once_the_first_one_has_commi
     savepoint = run.checkpoint([Row(k="a", v=1)])
     last = savepoint
     for generation in range(generations):
-        run.restore(last, lineage=f"generation {generation}")
-        last = run.checkpoint()
-    run.restore(last)
-    run.restore(savepoint, lineage="while nothing was committed")
-    run.restore(last, lineage="the last one")
-    run.checkpoint([Row(k="b", v=2)])
+        last = run.restore(last, lineage=f"generation {generation}").checkpoint()
+    run.restore(last).restore(savepoint, lineage="while nothing was committed")
+    run.restore(last, lineage="the last one").checkpoint([Row(k="b", v=2)])
     for checkpoint in {savepoint.id: savepoint, last.id: last}.values():
         with pytest.raises(ForeignCheckpointError, match=f"ahead of checkpoint {checkpoint.id}"):
             run.restore(checkpoint, lineage="again")
@@ -282,8 +263,7 @@ def test_an_attempt_that_starts_again_from_the_savepoint_is_not_behind_its_own_c
 @pytest.mark.parametrize("lineage", ["lineage", "next"])
 def test_commits_that_are_lost_at_a_restore_are_an_error(tmp_path: Path, gone: str, lineage: str) -> None:
     path = tmp_path / "table"
-    run = SinkRun(DeltaSink(str(path)), PAIR)
-    run.checkpoint([Row(k="a", v=1)])
+    run = SinkRun(DeltaSink(str(path)), PAIR).after([Row(k="a", v=1)])
     run.checkpoint([Row(k="b", v=2)])
     third = run.checkpoint([Row(k="c", v=3)], commit=False)
     if gone == "the table":
@@ -304,8 +284,7 @@ SINKS = pytest.mark.parametrize("sink", [{}, {"upsert_keys": ["k"]}, {"overwrite
 @pytest.mark.parametrize("gone", ["its newest commit", "the table"])
 def test_commits_that_are_lost_while_the_job_runs_are_an_error(tmp_path: Path, sink: dict[str, Any], gone: str) -> None:
     path = tmp_path / "table"
-    run = SinkRun(DeltaSink(str(path), **sink), PAIR)
-    run.checkpoint([Row(k="a", v=1)])
+    run = SinkRun(DeltaSink(str(path), **sink), PAIR).after([Row(k="a", v=1)])
     shutil.copytree(path, tmp_path / "backup")
     run.checkpoint([Row(k="b", v=2)])
     shutil.rmtree(path / "_delta_log")
@@ -324,8 +303,7 @@ def test_commits_that_are_lost_while_the_job_runs_are_an_error(tmp_path: Path, s
 @pytest.mark.parametrize("restart", [False, True])
 def test_a_restore_of_the_table_takes_back_no_commit_unnoticed(tmp_path: Path, sink: dict[str, Any], restart: bool) -> None:
     path = tmp_path / "table"
-    run = SinkRun(DeltaSink(str(path), **sink), PAIR)
-    run.checkpoint([Row(k="a", v=1)])
+    run = SinkRun(DeltaSink(str(path), **sink), PAIR).after([Row(k="a", v=1)])
     checkpoint = run.checkpoint([Row(k="b", v=2)])
     last = DeltaTable(path).version()
     DeltaTable(path).restore(last - 1)
@@ -339,15 +317,13 @@ def test_a_restore_of_the_table_takes_back_no_commit_unnoticed(tmp_path: Path, s
         ):
             go_on()
     DeltaTable(path).restore(last)
-    run.restore(checkpoint)
-    run.checkpoint([Row(k="d", v=4)])
+    run.restore(checkpoint).checkpoint([Row(k="d", v=4)])
     assert {("a", 1), ("b", 2), ("d", 4)} <= set(pairs(path))
 
 
 @pytest.mark.usefixtures("both_ways")
 def test_a_restore_that_takes_back_only_what_others_wrote_is_no_error(tmp_path: Path) -> None:
-    run = SinkRun(DeltaSink(str(tmp_path)), PAIR)
-    run.checkpoint([Row(k="a", v=1)])
+    run = SinkRun(DeltaSink(str(tmp_path)), PAIR).after([Row(k="a", v=1)])
     last = DeltaTable(tmp_path).version()
     for _ in range(2):
         write_deltalake(tmp_path, pa.table({"k": ["other"], "v": [9]}), mode="append")
@@ -376,8 +352,7 @@ def test_two_jobs_that_started_from_one_savepoint_do_not_both_write(tmp_path: Pa
     savepoint = run.checkpoint([Row(k="a", v=1)])
     jobs = []
     for lineage in ("one", "two"):
-        job = SinkRun(run.sink, PAIR)
-        job.restore(savepoint, lineage=lineage)
+        job = SinkRun(run.sink, PAIR).restore(savepoint, lineage=lineage)
         job.next_checkpoint = 2
         jobs.append(job)
     jobs[0].checkpoint([Row(k="b", v=2)])
@@ -388,13 +363,10 @@ def test_two_jobs_that_started_from_one_savepoint_do_not_both_write(tmp_path: Pa
 
 @pytest.mark.usefixtures("both_ways")
 def test_a_job_that_writes_elsewhere_does_not_ask_for_what_was_committed(tmp_path: Path) -> None:
-    run = SinkRun(DeltaSink(str(tmp_path / "a")), PAIR)
-    run.checkpoint([Row(k="a", v=1)])
+    run = SinkRun(DeltaSink(str(tmp_path / "a")), PAIR).after([Row(k="a", v=1)])
     savepoint = run.checkpoint()
     run.sink = DeltaSink(str(tmp_path / "b"))
-    run.restore(savepoint, lineage="next")
-    run.restore(run.checkpoint())
-    run.checkpoint([Row(k="b", v=2)])
+    run.restore(savepoint, lineage="next").restore(run.checkpoint()).checkpoint([Row(k="b", v=2)])
     assert (pairs(tmp_path / "a"), pairs(tmp_path / "b")) == ([("a", 1)], [("b", 2)])
 
 
@@ -445,8 +417,7 @@ def test_all_types_arrive_as_they_were(tmp_path: Path) -> None:
               Row(x=2.5, when=Instant(1, 0)), [Row(x=None, when=None), None], (1, "x")]  # fmt: skip
     run = SinkRun(DeltaSink(str(tmp_path)), row_type)
     make = Row(*row_type.get_field_names())
-    run.epoch([make(*values)])
-    run.checkpoint([make(*[None] * len(values))])
+    run.epoch([make(*values)]).checkpoint([make(*[None] * len(values))])
     table = DeltaTable(tmp_path)
     types = {field.name: str(field.type) for field in table.schema().fields}
     assert "timestampNtz" not in str(table.protocol())
@@ -468,12 +439,10 @@ def test_all_types_arrive_as_they_were(tmp_path: Path) -> None:
 @pytest.mark.usefixtures("both_ways")
 def test_tuples_go_to_columns_by_position(tmp_path: Path) -> None:
     tuples = Types.TUPLE([Types.STRING(), Types.LONG()])
-    run = SinkRun(DeltaSink(str(tmp_path / "a")), tuples)
-    run.checkpoint([("a", 1)])
+    run = SinkRun(DeltaSink(str(tmp_path / "a")), tuples).after([("a", 1)])
     assert DeltaTable(tmp_path / "a").to_pyarrow_table().to_pylist() == [{"f0": "a", "f1": 1}]
     named = DeltaSink.for_table(str(tmp_path / "b")).with_field_names("k", "v").with_partition_columns("k").build()
-    run = SinkRun(named, tuples)
-    run.checkpoint([("a", 1), Row(x="b", y=2)])
+    run = SinkRun(named, tuples).after([("a", 1), Row(x="b", y=2)])
     assert pairs(tmp_path / "b") == [("a", 1), ("b", 2)]
     with pytest.raises(SinkError, match="only appends"):
         run.write([Row.of_kind(RowKind.DELETE, "a", 1)])
@@ -535,8 +504,7 @@ class Printed(str):
 )
 def test_a_partition_has_the_value_that_a_column_in_a_file_has(tmp_path: Path, type_info: Any, value: Any, expected: Any) -> None:
     row_type = Types.ROW_NAMED(["v", "p", "q"], [Types.INT(), type_info, type_info])
-    run = SinkRun(DeltaSink(str(tmp_path), partition_by=["p"], row_type=row_type))
-    run.checkpoint([Row(v=1, p=value, q=value)])
+    SinkRun(DeltaSink(str(tmp_path), partition_by=["p"], row_type=row_type)).checkpoint([Row(v=1, p=value, q=value)])
     (row,) = DeltaTable(tmp_path).to_pyarrow_table().to_pylist()
     assert row["p"] == row["q"] == expected
 
@@ -574,8 +542,7 @@ def test_a_point_in_time_is_a_partition_in_any_time_zone_of_a_reader(tmp_path: P
 
 @pytest.mark.usefixtures("both_ways", "small_partitions")
 def test_files_stand_in_folders_named_by_partition(tmp_path: Path) -> None:
-    run = SinkRun(DeltaSink(str(tmp_path), partition_by=["k"]), PAIR)
-    run.checkpoint([Row(k="a b", v=1), Row(k=None, v=2)])
+    SinkRun(DeltaSink(str(tmp_path), partition_by=["k"]), PAIR).checkpoint([Row(k="a b", v=1), Row(k=None, v=2)])
     folders = {p.parent.name for p in tmp_path.rglob("*.parquet")}
     assert folders == {"k=a%20b", "k=__HIVE_DEFAULT_PARTITION__"}
     assert len(DeltaTable(tmp_path).to_pyarrow_table(filters=[("k", "=", "a b")])) == 1
@@ -583,8 +550,7 @@ def test_files_stand_in_folders_named_by_partition(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("both_ways")
 def test_the_log_holds_statistics_of_whole_numbers_and_dates(tmp_path: Path) -> None:
-    run = SinkRun(DeltaSink(str(tmp_path)), PAIR)
-    run.checkpoint([Row(k="a", v=5), Row(k=None, v=-7), Row(k="b", v=None)])
+    SinkRun(DeltaSink(str(tmp_path)), PAIR).checkpoint([Row(k="a", v=5), Row(k=None, v=-7), Row(k="b", v=None)])
     log = (tmp_path / "_delta_log" / f"{1:020}.json").read_text().splitlines()
     (add,) = [json.loads(line)["add"] for line in log if line.startswith('{"add"')]
     assert json.loads(add["stats"]) == {
@@ -622,8 +588,7 @@ def test_a_table_of_another_schema_is_refused_with_both_schemas(tmp_path: Path) 
 def test_a_table_that_is_changed_so_that_it_takes_no_rows_ends_the_job(
     change: Callable[[DeltaTable], None], problem: str, options: dict[str, Any], tmp_path: Path
 ) -> None:
-    run = SinkRun(DeltaSink(str(tmp_path), **options), PAIR)
-    run.checkpoint([Row(k="a", v=1)])
+    run = SinkRun(DeltaSink(str(tmp_path), **options), PAIR).after([Row(k="a", v=1)])
     change(DeltaTable(tmp_path))
     with pytest.raises(SinkChangedError, match=problem):
         run.checkpoint([Row(k="b", v=2)])
@@ -662,8 +627,7 @@ def test_other_partition_columns_than_the_table_s_are_refused(tmp_path: Path) ->
 
 @pytest.mark.usefixtures("both_ways")
 def test_a_value_of_another_type_names_column_and_value(tmp_path: Path) -> None:
-    run = SinkRun(DeltaSink(str(tmp_path), partition_by=["k"]), PAIR)
-    run.write([Row(k="a", v=1), Row(k="a", v="two")])
+    run = SinkRun(DeltaSink(str(tmp_path), partition_by=["k"]), PAIR).write([Row(k="a", v=1), Row(k="a", v="two")])
     with pytest.raises(TypeMismatchError, match=r"column 'v' is Long, stored as int64; got 'two' of type str"):
         run.end_epoch()
     with pytest.raises(SinkError, match=r"partition column 'k' is string; got 5 of type int"):
@@ -722,8 +686,7 @@ def test_wrong_arguments_are_refused(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("both_ways")
 def test_a_newer_transaction_of_the_same_application_is_an_error(tmp_path: Path) -> None:
-    run = SinkRun(DeltaSink(str(tmp_path)), PAIR)
-    run.checkpoint([Row(k="a", v=1)])
+    run = SinkRun(DeltaSink(str(tmp_path)), PAIR).after([Row(k="a", v=1)])
     write_deltalake(
         tmp_path,
         pa.table({"k": ["b"], "v": [2]}),
@@ -770,8 +733,7 @@ def test_a_job_that_was_restarted_does_not_overwrite_its_own_rows(tmp_path: Path
     next_job(tmp_path, "first").checkpoint([Row(k="old", v=1)])
     run = next_job(tmp_path)
     checkpoint = run.checkpoint([Row(k="new", v=1)])
-    run.restore(checkpoint)
-    run.checkpoint([Row(k="new", v=2)])
+    run.restore(checkpoint).checkpoint([Row(k="new", v=2)])
     assert pairs(tmp_path) == [("new", 1), ("new", 2)]
 
 
@@ -790,15 +752,12 @@ def test_a_job_that_starts_from_another_job_s_checkpoint_keeps_the_rows(tmp_path
     next_job(tmp_path, "first").checkpoint([Row(k="old", v=1)])
     savepoint = SinkRun(DeltaSink(str(tmp_path)), PAIR).checkpoint(commit=False)
     run = next_job(tmp_path)
-    run.restore(savepoint, lineage="next")
-    run.checkpoint([Row(k="new", v=1)])
+    run.restore(savepoint, lineage="next").checkpoint([Row(k="new", v=1)])
     assert pairs(tmp_path) == [("new", 1), ("old", 1)]
     # Also when it starts again, from a checkpoint of its own before whose commit nothing was written.
     run = next_job(tmp_path)
-    run.restore(savepoint, lineage="yet another")
-    own = run.checkpoint(commit=False)
-    run.restore(own)
-    run.checkpoint([Row(k="new", v=2)])
+    own = run.restore(savepoint, lineage="yet another").checkpoint(commit=False)
+    run.restore(own).checkpoint([Row(k="new", v=2)])
     assert pairs(tmp_path) == [("new", 1), ("new", 2), ("old", 1)]
 
 

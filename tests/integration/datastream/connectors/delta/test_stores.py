@@ -345,8 +345,7 @@ def test_rows_go_into_tables_that_deltalake_has_to_write(root: str) -> None:
     upload(TABLES / "column_mapping_by_id", root)
     before = len(rows_of(root))
     row_type = Types.ROW_NAMED(["id", "label"], [Types.INT(), Types.STRING()])
-    run = SinkRun(DeltaSink(root), row_type)
-    run.checkpoint([Row(id=100, label="new")])
+    run = SinkRun(DeltaSink(root), row_type).after([Row(id=100, label="new")])
     assert len(rows_of(root)) == before + 1
     assert (100, "new") in rows_of(root)
     run = SinkRun(DeltaSink(root, overwrite=True), row_type)
@@ -356,22 +355,19 @@ def test_rows_go_into_tables_that_deltalake_has_to_write(root: str) -> None:
 
 
 def test_the_log_is_summarized_so_that_commits_read_few_entries(root: str) -> None:
-    run = SinkRun(DeltaSink(root), PAIR)
-    run.checkpoint([Row(k="a", v=1)])
+    run = SinkRun(DeltaSink(root), PAIR).after([Row(k="a", v=1)])
     for _ in range(7):
         write_deltalake(root, pa.table({"k": ["b"], "v": [2]}), mode="append", storage_options=storage_options(root))
     run.checkpoint([Row(k="c", v=3)])
     assert DeltaLog(root).summarized() == 0
     last = run.checkpoint([Row(k="d", v=4)])
     assert (DeltaLog(root).newest(), DeltaLog(root).summarized()) == (10, 10)
-    run.restore(last)
-    run.checkpoint([Row(k="e", v=5)])
+    run.restore(last).checkpoint([Row(k="e", v=5)])
     assert len(rows_of(root)) == 11
 
 
 def test_old_lists_hide_no_commit_from_a_sink(root: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    run = SinkRun(DeltaSink(root), PAIR)
-    run.checkpoint([Row(k="a", v=1)])
+    run = SinkRun(DeltaSink(root), PAIR).after([Row(k="a", v=1)])
     last = run.checkpoint([Row(k="b", v=2)])
     left = [2]
 
@@ -400,8 +396,7 @@ def test_tables_of_other_stores_are_written_and_read_and_an_unlisted_commit_is_n
     try:
         sink = DeltaSink(root, upsert_keys=["k"])
         sink.validate(PAIR)
-        run = SinkRun(sink, PAIR)
-        run.checkpoint([Row(k="a", v=1)])
+        run = SinkRun(sink, PAIR).after([Row(k="a", v=1)])
         last = run.checkpoint([Row(k="a", v=2), Row(k="b", v=1)])
         assert rows_of(root) == [("a", 2), ("b", 1)]
         versions = DeltaLog(root).newest()

@@ -75,8 +75,7 @@ def numbers(*spans: range) -> list[str]:
 
 
 def test_parts_are_visible_when_their_checkpoint_is_complete(place: str) -> None:
-    run = SinkRun(text_sink(place, on_checkpoint(), ByParity()), parallelism=2)
-    run.epoch([str(n) for n in range(10)])
+    run = SinkRun(text_sink(place, on_checkpoint(), ByParity()), parallelism=2).epoch([str(n) for n in range(10)])
     assert objects(place, hidden=True) == {}  # they wait in state
     checkpoint = run.checkpoint([str(n) for n in range(10, 20)], commit=False)
     assert objects(place) == {}
@@ -88,16 +87,13 @@ def test_parts_are_visible_when_their_checkpoint_is_complete(place: str) -> None
 
 def test_the_rolling_policy_holds_across_checkpoints(place: str) -> None:
     policy = RollingPolicy.default_rolling_policy(part_size=12, rollover_interval=120_000, inactivity_interval=120_000)
-    run = SinkRun(text_sink(place, policy))
-    run.checkpoint(["aaaa"])
+    run = SinkRun(text_sink(place, policy)).after(["aaaa"])
     assert objects(place, hidden=True) == {}  # it is open, and in the checkpoint as state
-    run.lose_writers()
-    run.checkpoint(["bbbb"])
+    run.lose_writers().checkpoint(["bbbb"])
     run.checkpoint(["cccc", "dddd"])
     assert sorted(objects(place).values()) == [b"aaaa\nbbbb\ncccc\n"]
     run.now = 130_000
-    run.end_epoch()
-    run.checkpoint()
+    run.end_epoch().checkpoint()
     assert sorted(objects(place).values()) == [b"aaaa\nbbbb\ncccc\n", b"dddd\n"]
     run.checkpoint(["eeee"], end_of_input=True)
     assert lines(place) == ["aaaa", "bbbb", "cccc", "dddd", "eeee"]
@@ -105,13 +101,11 @@ def test_the_rolling_policy_holds_across_checkpoints(place: str) -> None:
 
 def test_a_full_buffer_is_put_before_the_checkpoint(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("flinkish.datastream.connectors._row_buffer.BUFFER_BYTES", 100)
-    run = SinkRun(text_sink(place, RollingPolicy.default_rolling_policy()))
-    run.epoch(["x" * 60])
+    run = SinkRun(text_sink(place, RollingPolicy.default_rolling_policy())).epoch(["x" * 60])
     run.epoch(["y" * 60])
     assert objects(place) == {}
     assert [content for name, content in objects(place, hidden=True).items()] == [b"x" * 60 + b"\n" + b"y" * 60 + b"\n"]
-    run.lost_epoch(["z" * 200])
-    run.checkpoint(["z" * 10], end_of_input=True)
+    run.lost_epoch(["z" * 200]).checkpoint(["z" * 10], end_of_input=True)
     assert lines(place) == sorted(["x" * 60, "y" * 60, "z" * 10])
 
 
@@ -120,8 +114,7 @@ def test_parquet_parts_are_objects_of_one_checkpoint(place: str) -> None:
     builder = FileSink.for_bulk_format(place, ParquetWriterFactory()).with_bucket_assigner(
         BucketAssigner.base_path_bucket_assigner()
     )
-    run = SinkRun(builder.build(), type_)
-    run.checkpoint([(n,) for n in range(5)])
+    SinkRun(builder.build(), type_).checkpoint([(n,) for n in range(5)])
     (content,) = objects(place).values()
     assert pq.read_table(io.BytesIO(content)).column("n").to_pylist() == list(range(5))
 
@@ -133,8 +126,7 @@ def test_closed_objects_are_merged_before_they_become_visible(place: str) -> Non
     sink = builder.enable_compact(strategy, FileCompactor.concat_file_compactor()).build()
     writers = SinkRun(sink.get_transformer().sink, parallelism=2)
     closed = [each.committable for each in writers.checkpoint(["1", "2", "3"], commit=False).requests]
-    compactor = SinkRun(sink, Types.PICKLED_BYTE_ARRAY())
-    compactor.checkpoint(closed)
+    SinkRun(sink, Types.PICKLED_BYTE_ARRAY()).checkpoint(closed)
     ((name, content),) = objects(place).items()
     assert name.startswith("compacted-part-")
     assert sorted(content.split()) == [b"1", b"2", b"3"]
@@ -191,8 +183,7 @@ def test_a_kill_at_each_change_of_the_store_loses_and_doubles_nothing_and_leaves
         except Lost:
             killed = True
         failing(-1, False)
-        run.restore(restored)
-        run.checkpoint([] if restored.id == 2 else ["4", "5", "6", "7"])
+        run.restore(restored).checkpoint([] if restored.id == 2 else ["4", "5", "6", "7"])
         run.checkpoint(["8", "9"], end_of_input=True)
         assert lines(path) == numbers(range(10)), number
         assert [name for name in objects(path, hidden=True) if name.startswith(".")] == [], number
@@ -220,9 +211,7 @@ def test_lists_that_lag_behind_leave_something_behind_and_remove_nothing_else(pl
 
 
 def test_the_end_of_the_input_removes_what_failed_tries_have_left(place: str) -> None:
-    run = SinkRun(text_sink(place, on_checkpoint()))
-    run.checkpoint(["0"], commit=False)
-    run.lose_writers()
+    run = SinkRun(text_sink(place, on_checkpoint())).after(["0"], commit=False).lose_writers()
     run.next_checkpoint = END_OF_INPUT_CHECKPOINT
     run.checkpoint(["1"], end_of_input=True)
     assert list(objects(place, hidden=True).values()) == [b"1\n"]
@@ -231,8 +220,7 @@ def test_the_end_of_the_input_removes_what_failed_tries_have_left(place: str) ->
 def test_a_job_that_starts_from_a_savepoint_of_another_copies_and_leaves_the_others_objects(place: str) -> None:
     run = SinkRun(text_sink(place, on_checkpoint()))
     savepoint = run.checkpoint(["1"], commit=False)
-    other = SinkRun(text_sink(place, on_checkpoint()))
-    other.restore(savepoint, lineage="other")
+    other = SinkRun(text_sink(place, on_checkpoint())).restore(savepoint, lineage="other")
     other.checkpoint(["2"])
     assert lines(place) == ["1", "2"]
     assert len([name for name in objects(place, hidden=True) if name.startswith(".")]) == 1  # the first job may still run
@@ -288,10 +276,8 @@ def test_places_that_cannot_be_written_are_refused(place: str, clouds: Cloud) ->
 def test_rescaled_writers_go_on_with_all_open_parts(place: str) -> None:
     run = SinkRun(text_sink(place, RollingPolicy.default_rolling_policy(), ByParity()), parallelism=3)
     checkpoint = run.checkpoint([str(n) for n in range(30)])
-    run.restore(checkpoint, 2)
-    checkpoint = run.checkpoint([str(n) for n in range(30, 40)])
-    run.restore(checkpoint, 5)
-    run.checkpoint(["40"], end_of_input=True)
+    checkpoint = run.restore(checkpoint, 2).checkpoint([str(n) for n in range(30, 40)])
+    run.restore(checkpoint, 5).checkpoint(["40"], end_of_input=True)
     assert lines(place) == numbers(range(41))
     for name, content in objects(place).items():
         assert {int(line) % 2 for line in content.split()} == {int(not name.startswith("even=True"))}

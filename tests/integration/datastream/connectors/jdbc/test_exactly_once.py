@@ -88,11 +88,8 @@ def crash(connection: sqlalchemy.Connection) -> None:
 def test_rows_become_visible_with_their_checkpoint_and_once(database: TestDatabase) -> None:
     run = run_of(database, parallelism=2)
 
-    run.epoch(rows(1, 2, 3))
-    run.lost_epoch(rows(4, 5))
-    run.epoch(rows(4, 5))
-    run.lose_writers()
-    checkpoint = run.checkpoint(rows(6), commit=False)
+    run.epoch(rows(1, 2, 3)).lost_epoch(rows(4, 5)).epoch(rows(4, 5))
+    checkpoint = run.lose_writers().checkpoint(rows(6), commit=False)
     assert ids(database) == []
     run.commit(checkpoint)
     run.commit(checkpoint)
@@ -135,8 +132,7 @@ def test_rows_of_an_unfinished_checkpoint_are_restored_and_rescaled(sqlite: Test
     states = [{name: list(values) for name, values in each.items()} for each in run.states]
     savepoint = Checkpoint(checkpoint.id, states, checkpoint.requests, checkpoint.lineage, checkpoint.committer_state)
 
-    run.restore(savepoint, 3)
-    run.checkpoint(rows(3, 4, 5))
+    run.restore(savepoint, 3).checkpoint(rows(3, 4, 5))
 
     assert ids(sqlite) == [1, 2, 3, 4, 5]
 
@@ -222,8 +218,7 @@ def test_a_checkpoint_older_than_the_database_is_refused(database: TestDatabase)
 
 
 def test_a_database_that_lost_commits_is_refused(database: TestDatabase) -> None:
-    run = run_of(database)
-    run.checkpoint(rows(1))
+    run = run_of(database).after(rows(1))
     second = run.checkpoint(rows(2))
     database.execute("UPDATE flinkish_checkpoints SET checkpoint_id = 0")
     expected = r"committed checkpoint 1 to .* \(table flinkish_checkpoints\), which knows of checkpoint 0: the rows of all later"
@@ -236,8 +231,7 @@ def test_a_database_that_lost_commits_is_refused(database: TestDatabase) -> None
 
 @pytest.mark.parametrize("restored", [False, True])
 def test_a_database_that_loses_commits_while_the_job_runs_gets_no_further_rows(database: TestDatabase, restored: bool) -> None:
-    run = run_of(database)
-    run.checkpoint(rows(1))
+    run = run_of(database).after(rows(1))
     second = run.checkpoint(rows(2))
     if restored:
         run.restore(second)
@@ -267,14 +261,11 @@ def test_commits_that_are_lost_between_a_restore_and_the_next_commit_are_noticed
 
 
 def test_a_job_that_moved_to_another_database_does_not_ask_it_for_earlier_commits(sqlite: TestDatabase, tmp_path: Path) -> None:
-    run = run_of(sqlite)
-    run.checkpoint(rows(1))
+    run = run_of(sqlite).after(rows(1))
     savepoint = run.checkpoint()
     other = created(sqlite_database(tmp_path / "other.db"))
     run.sink = sink_of(other)
-    run.restore(savepoint)
-    run.restore(run.checkpoint())
-    run.checkpoint(rows(2))
+    run.restore(savepoint).restore(run.checkpoint()).checkpoint(rows(2))
     assert (ids(sqlite), ids(other)) == ([1], [2])
 
 
@@ -283,8 +274,7 @@ def test_two_jobs_that_started_from_one_savepoint_do_not_both_write(sqlite: Test
     savepoint = run.checkpoint(rows(1))
     jobs = []
     for lineage in ("one", "two"):
-        job = SinkRun(run.sink, TYPE)
-        job.restore(savepoint, lineage=lineage)
+        job = SinkRun(run.sink, TYPE).restore(savepoint, lineage=lineage)
         job.next_checkpoint = 2
         jobs.append(job)
     jobs[0].checkpoint(rows(2))
@@ -332,8 +322,7 @@ def test_a_long_uid_has_a_short_name_in_the_table(sqlite: TestDatabase) -> None:
 
 def test_too_many_waiting_rows_are_an_error(sqlite: TestDatabase, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sink_module, "_MOST_WAITING_BYTES", 100)
-    run = run_of(sqlite)
-    run.epoch(rows(1))
+    run = run_of(sqlite).epoch(rows(1))
     run.checkpoint()
     run.epoch(rows(2))
     with pytest.raises(SinkError, match="MB of rows wait for a checkpoint"):

@@ -81,11 +81,7 @@ def test_without_checkpoints_an_incomplete_batch_is_sent_after_each_epoch(sqlite
 def test_a_batch_that_waits_outlives_its_process(sqlite: TestDatabase) -> None:
     run = SinkRun(sink_of(created(sqlite), batch_size=100), TYPE)
 
-    run.epoch(rows(1, 2))
-    run.epoch(rows(3))
-    run.lost_epoch(rows(4))
-    run.epoch(rows(4))
-    run.lose_writers()
+    run.epoch(rows(1, 2)).epoch(rows(3)).lost_epoch(rows(4)).epoch(rows(4)).lose_writers()
     assert ids(sqlite) == []
     run.checkpoint(rows(5), commit=False)
     assert ids(sqlite) == [1, 2, 3, 4, 5]
@@ -201,10 +197,8 @@ def test_values_of_all_types_arrive(database: TestDatabase, exactly_once: bool) 
     make = JdbcSink.exactly_once_sink if exactly_once else JdbcSink.sink
     sink = make(f"INSERT INTO t VALUES ({', '.join('?' * len(types))})", type_info, database.options)
 
-    run = SinkRun(sink, Types.PICKLED_BYTE_ARRAY())
-    run.epoch([Row(1, *(value for _, _, value, _, _ in _TYPES))])
-    run.lose_writers()
-    run.checkpoint([Row(2, *(None for _ in _TYPES))], commit=exactly_once)
+    run = SinkRun(sink, Types.PICKLED_BYTE_ARRAY()).epoch([Row(1, *(value for _, _, value, _, _ in _TYPES))])
+    run.lose_writers().checkpoint([Row(2, *(None for _ in _TYPES))], commit=exactly_once)
 
     (_, *found), (_, *nothing) = database.execute("SELECT * FROM t ORDER BY id")
     expected = [in_postgresql if is_postgresql else in_sqlite for *_, in_postgresql, in_sqlite in _TYPES]
@@ -276,8 +270,7 @@ def test_a_lost_connection_is_replaced_and_its_batch_sent_again(
     on_postgresql: TestDatabase, postgresql: PostgreSQL, caplog: pytest.LogCaptureFixture
 ) -> None:
     database = on_postgresql
-    run = SinkRun(sink_of(created(database), batch_size=2, max_retries=1), TYPE)
-    run.write(rows(1, 2))
+    run = SinkRun(sink_of(created(database), batch_size=2, max_retries=1), TYPE).write(rows(1, 2))
     postgresql.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid()")
     with caplog.at_level(logging.WARNING):
         run.write(rows(3, 4))

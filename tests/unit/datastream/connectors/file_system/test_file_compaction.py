@@ -6,7 +6,7 @@ import datetime
 import threading
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -96,13 +96,20 @@ class TwoStages:
         )
         return Checkpoint(first.id, first.states, [], first.lineage), second
 
-    def epoch(self, values: Sequence[Any]) -> None:
+    def after(self, values: Sequence[Any]) -> Self:
+        """Take a checkpoint that nobody looks at."""
+        self.checkpoint(values)
+        return self
+
+    def epoch(self, values: Sequence[Any]) -> Self:
         self.writers.epoch(values)
         self.compactors.epoch([])
+        return self
 
-    def restore(self, checkpoint: tuple[Checkpoint, Checkpoint], parallelism: int, *, lineage: str | None = None) -> None:
+    def restore(self, checkpoint: tuple[Checkpoint, Checkpoint], parallelism: int, *, lineage: str | None = None) -> Self:
         self.writers.restore(checkpoint[0], parallelism, lineage=lineage)
         self.compactors.restore(checkpoint[1], parallelism, lineage=lineage)
+        return self
 
 
 def text_sink(
@@ -136,8 +143,7 @@ def test_files_of_all_subtasks_become_one_at_each_checkpoint(tmp_path: Path) -> 
 
 
 def test_nothing_is_visible_until_the_files_are_merged(tmp_path: Path) -> None:
-    run = TwoStages(text_sink(tmp_path, strategy(checkpoints=3)), parallelism=1)
-    run.checkpoint(["a"])
+    run = TwoStages(text_sink(tmp_path, strategy(checkpoints=3)), parallelism=1).after(["a"])
     run.checkpoint(["b"])
     assert visible(tmp_path) == []
     run.checkpoint(["c"])
@@ -147,11 +153,9 @@ def test_nothing_is_visible_until_the_files_are_merged(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("first", ["old", "new"])
 def test_files_that_wait_in_another_job_are_merged_as_copies_and_stay(tmp_path: Path, first: str) -> None:
-    old = TwoStages(text_sink(tmp_path, strategy(checkpoints=3)), parallelism=1)
-    old.checkpoint(["a"])
+    old = TwoStages(text_sink(tmp_path, strategy(checkpoints=3)), parallelism=1).after(["a"])
     savepoint = old.checkpoint(["b"])
-    new = TwoStages(text_sink(tmp_path, strategy(checkpoints=3)), parallelism=1)
-    new.restore(savepoint, 1, lineage="another")
+    new = TwoStages(text_sink(tmp_path, strategy(checkpoints=3)), parallelism=1).restore(savepoint, 1, lineage="another")
     for name, run in (("old", old), ("new", new)) if first == "old" else (("new", new), ("old", old)):
         run.checkpoint([name])
     assert sorted(path.read_text() for path in visible(tmp_path)) == ["a\nb\nnew\n", "a\nb\nold\n"]
@@ -200,8 +204,7 @@ def test_the_identical_compactor_refuses_several_files(tmp_path: Path) -> None:
 
 
 def test_only_the_bytes_that_count_are_merged(tmp_path: Path) -> None:
-    run = TwoStages(text_sink(tmp_path, strategy(checkpoints=2)), parallelism=1)
-    run.checkpoint(["a"])
+    run = TwoStages(text_sink(tmp_path, strategy(checkpoints=2)), parallelism=1).after(["a"])
     (waiting,) = hidden(tmp_path)
     waiting.write_text("a\nwritten by an epoch that was thrown away\n")
     run.checkpoint(["b"])
@@ -212,21 +215,17 @@ def test_only_the_bytes_that_count_are_merged(tmp_path: Path) -> None:
 @pytest.mark.parametrize("committed", [True, False])
 def test_waiting_files_survive_a_restore_at_another_parallelism(tmp_path: Path, parallelism: int, committed: bool) -> None:
     sink = text_sink(tmp_path, strategy(checkpoints=3), assigner=ByFirstLetter())
-    run = TwoStages(sink)
-    run.checkpoint(["a1", "b1", "c1"])
+    run = TwoStages(sink).after(["a1", "b1", "c1"])
     saved = run.checkpoint(["a2", "b2"], commit=committed)
     # lost: an epoch, and a checkpoint that was never completed
-    run.epoch(["a3"])
-    run.checkpoint(["b3"], commit=False)
-    run.restore(saved, parallelism)
-    run.checkpoint(["a4", "c4"])
+    run.epoch(["a3"]).checkpoint(["b3"], commit=False)
+    run.restore(saved, parallelism).checkpoint(["a4", "c4"])
     run.checkpoint(end_of_input=True)
     assert sorted(lines(tmp_path)) == ["a1", "a2", "a4", "b1", "b2", "c1", "c4"]
 
 
 def test_a_crash_between_checkpoint_and_commit_merges_once(tmp_path: Path) -> None:
-    run = TwoStages(text_sink(tmp_path, strategy(checkpoints=2)), parallelism=1)
-    run.checkpoint(["a"])
+    run = TwoStages(text_sink(tmp_path, strategy(checkpoints=2)), parallelism=1).after(["a"])
     saved = run.checkpoint(["b"], commit=False)
     assert visible(tmp_path) == []
     run.restore(saved, 1)
@@ -237,8 +236,7 @@ def test_a_crash_between_checkpoint_and_commit_merges_once(tmp_path: Path) -> No
 
 
 def test_lost_compactors_start_from_the_last_epoch(tmp_path: Path) -> None:
-    run = TwoStages(text_sink(tmp_path, strategy(checkpoints=2)), parallelism=1)
-    run.checkpoint(["a"])
+    run = TwoStages(text_sink(tmp_path, strategy(checkpoints=2)), parallelism=1).after(["a"])
     run.compactors.lose_writers()
     run.writers.lose_writers()
     run.checkpoint(["b"])
@@ -257,8 +255,7 @@ def test_files_in_progress_go_on_over_checkpoints_and_their_copies_are_removed(t
 
 
 def test_a_waiting_file_that_is_gone_is_named(tmp_path: Path) -> None:
-    run = TwoStages(text_sink(tmp_path, strategy(checkpoints=2)), parallelism=1)
-    run.checkpoint(["a"])
+    run = TwoStages(text_sink(tmp_path, strategy(checkpoints=2)), parallelism=1).after(["a"])
     (waiting,) = hidden(tmp_path)
     waiting.unlink()
     with pytest.raises(
@@ -268,8 +265,7 @@ def test_a_waiting_file_that_is_gone_is_named(tmp_path: Path) -> None:
 
 
 def test_disabled_compaction_passes_on_what_waited(tmp_path: Path) -> None:
-    run = TwoStages(text_sink(tmp_path, strategy(checkpoints=10)), parallelism=1)
-    run.checkpoint(["a"])
+    run = TwoStages(text_sink(tmp_path, strategy(checkpoints=10)), parallelism=1).after(["a"])
     saved = run.checkpoint(["b"])
     assert visible(tmp_path) == []
     disabled = (
@@ -279,8 +275,7 @@ def test_disabled_compaction_passes_on_what_waited(tmp_path: Path) -> None:
         .disable_compact()
         .build()
     )
-    again = TwoStages(disabled, parallelism=1)
-    again.restore(saved, 1)
+    again = TwoStages(disabled, parallelism=1).restore(saved, 1)
     again.checkpoint(["c"])
     assert sorted(lines(tmp_path)) == ["a", "b", "c"]
     assert len(visible(tmp_path)) == 3
@@ -356,8 +351,7 @@ class Backwards(FileCompactor):
 
 
 def test_a_compactor_of_the_users_own(tmp_path: Path) -> None:
-    run = TwoStages(text_sink(tmp_path, strategy(checkpoints=2), Backwards()), parallelism=1)
-    run.checkpoint(["a"])
+    run = TwoStages(text_sink(tmp_path, strategy(checkpoints=2), Backwards()), parallelism=1).after(["a"])
     run.checkpoint(["b"])
     assert [path.read_text() for path in visible(tmp_path)] == ["b\na\n"]
 

@@ -94,8 +94,7 @@ def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path, monkeypatch: pyte
 
 @pytest.mark.usefixtures("both_ways")
 def test_nothing_is_visible_before_a_checkpoint_and_the_file_is_finished_after_it(tmp_path: Path) -> None:
-    run = SinkRun(text_sink(tmp_path, RollingPolicy.on_checkpoint_rolling_policy()), Types.STRING())
-    run.epoch(["a", "b"])
+    run = SinkRun(text_sink(tmp_path, RollingPolicy.on_checkpoint_rolling_policy()), Types.STRING()).epoch(["a", "b"])
     assert visible(tmp_path) == []
     (in_progress,) = hidden(tmp_path)
     assert in_progress.name.startswith(".out-")
@@ -133,14 +132,11 @@ def test_files_that_an_older_version_named_without_dashes_are_committed_and_gone
     sink = text_sink(tmp_path, RollingPolicy.on_checkpoint_rolling_policy() if policy == "closed" else None)
     with monkeypatch.context() as older:
         older.setattr("flinkish.datastream.connectors.file_system.sink.random_uuid", random_id)
-        run = SinkRun(sink, Types.STRING())
-        run.epoch(["a"])
+        run = SinkRun(sink, Types.STRING()).epoch(["a"])
         checkpoint = run.checkpoint(["b"], commit=False)
     assert re.fullmatch(r"\.out-[0-9a-f]{32}-0\.txt\.inprogress\.[0-9a-f]{32}", hidden(tmp_path)[0].name)
 
-    run.restore(checkpoint)
-    run.epoch(["c"])
-    run.checkpoint([], end_of_input=True)
+    run.restore(checkpoint).epoch(["c"]).checkpoint([], end_of_input=True)
 
     assert sorted(lines(tmp_path)) == ["a", "b", "c"]
     assert hidden(tmp_path) == []
@@ -148,28 +144,24 @@ def test_files_that_an_older_version_named_without_dashes_are_committed_and_gone
 
 @pytest.mark.usefixtures("both_ways")
 def test_the_default_policy_keeps_a_file_open_over_checkpoints_until_it_is_too_old(tmp_path: Path) -> None:
-    run = SinkRun(text_sink(tmp_path), Types.STRING())
-    run.checkpoint(["a"])
+    run = SinkRun(text_sink(tmp_path), Types.STRING()).after(["a"])
     assert visible(tmp_path) == []
     run.now = 60_000
-    run.epoch([])
-    run.checkpoint(["b"])
+    run.epoch([]).checkpoint(["b"])
     assert lines(tmp_path) == ["a"]
 
 
 @pytest.mark.usefixtures("both_ways")
 def test_a_file_without_new_records_is_rolled_by_inactivity(tmp_path: Path) -> None:
     policy = RollingPolicy.default_rolling_policy(rollover_interval=10_000_000, inactivity_interval=5_000)
-    run = SinkRun(text_sink(tmp_path, policy), Types.STRING())
-    run.epoch(["a"])
+    run = SinkRun(text_sink(tmp_path, policy), Types.STRING()).epoch(["a"])
     run.now = 4_000
     run.epoch(["b"])
     run.now = 8_000
     run.checkpoint()
     assert visible(tmp_path) == []
     run.now = 9_000
-    run.epoch([])
-    run.checkpoint()
+    run.epoch([]).checkpoint()
     assert lines(tmp_path) == ["a", "b"]
 
 
@@ -184,8 +176,7 @@ def test_files_roll_by_size_and_are_numbered(tmp_path: Path) -> None:
 
 def test_columns_are_appended_as_a_whole_unless_a_policy_or_an_error_needs_each_record(tmp_path: Path) -> None:
     sink = text_sink(tmp_path, RollingPolicy.default_rolling_policy(part_size=15))
-    run = SinkRun(sink, Types.STRING(), by_columns=True)
-    run.epoch(["a", "b", "c", "d"])
+    run = SinkRun(sink, Types.STRING(), by_columns=True).epoch(["a", "b", "c", "d"])
     assert run.from_columns == 4
     # As they make the file too large, it is closed between two of them.
     run.checkpoint(["line 1", "line 2", "line 3", "line 4"], end_of_input=True)
@@ -205,8 +196,7 @@ def test_columns_are_appended_as_a_whole_unless_a_policy_or_an_error_needs_each_
 
 @pytest.mark.usefixtures("both_ways")
 def test_the_end_of_the_input_finishes_all_files(tmp_path: Path) -> None:
-    run = SinkRun(text_sink(tmp_path), Types.STRING(), parallelism=2)
-    run.epoch(["a", "b", "c"])
+    run = SinkRun(text_sink(tmp_path), Types.STRING(), parallelism=2).epoch(["a", "b", "c"])
     run.checkpoint(end_of_input=True)
     assert sorted(lines(tmp_path)) == ["a", "b", "c"]
     assert len(visible(tmp_path)) == 2
@@ -216,8 +206,7 @@ def test_the_end_of_the_input_finishes_all_files(tmp_path: Path) -> None:
 def test_more_than_a_megabyte_in_an_epoch_is_whole(tmp_path: Path) -> None:
     run = SinkRun(text_sink(tmp_path), Types.STRING())
     values = [str(i) * 50_000 for i in range(10)] * 4
-    run.epoch(values)
-    run.checkpoint(values, end_of_input=True)
+    run.epoch(values).checkpoint(values, end_of_input=True)
     assert lines(tmp_path) == values * 2
 
 
@@ -225,25 +214,17 @@ def test_more_than_a_megabyte_in_an_epoch_is_whole(tmp_path: Path) -> None:
 def test_an_epoch_run_again_after_its_writer_was_lost_writes_nothing_twice(tmp_path: Path) -> None:
     for name, policy in (("default", None), ("checkpoint", RollingPolicy.on_checkpoint_rolling_policy())):
         path = tmp_path / name
-        run = SinkRun(text_sink(path, policy), Types.STRING())
-        run.epoch(["a"])
-        run.lost_epoch(["b", "c"])
-        run.epoch(["b", "c"])
-        run.lose_writers()
-        run.checkpoint(["d"])
-        run.lost_epoch(["e"])
-        run.checkpoint(["e"], end_of_input=True)
+        run = SinkRun(text_sink(path, policy), Types.STRING()).epoch(["a"])
+        run.lost_epoch(["b", "c"]).epoch(["b", "c"]).lose_writers().checkpoint(["d"])
+        run.lost_epoch(["e"]).checkpoint(["e"], end_of_input=True)
         assert sorted(lines(path)) == ["a", "b", "c", "d", "e"]
 
 
 @pytest.mark.usefixtures("both_ways")
 def test_an_epoch_lost_in_its_middle_leaves_no_trace(tmp_path: Path) -> None:
-    run = SinkRun(text_sink(tmp_path), Types.STRING())
-    run.epoch(["a"])
+    run = SinkRun(text_sink(tmp_path), Types.STRING()).epoch(["a"])
     lost = run.writers
-    run.write(["b" * 2_000_000, "c"])
-    run.lose_writers()
-    run.epoch(["b"])
+    run.write(["b" * 2_000_000, "c"]).lose_writers().epoch(["b"])
     for writer in lost:
         # A process that should be dead comes to the end of its epoch after all.
         writer.end_epoch()
@@ -276,8 +257,7 @@ def test_output_that_was_taken_away_is_not_missed_when_its_commit_is_repeated(
 def test_a_file_that_is_gone_at_its_first_commit_is_an_error(tmp_path: Path) -> None:
     run = SinkRun(text_sink(tmp_path, RollingPolicy.on_checkpoint_rolling_policy()), Types.STRING())
     restored = run.checkpoint(["a"])
-    run.restore(restored)
-    checkpoint = run.checkpoint(["b"], commit=False)
+    checkpoint = run.restore(restored).checkpoint(["b"], commit=False)
     hidden(tmp_path)[0].unlink()
     with pytest.raises(SinkError, match=r"neither .* nor .* exists, though the 2 bytes were written"):
         run.commit(checkpoint)
@@ -287,13 +267,9 @@ def test_a_file_that_is_gone_at_its_first_commit_is_an_error(tmp_path: Path) -> 
 @pytest.mark.parametrize("parallelism", [1, 2, 3])
 @pytest.mark.parametrize("committed", [False, True])
 def test_a_restart_goes_back_to_what_its_checkpoint_covered(tmp_path: Path, parallelism: int, committed: bool) -> None:
-    run = SinkRun(text_sink(tmp_path), Types.STRING(), parallelism=2)
-    run.epoch(["a", "b"])
+    run = SinkRun(text_sink(tmp_path), Types.STRING(), parallelism=2).epoch(["a", "b"])
     checkpoint = run.checkpoint(["c", "d"], commit=committed)
-    run.epoch(["lost 1", "lost 2"])
-    run.restore(checkpoint, parallelism)
-    run.epoch(["e", "f"])
-    run.checkpoint([], end_of_input=True)
+    run.epoch(["lost 1", "lost 2"]).restore(checkpoint, parallelism).epoch(["e", "f"]).checkpoint([], end_of_input=True)
     assert sorted(lines(tmp_path)) == ["a", "b", "c", "d", "e", "f"]
 
 
@@ -301,11 +277,9 @@ def test_a_restart_goes_back_to_what_its_checkpoint_covered(tmp_path: Path, para
 def test_a_file_copied_at_a_restart_is_removed_once_the_next_checkpoint_is_complete(tmp_path: Path) -> None:
     run = SinkRun(text_sink(tmp_path), Types.STRING())
     checkpoint = run.checkpoint(["a"])
-    run.restore(checkpoint)
-    run.epoch(["b"])
+    run.restore(checkpoint).epoch(["b"])
     assert len(hidden(tmp_path)) == 2
-    run.restore(checkpoint)
-    run.checkpoint(["b"])
+    run.restore(checkpoint).checkpoint(["b"])
     assert len(hidden(tmp_path)) == 2, "the one in progress, and that of the attempt which was lost"
     run.checkpoint(["c"], end_of_input=True)
     assert lines(tmp_path) == ["a", "b", "c"]
@@ -318,13 +292,10 @@ def test_a_job_started_from_the_savepoint_of_another_leaves_the_files_of_that_on
     tmp_path: Path, policy: str, first: str
 ) -> None:
     rolling = RollingPolicy.default_rolling_policy() if policy == "open" else RollingPolicy.on_checkpoint_rolling_policy()
-    old = SinkRun(text_sink(tmp_path, rolling), Types.STRING())
-    old.checkpoint(["a"])
-    old.epoch(["b"])
+    old = SinkRun(text_sink(tmp_path, rolling), Types.STRING()).after(["a"]).epoch(["b"])
     # a savepoint in passing: the job commits what it holds with the next checkpoint
     savepoint = old.checkpoint(["c"], commit=False)
-    new = SinkRun(text_sink(tmp_path, rolling), Types.STRING())
-    new.restore(savepoint, lineage="another")
+    new = SinkRun(text_sink(tmp_path, rolling), Types.STRING()).restore(savepoint, lineage="another")
     later = old.checkpoint(["old 1"], commit=False)
     later.requests[:0] = savepoint.requests
     if first == "old":
@@ -343,16 +314,13 @@ def test_a_job_started_from_the_savepoint_of_another_leaves_the_files_of_that_on
 @pytest.mark.parametrize("policy", ["open", "closed"])
 def test_a_job_can_go_back_to_before_a_savepoint_that_another_job_was_started_from(tmp_path: Path, policy: str) -> None:
     rolling = RollingPolicy.default_rolling_policy() if policy == "open" else RollingPolicy.on_checkpoint_rolling_policy()
-    old = SinkRun(text_sink(tmp_path, rolling), Types.STRING())
-    old.epoch(["a"])
+    old = SinkRun(text_sink(tmp_path, rolling), Types.STRING()).epoch(["a"])
     checkpoint = old.checkpoint([])
     old.now = 100_000
     savepoint = old.checkpoint(["b"], commit=False)
-    new = SinkRun(text_sink(tmp_path, rolling), Types.STRING())
-    new.restore(savepoint, lineage="another")
+    new = SinkRun(text_sink(tmp_path, rolling), Types.STRING()).restore(savepoint, lineage="another")
     new.checkpoint(["new"], end_of_input=True)
-    old.restore(checkpoint)
-    old.checkpoint(["old"], end_of_input=True)
+    old.restore(checkpoint).checkpoint(["old"], end_of_input=True)
     shared = ["a", "a", "b"] if policy == "open" else ["a", "b"]
     assert sorted(lines(tmp_path)) == sorted([*shared, "new", "old"])
 
@@ -362,8 +330,7 @@ def test_a_job_started_from_the_savepoint_of_another_goes_on_under_names_of_its_
     old = SinkRun(text_sink(tmp_path), Types.STRING())
     savepoint = old.checkpoint(["a"])
     for lineage in ("one", "two"):
-        new = SinkRun(text_sink(tmp_path), Types.STRING())
-        new.restore(savepoint, lineage=lineage)
+        new = SinkRun(text_sink(tmp_path), Types.STRING()).restore(savepoint, lineage=lineage)
         new.checkpoint([lineage], end_of_input=True)
     old.checkpoint(["old"], end_of_input=True)
     assert sorted(file.read_text() for file in visible(tmp_path)) == ["a\nold\n", "a\none\n", "a\ntwo\n"]
@@ -375,8 +342,7 @@ def test_a_restart_from_an_older_checkpoint_never_writes_a_name_that_is_taken(tm
     run = SinkRun(text_sink(tmp_path, RollingPolicy.on_checkpoint_rolling_policy()), Types.STRING())
     first = run.checkpoint(["a"])
     run.checkpoint(["b"])
-    run.restore(first)
-    run.checkpoint(["b again"])
+    run.restore(first).checkpoint(["b again"])
     assert sorted(lines(tmp_path)) == ["a", "b", "b again"]
 
 
@@ -385,8 +351,7 @@ def test_a_process_that_should_be_dead_cannot_write_into_what_a_new_attempt_fini
     run = SinkRun(text_sink(tmp_path), Types.STRING())
     checkpoint = run.checkpoint(["a"])
     dead = run.writers[0]
-    run.restore(checkpoint)
-    run.checkpoint(["b"], end_of_input=True)
+    run.restore(checkpoint).checkpoint(["b"], end_of_input=True)
     dead.write("ghost", WriteContext(timestamp=None, watermark=0))
     dead.end_epoch()
     assert lines(tmp_path) == ["a", "b"]
@@ -415,10 +380,8 @@ def test_a_part_that_became_shorter_is_refused_by_name(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("both_ways")
 def test_records_go_to_the_folder_of_their_bucket(tmp_path: Path) -> None:
-    run = SinkRun(text_sink(tmp_path, assigner=ByFirstLetter()), Types.STRING())
-    run.epoch(["ax", "by"])
-    run.lose_writers()
-    run.checkpoint(["az"], end_of_input=True)
+    run = SinkRun(text_sink(tmp_path, assigner=ByFirstLetter()), Types.STRING()).epoch(["ax", "by"])
+    run.lose_writers().checkpoint(["az"], end_of_input=True)
     assert {p.parent.name: p.read_text() for p in visible(tmp_path)} == {"letter=a": "ax\naz\n", "letter=b": "by\n"}
     assert run.states[0]["flinkish.file-sink.buckets"] == [], "finished buckets are forgotten"
 
@@ -494,16 +457,10 @@ def test_a_char_of_a_parquet_file_is_one_character_when_it_is_written(tmp_path: 
 @pytest.mark.parametrize("committed", [False, True])
 @pytest.mark.parametrize("parallelism", [1, 3])
 def test_parquet_rows_survive_lost_writers_and_restarts_once_each(tmp_path: Path, parallelism: int, committed: bool) -> None:
-    run = SinkRun(parquet_sink(tmp_path), PAIR, parallelism=2)
-    run.epoch([Row(k="a", v=1), Row(k="b", v=2)])
-    run.lost_epoch([Row(k="c", v=3)])
-    run.epoch([Row(k="c", v=3)])
-    run.lose_writers()
-    checkpoint = run.checkpoint([Row(k="d", v=None)], commit=committed)
-    run.epoch([Row(k="lost", v=0)])
-    run.restore(checkpoint, parallelism)
-    run.epoch([Row(k="e", v=5)])
-    run.checkpoint(end_of_input=True)
+    run = SinkRun(parquet_sink(tmp_path), PAIR, parallelism=2).epoch([Row(k="a", v=1), Row(k="b", v=2)])
+    run.lost_epoch([Row(k="c", v=3)]).epoch([Row(k="c", v=3)])
+    checkpoint = run.lose_writers().checkpoint([Row(k="d", v=None)], commit=committed)
+    run.epoch([Row(k="lost", v=0)]).restore(checkpoint, parallelism).epoch([Row(k="e", v=5)]).checkpoint(end_of_input=True)
     assert sorted(rows(tmp_path), key=str) == [("a", 1), ("b", 2), ("c", 3), ("d", None), ("e", 5)]
     assert hidden(tmp_path) == []
 
@@ -514,22 +471,18 @@ def test_bulk_files_have_their_bucket_s_rows(tmp_path: Path) -> None:
         def get_bucket_id(self, element: Any, context: BucketContext) -> str:
             return str(element.k)
 
-    run = SinkRun(parquet_sink(tmp_path, ByKey()), PAIR)
-    run.epoch([Row(k="a", v=1), Row(k="b", v=2)])
-    run.lose_writers()
-    run.checkpoint([Row(k="a", v=3)], end_of_input=True)
+    run = SinkRun(parquet_sink(tmp_path, ByKey()), PAIR).epoch([Row(k="a", v=1), Row(k="b", v=2)])
+    run.lose_writers().checkpoint([Row(k="a", v=3)], end_of_input=True)
     assert sorted((p.parent.name, pq.read_table(p).num_rows) for p in visible(tmp_path)) == [("a", 2), ("b", 1)]
 
 
 @pytest.mark.usefixtures("both_ways")
 def test_many_rows_go_to_a_file_before_the_checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_row_buffer, "BUFFER_ROWS", 10)
-    run = SinkRun(parquet_sink(tmp_path), PAIR)
-    run.epoch([Row(k="a", v=i) for i in range(12)])
+    run = SinkRun(parquet_sink(tmp_path), PAIR).epoch([Row(k="a", v=i) for i in range(12)])
     assert len(hidden(tmp_path)) == 1
     assert run.states[0]["flinkish.file-sink.rows"] == []
-    run.lose_writers()
-    run.checkpoint([Row(k="b", v=0)])
+    run.lose_writers().checkpoint([Row(k="b", v=0)])
     assert len(rows(tmp_path)) == 13
 
 
@@ -537,8 +490,7 @@ def test_many_rows_go_to_a_file_before_the_checkpoint(tmp_path: Path, monkeypatc
 def test_records_that_no_parquet_file_takes_are_named(tmp_path: Path) -> None:
     with pytest.raises(InvalidProgramError, match="rows or tuples"):
         parquet_sink(tmp_path).validate(Types.STRING())
-    run = SinkRun(parquet_sink(tmp_path), PAIR)
-    run.write([Row(k="a", v=1), Row(k="b", v="x")])
+    run = SinkRun(parquet_sink(tmp_path), PAIR).write([Row(k="a", v=1), Row(k="b", v="x")])
     with pytest.raises(TypeMismatchError, match=r"column 'v' is Long.*got 'x' of type str"):
         run.end_epoch()
     with pytest.raises(TypeMismatchError, match=r"fields \['k', 'v'\]"):
