@@ -57,10 +57,14 @@ class World:
 
     def trigger(self) -> Trigger:
         """Let the interval pass and start the periodic checkpoint."""
-        self.clock.advance(100)
-        trigger = self.coordinator.trigger_if_due()
+        trigger = self.look_after(100)
         assert trigger is not None
         return trigger
+
+    def look_after(self, milliseconds: int) -> Trigger | None:
+        """Let time pass, and start the checkpoint that is due."""
+        self.clock.advance(milliseconds)
+        return self.coordinator.trigger_if_due()
 
     def finish(self, checkpoint_id: int, *, committables: tuple[bytes, ...] = ()) -> None:
         """Bring all parts of a checkpoint."""
@@ -113,8 +117,7 @@ def test_a_checkpoint_that_is_brought_forward_keeps_the_pause_after_the_one_befo
     world.take(1)
     world.coordinator.bring_forward()
     assert world.coordinator.trigger_if_due() is None
-    world.clock.advance(80)
-    assert world.coordinator.trigger_if_due() is not None
+    assert world.look_after(80) is not None
 
 
 def test_nothing_is_brought_forward_in_a_job_that_takes_no_periodic_checkpoints() -> None:
@@ -127,8 +130,7 @@ def test_the_first_periodic_checkpoint_starts_one_interval_after_the_attempt() -
     world = World()
     assert world.coordinator.next_trigger_time() == 1_100
     assert world.coordinator.trigger_if_due() is None
-    world.clock.advance(100)
-    trigger = world.coordinator.trigger_if_due()
+    trigger = world.look_after(100)
     assert trigger is not None
     assert trigger.kind is CheckpointKind.PERIODIC
     assert (trigger.barrier.checkpoint_id, trigger.barrier.timestamp) == (1, 1_100)
@@ -165,8 +167,7 @@ def test_periodic_checkpoints_keep_their_rate() -> None:
 
 def test_checkpoints_that_were_missed_are_not_made_up_for() -> None:
     world = World()
-    world.clock.advance(1_050)
-    first = world.coordinator.trigger_if_due()
+    first = world.look_after(1_050)
     assert first is not None
     world.finish(first.barrier.checkpoint_id)
     assert world.coordinator.trigger_if_due() is None
@@ -182,8 +183,7 @@ def test_no_periodic_checkpoint_without_an_interval() -> None:
 
 def test_the_next_checkpoint_waits_for_the_one_in_progress() -> None:
     world = World(triggered=1)
-    world.clock.advance(100)
-    assert world.coordinator.trigger_if_due() is None
+    assert world.look_after(100) is None
     world.finish(1)
     assert world.coordinator.next_trigger_time() == world.clock.monotonic()
     assert world.coordinator.trigger_if_due() is not None
@@ -218,8 +218,7 @@ def test_no_more_checkpoints_than_allowed_are_in_progress(limit: int) -> None:
     world = World(CheckpointSettings(interval=100, max_concurrent=limit))
     for _ in range(limit):
         world.trigger()
-    world.clock.advance(1_000)
-    assert world.coordinator.trigger_if_due() is None
+    assert world.look_after(1_000) is None
     assert len(world.coordinator.pending) == limit
 
 
@@ -227,11 +226,9 @@ def test_the_pause_counts_from_the_completion() -> None:
     world = World(CheckpointSettings(interval=100, min_pause=60), triggered=1)
     world.clock.advance(90)
     world.finish(1)  # at 1190: the interval would allow 1200, the pause 1250
-    world.clock.advance(20)
-    assert world.coordinator.trigger_if_due() is None
+    assert world.look_after(20) is None
     assert world.coordinator.next_trigger_time() == 1_250
-    world.clock.advance(40)
-    assert world.coordinator.trigger_if_due() is not None
+    assert world.look_after(40) is not None
 
 
 def test_a_checkpoint_that_was_asked_for_ignores_interval_and_pause() -> None:
@@ -257,8 +254,7 @@ def test_a_request_waits_until_the_checkpoint_in_progress_has_failed() -> None:
 
 def test_nothing_is_triggered_while_no_attempt_runs() -> None:
     world = World(begin=False)
-    world.clock.advance(10_000)
-    assert world.coordinator.trigger_if_due() is None
+    assert world.look_after(10_000) is None
     assert world.coordinator.next_trigger_time() is None
     assert "not all tasks" in error_of(world.coordinator.trigger_savepoint())
     assert "not all tasks" in error_of(world.coordinator.trigger_checkpoint())
@@ -267,15 +263,13 @@ def test_nothing_is_triggered_while_no_attempt_runs() -> None:
 def test_nothing_is_triggered_after_an_attempt_has_ended() -> None:
     world = World()
     world.coordinator.end_attempt()
-    world.clock.advance(10_000)
-    assert world.coordinator.trigger_if_due() is None
+    assert world.look_after(10_000) is None
 
 
 def test_nothing_is_triggered_after_shutdown() -> None:
     world = World()
     world.coordinator.shutdown(JobEnd.FINISHED)
-    world.clock.advance(10_000)
-    assert world.coordinator.trigger_if_due() is None
+    assert world.look_after(10_000) is None
     assert "ending" in error_of(world.coordinator.trigger_savepoint())
     with pytest.raises(CheckpointError, match="shut down"):
         world.coordinator.begin_attempt([A])
@@ -305,8 +299,7 @@ def test_a_place_that_cannot_be_prepared_is_a_failure_that_counts() -> None:
     world = World(CheckpointSettings(interval=100, tolerable_failures=1))
     for _ in range(2):
         world.storage.fail["prepare"] = OSError(28, "No space left on device")
-        world.clock.advance(100)
-        assert world.coordinator.trigger_if_due() is None
+        assert world.look_after(100) is None
     assert len(world.listener.failures) == 1
     assert "No space left" in str(world.listener.failures[0])
     # A part of a place may have been made: its id is not used a second time.
@@ -475,8 +468,7 @@ def test_a_checkpoint_expires_alone_and_its_state_is_discarded_once() -> None:
 
 def test_the_coordinator_asks_to_be_woken_for_a_timeout() -> None:
     world = World(CheckpointSettings(interval=10_000, timeout=1_000))
-    world.clock.advance(10_000)
-    world.coordinator.trigger_if_due()
+    world.look_after(10_000)
     assert world.coordinator.next_trigger_time() == world.clock.monotonic() + 1_000
 
 
@@ -693,8 +685,7 @@ def test_a_superseded_driver_stops_for_good_and_deletes_nothing() -> None:
     assert len(world.listener.failures) == 1
     assert world.storage.discarded == []
     assert world.listener.completed_ids == []
-    world.clock.advance(10_000)
-    assert world.coordinator.trigger_if_due() is None
+    assert world.look_after(10_000) is None
     world.coordinator.shutdown(JobEnd.FAILED)
     assert world.storage.deleted_all == 0
 
@@ -702,8 +693,7 @@ def test_a_superseded_driver_stops_for_good_and_deletes_nothing() -> None:
 def test_a_driver_that_is_superseded_learns_it_when_it_triggers() -> None:
     world = World()
     world.storage.fail["prepare"] = StaleGenerationError("generation 2 has taken over")
-    world.clock.advance(100)
-    assert world.coordinator.trigger_if_due() is None
+    assert world.look_after(100) is None
     assert isinstance(world.listener.failures[0], StaleGenerationError)
 
 
@@ -861,8 +851,7 @@ def test_a_stop_with_savepoint_is_a_checkpoint_and_a_copy_of_it() -> None:
 def test_no_checkpoint_starts_once_the_job_is_stopping() -> None:
     world = World()
     world.savepoint(stop=True)
-    world.clock.advance(500)
-    assert world.coordinator.trigger_if_due() is None
+    assert world.look_after(500) is None
     assert "ending" in error_of(world.coordinator.trigger_savepoint())
     world.finish(1)
     assert world.coordinator.trigger_if_due() is None
@@ -933,8 +922,7 @@ def test_the_last_checkpoint_of_a_bounded_job_ignores_all_limits() -> None:
     assert trigger.kind is CheckpointKind.FINAL
     world.finish(2)
     assert world.listener.completed_ids == [2]
-    world.clock.advance(5_000)
-    assert world.coordinator.trigger_if_due() is None
+    assert world.look_after(5_000) is None
 
 
 def test_a_final_checkpoint_that_failed_can_be_tried_again() -> None:

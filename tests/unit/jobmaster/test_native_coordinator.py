@@ -23,6 +23,12 @@ def coordinator(parallelism: int = 2) -> NativeSourceCoordinator:
     return NativeSourceCoordinator(SourceNode(uid=UID, name="rows", parallelism=parallelism, source=Batches()))
 
 
+def started(parallelism: int = 2) -> NativeSourceCoordinator:
+    made = coordinator(parallelism)
+    made.start(None)
+    return made
+
+
 def position(offset: str | None, files: Mapping[str, bytes] | None = None) -> NativePosition:
     return NativePosition(offsets=(offset,), files=lambda: files or {})
 
@@ -42,8 +48,7 @@ def run_epoch(source: NativeSourceCoordinator, at: NativePosition, *reports: Rea
 
 
 def test_there_is_input_when_the_position_moves_and_when_the_watermark_has_risen() -> None:
-    source = coordinator()
-    source.start(None)
+    source = started()
     source.reads(position("1"))
     assert source.input_ready
     run_epoch(source, position("1"), report(), report())
@@ -58,8 +63,7 @@ def test_there_is_input_when_the_position_moves_and_when_the_watermark_has_risen
 
 
 def test_all_subtasks_are_told_the_highest_watermark_which_never_falls() -> None:
-    source = coordinator()
-    source.start(None)
+    source = started()
     run_epoch(source, position("1"), report(7), report(30))
     assert {command.watermark for command in source.commands(10).values()} == {30}
     run_epoch(source, position("2"), report(8), report(None))
@@ -67,8 +71,7 @@ def test_all_subtasks_are_told_the_highest_watermark_which_never_falls() -> None
 
 
 def test_the_source_is_idle_when_all_subtasks_are() -> None:
-    source = coordinator()
-    source.start(None)
+    source = started()
     run_epoch(source, position("1"), report(idle=True), report())
     assert not any(command.idle for command in source.commands(10).values())
     run_epoch(source, position("1"), report(idle=True), report(idle=True))
@@ -76,8 +79,7 @@ def test_the_source_is_idle_when_all_subtasks_are() -> None:
 
 
 def test_a_checkpoint_holds_the_position_of_its_epoch_and_the_files_from_before_it_ran() -> None:
-    source = coordinator()
-    source.start(None)
+    source = started()
     files = {"0/1": b"a"}
     source.reads(position('{"x": 1}', files))
     source.prepare_snapshot()
@@ -94,8 +96,7 @@ def test_a_checkpoint_holds_the_position_of_its_epoch_and_the_files_from_before_
 
 
 def test_a_restored_source_has_its_watermark_and_nothing_to_read_at_its_position() -> None:
-    source = coordinator()
-    source.start(None)
+    source = started()
     run_epoch(source, position("5"), report(40), report())
     restored = coordinator(1)
     restored.start(source.snapshot(1))
@@ -105,8 +106,7 @@ def test_a_restored_source_has_its_watermark_and_nothing_to_read_at_its_position
 
 
 def test_positions_of_other_sources_and_of_others_keys_are_refused() -> None:
-    source = coordinator()
-    source.start(None)
+    source = started()
     run_epoch(source, position("5"), report(), report())
     state = source.snapshot(1)
     with pytest.raises(ForeignCheckpointError, match="another key has signed"):

@@ -29,6 +29,12 @@ def coordinator(source: Numbers, parallelism: int = 1) -> EnumeratorCoordinator:
     return EnumeratorCoordinator(node, Configuration(), ManualClock(), post=lambda call: call())
 
 
+def started(source: Numbers, parallelism: int = 1) -> EnumeratorCoordinator:
+    made = coordinator(source, parallelism)
+    made.start(None)
+    return made
+
+
 def encoded(split_id: str, position: int, end: int, generator: object = None) -> SplitState:
     split = NumbersSplit(split_id=split_id, position=position, end=end)
     return SplitState(split_id=split_id, split=msgspec.msgpack.encode(split), generator=generator)
@@ -45,15 +51,13 @@ def restored(*splits: SplitState, left: tuple[NumbersSplit, ...] = ()) -> Source
 class TestEnumerators:
     def test_each_reader_without_a_split_is_asked_for_at_the_start(self) -> None:
         source = Numbers((0, 5), (5, 10))
-        sources = coordinator(source, parallelism=2)
-        sources.start(None)
+        sources = started(source, parallelism=2)
         assert source.enumerators[0].requests == [0, 1]
         assert {subtask: [s.split_id for s in c.splits] for subtask, c in sources.commands(10).items()} == {0: ["0"], 1: ["1"]}
 
     def test_a_reader_that_ran_dry_gets_one_answer_and_is_then_told_that_no_more_will_come(self) -> None:
         source = Numbers((0, 5), (5, 10))
-        sources = coordinator(source)
-        sources.start(None)
+        sources = started(source)
         sources.commands(10)
         for _ in range(2):
             sources.apply(0, report(wants=True))
@@ -65,8 +69,7 @@ class TestEnumerators:
 
     def test_a_reader_that_has_to_wait_for_a_split_needs_no_epochs(self) -> None:
         source = Numbers(lasting=True)
-        sources = coordinator(source)
-        sources.start(None)
+        sources = started(source)
         sources.commands(10)
         sources.apply(0, report(wants=True))
         sources.after_epoch()
@@ -74,8 +77,7 @@ class TestEnumerators:
         assert not sources.wants_poll
 
     def test_a_reader_without_splits_is_asked_again_until_it_has_fallen_idle(self) -> None:
-        sources = coordinator(Numbers(lasting=True))
-        sources.start(None)
+        sources = started(Numbers(lasting=True))
         sources.commands(10)
         sources.apply(0, replace(report(wants=True), awaits_idleness=True))
         sources.after_epoch()
@@ -84,8 +86,7 @@ class TestEnumerators:
         assert not sources.wants_poll
 
     def test_a_reader_with_splits_that_has_nothing_now_is_to_be_asked_again(self) -> None:
-        sources = coordinator(Numbers((0, 5)))
-        sources.start(None)
+        sources = started(Numbers((0, 5)))
         sources.commands(10)
         sources.apply(0, report(encoded("0", 5, 5)))
         assert sources.wants_poll
@@ -93,8 +94,7 @@ class TestEnumerators:
 
     def test_a_reader_whose_splits_have_limits_is_asked_again_only_when_they_have_changed(self) -> None:
         source = Numbers((0, 50), (50, 90))
-        sources = coordinator(source)
-        sources.start(None)
+        sources = started(source)
         limits = {"0": 5, "1": 60}
         source.enumerators[0].split_limits = lambda: limits  # type: ignore[method-assign]
         # Only those of its own splits.
@@ -109,16 +109,14 @@ class TestEnumerators:
         assert [split.position for split in sources.assigned_splits()] == [5]  # type: ignore[attr-defined]
 
     def test_positions_and_generators_come_back_as_the_reader_reported_them(self) -> None:
-        sources = coordinator(Numbers((0, 5)))
-        sources.start(None)
+        sources = started(Numbers((0, 5)))
         sources.commands(10)
         state = encoded("0", 3, 5, generator={"max": 8})
         sources.apply(0, report(state, more=True))
         assert sources.commands(10)[0].splits == (state,)
 
     def test_the_snapshot_holds_what_is_left_and_what_is_being_read(self) -> None:
-        sources = coordinator(Numbers((0, 5), (5, 10)))
-        sources.start(None)
+        sources = started(Numbers((0, 5), (5, 10)))
         state = sources.snapshot(7)
         assert [s.split_id for s in state.splits] == ["0"]
         assert state.enumerator is not None
@@ -156,8 +154,7 @@ class TestEnumerators:
             sources.start(restored(other))
 
     def test_finished_readers_stay_finished(self) -> None:
-        sources = coordinator(Numbers((0, 5)))
-        sources.start(None)
+        sources = started(Numbers((0, 5)))
         sources.commands(10)
         sources.apply(0, report(finished=True))
         assert not sources.input_ready
@@ -176,8 +173,7 @@ class TestEnumerators:
 
     def test_closing_closes_the_enumerator_once(self) -> None:
         source = Numbers((0, 5))
-        sources = coordinator(source)
-        sources.start(None)
+        sources = started(source)
         sources.close()
         sources.close()
         assert source.enumerators[0].closed
