@@ -333,8 +333,7 @@ class Program:
 
     def lose_heap_between_epochs(self) -> None:
         for slot in self.slots:
-            slot.end()
-            slot.lose_heap()
+            slot.end_and_lose_heap()
             slot.begin()
         self.committed = copy.deepcopy(self.model)
         self.check()
@@ -381,8 +380,7 @@ class Program:
         for slot in self.slots:
             slot.restore(files, old_parallelism=before)
             if early:  # the heap is lost before the state is asked for
-                slot.end()
-                slot.lose_heap()
+                slot.end_and_lose_heap()
                 slot.begin()
         self.adopt_timers(old)
         grouped_rules.adopt_order(self)

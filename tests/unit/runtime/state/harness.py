@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from flinkish.common.ids import AttemptId, CheckpointId, OperatorUid
 from flinkish.common.typeinfo import TypeInformation, Types
@@ -108,6 +108,10 @@ class Slot:
         self.state = self.load(self.blob)
         self.open()
 
+    def end_and_lose_heap(self) -> None:
+        self.end()
+        self.lose_heap()
+
     def key(self, key: object) -> None:
         self.backend.current_key = key
 
@@ -120,7 +124,7 @@ class Slot:
 
     def restore(
         self, files: tuple[StateFile, ...], *, old_parallelism: int = 1, pickle_allowed: bool = False, keyed: bool = True
-    ) -> None:
+    ) -> Self:
         self.state.restore(
             Restore(
                 checkpoint_id=CheckpointId(1),
@@ -140,3 +144,4 @@ class Slot:
             ],
         )
         self.state.begin_epoch()
+        return self

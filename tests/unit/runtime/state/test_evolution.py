@@ -37,8 +37,7 @@ def go_on(slot: Slot, make_slot: MakeSlot, key: Any = 1) -> Slot:
     """Restore a checkpoint of a slot into another one."""
     files = slot.snapshot()
     slot.end()
-    restored = make_slot(attempt="second")
-    restored.restore(files)
+    restored = make_slot(attempt="second").restore(files)
     restored.key(key)
     return restored
 
@@ -115,8 +114,7 @@ def test_the_type_of_keys_cannot_change_with_that_of_values(make_slot: MakeSlot)
     slot.begin(1)
     slot.backend.get_state(ValueStateDescriptor("order", OLD)).update(Row(id=7))
     files = slot.snapshot()
-    restored = make_slot(attempt="second", key_type=Types.LONG())
-    restored.restore(files)
+    restored = make_slot(attempt="second", key_type=Types.LONG()).restore(files)
 
     with pytest.raises(ForeignCheckpointError, match="keys of type Integer cannot become keys of type Long"):
         restored.backend.get_state(ValueStateDescriptor("order", NEW))
@@ -169,8 +167,7 @@ def test_a_dataclass_gets_a_field_with_a_default_and_loses_another(slot: Slot, m
         "@dataclasses.dataclass\nclass Cart:\n    owner: str\n    currency: str = 'EUR'\n\n"
         "class Colour(enum.Enum):\n    CRIMSON = 1"
     )
-    restored = make_slot(attempt="second")
-    restored.restore(files, pickle_allowed=True)
+    restored = make_slot(attempt="second").restore(files, pickle_allowed=True)
     restored.key(1)
 
     assert restored.backend.get_state(state).value() == (new.Cart("a", "EUR"), new.Colour.CRIMSON)
@@ -197,8 +194,7 @@ def test_a_renamed_class_is_found_by_its_alias(slot: Slot, make_slot: MakeSlot, 
     new = _classes(cart.replace("class Cart", "class Basket"))
 
     def value() -> Any:
-        restored = make_slot(attempt="second")
-        restored.restore(files, pickle_allowed=True)
+        restored = make_slot(attempt="second").restore(files, pickle_allowed=True)
         restored.key(1)
         return restored.backend.get_state(state).value()
 

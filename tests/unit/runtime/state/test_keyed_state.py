@@ -54,8 +54,7 @@ def test_state_is_apart_for_each_namespace(slot: Slot, value_descriptor: ValueSt
         slot.key(1)
         slot.backend.current_namespace = namespace
         state.update(value)
-    slot.end()
-    slot.lose_heap()
+    slot.end_and_lose_heap()
     state = slot.backend.get_state(value_descriptor)
     slot.key(1)
     assert state.value() == 1
@@ -167,8 +166,7 @@ def test_an_object_changed_in_place_is_what_the_state_holds_until_the_epoch_ends
     slot.begin()
     assert state.value() == [1, 2]
     state.value().append(4)
-    slot.end()
-    slot.lose_heap()
+    slot.end_and_lose_heap()
     slot.key(1)
     assert slot.backend.get_state(UNTYPED_VALUE).value() == [1, 2, 4]
 
@@ -241,8 +239,7 @@ def test_map_state_behaves_as_a_dict_that_gives_none_for_missing_keys(slot: Slot
     state.put("none", None)
     assert state.contains("none")
     assert state.get("none") is None
-    slot.end()
-    slot.lose_heap()
+    slot.end_and_lose_heap()
     slot.begin(1)
     state = slot.backend.get_map_state(MapStateDescriptor("map", *types))
     assert list(state.items()) == [("c", 3), ("none", None)]
@@ -264,8 +261,7 @@ def test_map_entries_keep_their_order_when_the_heap_is_lost(slot: Slot) -> None:
     state.put("a", 5)
     state.put("b", 6)
     expected = list(state.items())
-    slot.end()
-    slot.lose_heap()
+    slot.end_and_lose_heap()
     slot.key(1)
     assert list(slot.backend.get_map_state(descriptor).items()) == expected == [("b", 6), ("c", 3), ("d", 4), ("a", 5)]
 
@@ -353,8 +349,7 @@ def test_keys_that_cannot_be_hashed_work_wrapped(make_slot: Callable[..., Slot])
     slot = make_slot(key_type=UNTYPED)
     slot.begin(as_key([1, {"a": 2}]))
     slot.backend.get_state(UNTYPED_VALUE).update("x")
-    slot.end()
-    slot.lose_heap()
+    slot.end_and_lose_heap()
     slot.key(as_key([1, {"a": 2}]))
     assert slot.backend.get_state(UNTYPED_VALUE).value() == "x"
     assert slot.keys("value") == [[1, {"a": 2}]]
@@ -370,7 +365,6 @@ def test_internal_tables_are_dicts_that_live_from_epoch_to_epoch(slot: Slot) -> 
     slot.end()
     slot.begin()
     del table["gone"]
-    slot.end()
-    slot.lose_heap()
+    slot.end_and_lose_heap()
     assert dict(slot.operator.internal("gate")) == {"watermark": 5, "channels": [(0, 1, 2)]}
     assert slot.snapshot() == ()

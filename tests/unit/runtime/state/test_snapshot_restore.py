@@ -175,8 +175,7 @@ def test_a_snapshot_changes_nothing_and_sees_objects_changed_in_place(slot: Slot
     rows = table_rows(slot, slot.snapshot())
     assert [row["value_json"] for row in rows if row["state_kind"] == "value"] == ["[1,2]"]
     assert state.value() == [1, 2]
-    slot.end()
-    slot.lose_heap()
+    slot.end_and_lose_heap()
     slot.key(1)
     assert slot.backend.get_state(ValueStateDescriptor("untyped", UNTYPED)).value() == [1, 2]
 
@@ -188,8 +187,7 @@ def test_keys_go_to_the_subtasks_of_their_groups(slot: Slot, make_slot: MakeSlot
     files = slot.snapshot()
     seen: dict[int, int] = {}
     for subtask in range(parallelism):
-        restored = make_slot(subtask=subtask, parallelism=parallelism, attempt="second")
-        restored.restore(files)
+        restored = make_slot(subtask=subtask, parallelism=parallelism, attempt="second").restore(files)
         state = restored.backend.get_state(LONG)
         for key in restored.keys("long"):
             assert subtask_of_group(key_group(key, MAX_PARALLELISM), MAX_PARALLELISM, parallelism) == subtask
@@ -203,17 +201,14 @@ def test_keys_go_to_the_subtasks_of_their_groups(slot: Slot, make_slot: MakeSlot
 def test_what_was_restored_survives_a_lost_heap_decoded_or_not(slot: Slot, make_slot: MakeSlot) -> None:
     put_longs(slot, 10)
     files = slot.snapshot()
-    restored = make_slot(attempt="second")
-    restored.restore(files)
+    restored = make_slot(attempt="second").restore(files)
     assert not restored.state.matches(b"")
-    restored.end()
-    restored.lose_heap()
+    restored.end_and_lose_heap()
     restored.begin()
     restored.key(4)
     assert restored.backend.get_state(LONG).value() == 12
     restored.backend.get_state(LONG).update(5)
-    restored.end()
-    restored.lose_heap()
+    restored.end_and_lose_heap()
     restored.key(4)
     assert restored.backend.get_state(LONG).value() == 5
     restored.key(5)
@@ -229,15 +224,13 @@ def test_state_that_is_not_asked_for_is_passed_on_to_the_next_checkpoint(slot: S
     files = slot.snapshot(1)
     passed = []
     for subtask in range(2):
-        restored = make_slot(subtask=subtask, parallelism=2, attempt="second")
-        restored.restore(files)
+        restored = make_slot(subtask=subtask, parallelism=2, attempt="second").restore(files)
         restored.end()
         if subtask == 1:
             restored.lose_heap()
         restored.begin()
         passed.extend(restored.snapshot(2))
-    last = make_slot(attempt="third")
-    last.restore(tuple(passed), old_parallelism=2)
+    last = make_slot(attempt="third").restore(tuple(passed), old_parallelism=2)
     state = last.backend.get_state(LONG)
     for key in range(10):
         last.key(key)
@@ -283,12 +276,10 @@ def test_another_declared_type_is_refused_with_both_types_named(slot: Slot, make
         lambda backend: backend.get_list_state(ListStateDescriptor("long", Types.LONG())),
         lambda backend: backend.get_reducing_state(ReducingStateDescriptor("long", max, Types.LONG())),
     ):
-        restored = make_slot(attempt="second")
-        restored.restore(files)
+        restored = make_slot(attempt="second").restore(files)
         with pytest.raises(ForeignCheckpointError, match=r"stored as value state of type Long .* is declared as"):
             get(restored.backend)
-    restored = make_slot(attempt="second", key_type=Types.STRING())
-    restored.restore(files)
+    restored = make_slot(attempt="second", key_type=Types.STRING()).restore(files)
     with pytest.raises(ForeignCheckpointError, match=r"keys of type Long, but is declared .* keys of type String"):
         restored.backend.get_state(LONG)
 
@@ -303,8 +294,7 @@ def test_another_declared_type_is_refused_with_both_types_named(slot: Slot, make
 def test_rows_may_get_names_and_lose_them(slot: Slot, make_slot: MakeSlot, before: Any, now: Any) -> None:
     slot.begin(1)
     slot.backend.get_state(ValueStateDescriptor("row", before)).update(Row(1))
-    restored = make_slot(attempt="second")
-    restored.restore(slot.snapshot())
+    restored = make_slot(attempt="second").restore(slot.snapshot())
     restored.key(1)
     value = restored.backend.get_state(ValueStateDescriptor("row", now)).value()
     assert (value.get_field_names(), list(value)) == (now.get_field_names(), [1])
@@ -313,8 +303,7 @@ def test_rows_may_get_names_and_lose_them(slot: Slot, make_slot: MakeSlot, befor
 def test_a_decimal_in_state_keeps_its_digits_under_another_precision(slot: Slot, make_slot: MakeSlot) -> None:
     slot.begin(1)
     slot.backend.get_state(ValueStateDescriptor("price", DecimalTypeInfo(10, 2))).update(Decimal("1234.56"))
-    restored = make_slot(attempt="second")
-    restored.restore(slot.snapshot())
+    restored = make_slot(attempt="second").restore(slot.snapshot())
     restored.key(1)
     assert restored.backend.get_state(ValueStateDescriptor("price", DecimalTypeInfo(5, 1))).value() == Decimal("1234.56")
 
@@ -332,8 +321,7 @@ def test_fields_may_neither_change_places_nor_names(slot: Slot, make_slot: MakeS
         (("a", "d", "c"), "'b' would become those of 'd'"),
         (("f0", "f1", "c"), "'a' would become those of 'f0', 'b' would become those of 'f1'"),
     ):
-        restored = make_slot(attempt="second")
-        restored.restore(files)
+        restored = make_slot(attempt="second").restore(files)
         with pytest.raises(ForeignCheckpointError, match=rf"state 'rows' of operator {UID} .* the values of {changed}") as raised:
             state_of(restored, *names)
         assert "(a: Long, b: Long, c: Long)" in str(raised.value)
@@ -369,8 +357,7 @@ def test_a_state_that_subtasks_have_declared_in_different_ways_is_refused(make_s
     for order in (files, files[::-1]):
         with pytest.raises(ForeignCheckpointError, match=r"state 'untyped' of operator .* some subtasks have stored it as"):
             make_slot(attempt="second").restore(tuple(order), old_parallelism=2)
-    same = make_slot(subtask=1, parallelism=2, attempt="third")
-    same.restore(tuple(files), old_parallelism=2)
+    same = make_slot(subtask=1, parallelism=2, attempt="third").restore(tuple(files), old_parallelism=2)
     assert same.backend.get_state(ValueStateDescriptor("untyped", UNTYPED)) is not None
 
 
@@ -428,8 +415,7 @@ def test_time_to_live_may_be_turned_on_and_off(slot: Slot, make_slot: MakeSlot) 
     assert read(third, ttl=True) == expected
     third.now = 110
     assert read(third, ttl=True) == (None, None, [], [])
-    fourth = make_slot(attempt="fourth")
-    fourth.restore(second.snapshot(3))
+    fourth = make_slot(attempt="fourth").restore(second.snapshot(3))
     fourth.key(1)
     assert read(fourth, ttl=False) == expected
 
@@ -457,13 +443,11 @@ def test_pickled_values_are_restored_only_if_the_signature_was_good(slot: Slot, 
     slot.backend.get_state(value).update(Custom(5))
     slot.backend.get_list_state(elements).add((1, Custom(6)))
     files = slot.snapshot()
-    trusting = make_slot(attempt="second")
-    trusting.restore(files, pickle_allowed=True)
+    trusting = make_slot(attempt="second").restore(files, pickle_allowed=True)
     trusting.key(1)
     assert trusting.backend.get_state(value).value() == Custom(5)
     assert list(trusting.backend.get_list_state(elements)) == [(1, Custom(6))]
-    wary = make_slot(attempt="third")
-    wary.restore(files, pickle_allowed=False)
+    wary = make_slot(attempt="third").restore(files, pickle_allowed=False)
     with pytest.raises(CorruptCheckpointError, match="must not be unpickled"):
         wary.backend.get_state(value)
     with pytest.raises(CorruptCheckpointError, match="must not be unpickled"):
@@ -475,12 +459,10 @@ def test_pickled_keys_are_restored_only_if_the_signature_was_good(make_slot: Mak
     slot.begin(CustomKey(1))
     slot.backend.get_state(LONG).update(1)
     files = slot.snapshot()
-    trusting = make_slot(attempt="second", key_type=UNTYPED)
-    trusting.restore(files, pickle_allowed=True)
+    trusting = make_slot(attempt="second", key_type=UNTYPED).restore(files, pickle_allowed=True)
     trusting.key(CustomKey(1))
     assert trusting.backend.get_state(LONG).value() == 1
-    wary = make_slot(attempt="third", key_type=UNTYPED)
-    wary.restore(files)
+    wary = make_slot(attempt="third", key_type=UNTYPED).restore(files)
     with pytest.raises(CorruptCheckpointError, match="must not be unpickled"):
         wary.backend.get_state(LONG)
 
@@ -548,8 +530,7 @@ def test_only_files_that_can_hold_rows_of_the_subtask_are_read(slot: Slot, make_
     (file,) = slot.snapshot()
     elsewhere = dataclasses.replace(file, path="files/missing", key_groups=(8, 15))
     strange = dataclasses.replace(file, path="files/missing too", operator_uids=("other",))
-    restored = make_slot(attempt="second", subtask=0, parallelism=2)
-    restored.restore((file, elsewhere, strange))
+    restored = make_slot(attempt="second", subtask=0, parallelism=2).restore((file, elsewhere, strange))
     restored.backend.get_state(LONG)
     assert len(restored.keys("long")) > 30
 
@@ -564,8 +545,7 @@ def test_snapshots_span_several_batches(slot: Slot, make_slot: MakeSlot, monkeyp
     slot.operator.list_state(ListStateDescriptor("list", Types.LONG())).add_all(list(range(30)))
     for timestamp in range(20):
         slot.backend.timers().event_time.register(timestamp, 1)
-    restored = make_slot(attempt="second")
-    restored.restore(slot.snapshot())
+    restored = make_slot(attempt="second").restore(slot.snapshot())
     restored.key(1)
     assert dict(restored.backend.get_map_state(MapStateDescriptor("map", Types.LONG(), UNTYPED)).items()) == {
         n: [n] for n in range(20)
@@ -600,13 +580,11 @@ def test_row_groups_are_bounded_by_bytes_also_of_rows_that_are_passed_on(
 
     monkeypatch.setattr(snapshot, "_BATCH_BYTES", 10_000)
     put_texts(slot, sizes)
-    passing_on = make_slot(attempt="second")
-    passing_on.restore(slot.snapshot())
+    passing_on = make_slot(attempt="second").restore(slot.snapshot())
     files = passing_on.snapshot(2)
     assert all(size <= 10_000 or rows == 1 for rows, size in row_groups(passing_on, files))
     assert sum(rows for rows, _ in row_groups(passing_on, files)) == len(sizes) + 1
-    restored = make_slot(attempt="third")
-    restored.restore(files)
+    restored = make_slot(attempt="third").restore(files)
     state = restored.backend.get_state(ValueStateDescriptor("text", Types.STRING()))
     for key, size in enumerate(sizes):
         restored.key(key)
@@ -634,8 +612,7 @@ def test_wrapped_keys_come_back_wrapped(make_slot: MakeSlot) -> None:
     for key in ([1, 2], {"a": 1}, b"x", "x", 1, None, (1, [2])):
         slot.key(as_key(key))
         slot.backend.get_state(LONG).update(len(repr(key)))
-    restored = make_slot(attempt="second", key_type=UNTYPED)
-    restored.restore(slot.snapshot())
+    restored = make_slot(attempt="second", key_type=UNTYPED).restore(slot.snapshot())
     for key in ([1, 2], {"a": 1}, b"x", "x", 1, None, (1, [2])):
         restored.key(as_key(key))
         assert restored.backend.get_state(LONG).value() == len(repr(key))
@@ -647,7 +624,6 @@ def test_keys_that_are_not_of_their_declared_type_are_kept_all_the_same(make_slo
     for key in (1, True and 2, 2.5, "x"):
         slot.key(key)
         slot.backend.get_state(LONG).update(7)
-    restored = make_slot(attempt="second", key_type=Types.LONG())
-    restored.restore(slot.snapshot())
+    restored = make_slot(attempt="second", key_type=Types.LONG()).restore(slot.snapshot())
     restored.backend.get_state(LONG)
     assert set(restored.keys("long")) == {1, 2, 2.5, "x"}

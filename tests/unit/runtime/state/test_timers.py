@@ -115,19 +115,16 @@ def test_timers_survive_a_lost_heap_in_their_order(make_slot: Callable[..., Slot
     for key in "bac":
         slot.backend.timers().event_time.register(5, key)
     slot.backend.timers().processing_time.register(7, "p")
-    slot.end()
-    slot.lose_heap()
+    slot.end_and_lose_heap()
     slot.begin()
     slot.backend.timers().event_time.delete(5, "a")
     slot.backend.timers().event_time.register(5, "a")
-    slot.end()
-    slot.lose_heap()
+    slot.end_and_lose_heap()
     fired: list[str] = []
     slot.begin()
     slot.backend.timers().event_time.advance(5, lambda timestamp, key, namespace: fired.append(key))
     assert fired == ["b", "c", "a"]
-    slot.end()
-    slot.lose_heap()
+    slot.end_and_lose_heap()
     assert slot.backend.timers().event_time.size == 0
     assert slot.backend.timers().processing_time.next() == 7
 

@@ -50,8 +50,7 @@ def test_a_value_expires_when_its_time_is_over(slot: Slot, type_info: Any) -> No
     state.update(value)
     slot.now = 9
     assert state.value() == value
-    slot.end()
-    slot.lose_heap()
+    slot.end_and_lose_heap()
     slot.begin(1)
     state = value_state(slot, config(), type_info)
     assert state.value() == value
@@ -82,8 +81,7 @@ def test_a_read_prolongs_the_life_of_a_value_if_so_configured(slot: Slot) -> Non
     assert state.value() == 1
     slot.now = 17
     assert state.value() == 1
-    slot.end()
-    slot.lose_heap()
+    slot.end_and_lose_heap()
     slot.begin(1)
     slot.now = 26
     assert value_state(slot, config(on_read=True)).value() == 1
@@ -109,8 +107,7 @@ def test_list_elements_expire_one_by_one(slot: Slot) -> None:
     slot.now = 15
     assert list(state.get()) == []
     state.update(["d"])
-    slot.end()
-    slot.lose_heap()
+    slot.end_and_lose_heap()
     slot.key(1)
     state = slot.backend.get_list_state(with_ttl(ListStateDescriptor("list", Types.STRING()), config()))
     assert list(state) == ["d"]

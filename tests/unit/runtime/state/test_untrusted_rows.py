@@ -92,25 +92,21 @@ def test_code_in_rows_that_were_passed_on_does_not_run_after_the_next_restart(
     put(state(attacker), Malice(mark))
     files = attacker.snapshot(1)
     assert not mark.exists()
-    duped = make_slot(attempt="without a check")
-    duped.restore(files, pickle_allowed=True)
+    duped = make_slot(attempt="without a check").restore(files, pickle_allowed=True)
     read(state(duped))
     mark.unlink()
 
     files = _passed_on(make_slot, files, "first", pickle_allowed=False)
     files = _passed_on(make_slot, files, "second", pickle_allowed=True)
-    victim = make_slot(attempt="third")
-    victim.restore(files, pickle_allowed=True)
+    victim = make_slot(attempt="third").restore(files, pickle_allowed=True)
     with pytest.raises(CorruptCheckpointError, match=r"of operator op: a value is pickled.*must not be unpickled"):
         state(victim)
     assert not mark.exists()
 
 
 def _passed_on(make_slot: MakeSlot, files: tuple[StateFile, ...], attempt: str, *, pickle_allowed: bool) -> tuple[StateFile, ...]:
-    slot = make_slot(attempt=attempt)
-    slot.restore(files, pickle_allowed=pickle_allowed)
-    slot.end()
-    slot.lose_heap()
+    slot = make_slot(attempt=attempt).restore(files, pickle_allowed=pickle_allowed)
+    slot.end_and_lose_heap()
     slot.begin()
     return slot.snapshot(2 if attempt == "first" else 3)
 
@@ -120,8 +116,7 @@ def test_plain_rows_that_were_passed_on_are_taken_over(make_slot: MakeSlot) -> N
     slot.begin(1)
     slot.backend.get_state(ValueStateDescriptor("s", UNTYPED)).update((1, "a"))
     files = _passed_on(make_slot, slot.snapshot(1), "first", pickle_allowed=False)
-    last = make_slot(attempt="second")
-    last.restore(files, pickle_allowed=True)
+    last = make_slot(attempt="second").restore(files, pickle_allowed=True)
     last.key(1)
     assert last.backend.get_state(ValueStateDescriptor("s", UNTYPED)).value() == (1, "a")
 
@@ -151,8 +146,7 @@ def test_one_subtask_may_pickle_its_rows_while_another_passes_untrusted_ones_on(
         state.update(Holder(key))
     files = passing.snapshot(2) + asking.snapshot(2)
 
-    last = make_slot(attempt="second")
-    last.restore(files, old_parallelism=2, pickle_allowed=True)
+    last = make_slot(attempt="second").restore(files, old_parallelism=2, pickle_allowed=True)
     if malicious:
         with pytest.raises(CorruptCheckpointError, match="must not be unpickled"):
             last.backend.get_state(descriptor)

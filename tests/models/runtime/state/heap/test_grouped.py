@@ -147,8 +147,7 @@ def test_a_checkpoint_does_not_tell_how_the_heap_was_grouped(descriptor: Any, ma
         put(address.namespace, address.key, number)
     files = slot.snapshot()
     for grouped_by in ("address", "namespace"):
-        other = make_slot(key_type=Types.STRING(), attempt=grouped_by)
-        other.restore(files)
+        other = make_slot(key_type=Types.STRING(), attempt=grouped_by).restore(files)
         if grouped_by == "address":
             table, _ = other.backend.table_of(descriptor)
         else:
