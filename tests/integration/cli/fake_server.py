@@ -51,10 +51,12 @@ class FakeServer:
         (found,) = [each for each in self.asked if f"{each.method} {each.path}" == request]
         return found
 
-    def invoke(self, verb: str, *arguments: object) -> Result:
-        """Run a command of flinkish against this server."""
+    def invoke(self, verb: str, *arguments: object, status: int | None = None) -> Result:
+        """Run a command of flinkish against this server; it must end with the status."""
         name, *flags = verb.split()
-        return CliRunner().invoke(cli, [name, "-m", f"127.0.0.1:{self.port}", *flags, *map(str, arguments)])
+        result = CliRunner().invoke(cli, [name, "-m", f"127.0.0.1:{self.port}", *flags, *map(str, arguments)])
+        assert status in (None, result.exit_code), result.output
+        return result
 
     def _answer_to(self, asked: Asked) -> tuple[int, Any]:
         self.asked.append(asked)

@@ -111,9 +111,8 @@ def test_list_shows_when_the_last_checkpoint_was(server: FakeServer) -> None:
 def test_the_flags_of_list_choose_jobs_by_their_state(server: FakeServer, flags: str, shown: set[str]) -> None:
     server.answer("GET /jobs/overview", {"jobs": [job(A, "CANCELLING"), job(B, "INITIALIZING"), job(C, "FAILED")]})
 
-    result = server.invoke(f"list {flags}")
+    result = server.invoke(f"list {flags}", status=0)
 
-    assert result.exit_code == 0
     assert {each for each in (A, B, C) if each in result.output} == shown
 
 
@@ -157,9 +156,8 @@ def test_cancel_cancels(server: FakeServer) -> None:
 def test_cancel_of_a_job_that_does_not_run_fails(server: FakeServer, status: int, text: str) -> None:
     server.answer(f"PATCH /jobs/{A}?mode=cancel", {"errors": ["Job could not be found.\n\tat a.B"]}, status=status)
 
-    result = server.invoke("cancel", A)
+    result = server.invoke("cancel", A, status=1)
 
-    assert result.exit_code == 1
     assert text.replace("PORT", str(server.port)) in result.stderr
     assert "\tat" not in result.stderr
     assert "Cancelled" not in result.output
@@ -170,9 +168,8 @@ def test_cancel_with_a_savepoint_takes_one_first(server: FakeServer, arguments: 
     server.answer(f"POST /jobs/{A}/savepoints", {"request-id": TRIGGER}, status=202)
     server.answer(f"GET /jobs/{A}/savepoints/{TRIGGER}", RUNS, done(location="file:/sp/savepoint-1"))
 
-    result = server.invoke("cancel", "-s", *arguments)
+    result = server.invoke("cancel", "-s", *arguments, status=0)
 
-    assert result.exit_code == 0, result.output
     assert server.find(f"POST /jobs/{A}/savepoints").json == {
         "target-directory": directory,
         "cancel-job": True,
@@ -189,9 +186,8 @@ def test_stop_waits_for_its_savepoint(server: FakeServer) -> None:
     server.answer(f"POST /jobs/{A}/stop", {"request-id": TRIGGER}, status=202)
     server.answer(f"GET /jobs/{A}/savepoints/{TRIGGER}", RUNS, RUNS, done(location="file:/sp/savepoint-1"))
 
-    result = server.invoke("stop", A)
+    result = server.invoke("stop", A, status=0)
 
-    assert result.exit_code == 0, result.output
     assert result.stdout == (
         f'Suspending job "{A}" with a CANONICAL savepoint.\nTriggering stop-with-savepoint for job {A}.\n'
         "Savepoint completed. Path: file:/sp/savepoint-1\n"
@@ -214,9 +210,8 @@ def test_stop_drains_into_a_folder(server: FakeServer, flags: str) -> None:
 def test_detached_operations_print_the_trigger_id_and_do_not_wait(server: FakeServer, verb: str, path: str) -> None:
     server.answer(f"POST /jobs/{A}/{path}", {"request-id": TRIGGER}, status=202)
 
-    result = server.invoke(f"{verb} -detached", A)
+    result = server.invoke(f"{verb} -detached", A, status=0)
 
-    assert result.exit_code == 0
     assert f"triggerId: {TRIGGER}\n" in result.stdout
     assert server.requests() == ["GET /jobs/overview", f"POST /jobs/{A}/{path}"]
 
@@ -255,9 +250,8 @@ def test_savepoint_disposes_a_savepoint(server: FakeServer) -> None:
     server.answer("POST /savepoint-disposal", {"request-id": TRIGGER})
     server.answer(f"GET /savepoint-disposal/{TRIGGER}", RUNS, done())
 
-    result = server.invoke("savepoint -d", "/sp/savepoint-1")
+    result = server.invoke("savepoint -d", "/sp/savepoint-1", status=0)
 
-    assert result.exit_code == 0, result.output
     assert result.stdout == "Disposing savepoint '/sp/savepoint-1'.\nSavepoint '/sp/savepoint-1' disposed.\n"
     assert server.find("POST /savepoint-disposal").json == {"savepoint-path": "/sp/savepoint-1"}
 
@@ -277,9 +271,8 @@ def test_a_failed_operation_prints_its_reason_without_javas_trace(server: FakeSe
     server.answer(f"POST /jobs/{A}/savepoints", {"request-id": TRIGGER}, status=202)
     server.answer(f"GET /jobs/{A}/savepoints/{TRIGGER}", failed(trace))
 
-    result = server.invoke("savepoint", A)
+    result = server.invoke("savepoint", A, status=1)
 
-    assert result.exit_code == 1
     assert result.stderr.endswith(shown)
     assert "completed" not in result.output
 
@@ -291,9 +284,8 @@ def test_a_failed_operation_prints_its_reason_without_javas_trace(server: FakeSe
 def test_an_operation_on_a_job_that_does_not_run_is_refused_at_once(server: FakeServer, verb: str, jobs: Any, text: str) -> None:
     server.answer("GET /jobs/overview", {"jobs": jobs})
 
-    result = server.invoke(verb, A)
+    result = server.invoke(verb, A, status=1)
 
-    assert result.exit_code == 1
     assert text in result.stderr
     assert server.requests() == ["GET /jobs/overview"]
 
@@ -302,9 +294,8 @@ def test_an_operation_that_takes_too_long_goes_on_without_the_command(server: Fa
     server.answer(f"POST /jobs/{A}/savepoints", {"request-id": TRIGGER}, status=202)
     server.answer(f"GET /jobs/{A}/savepoints/{TRIGGER}", RUNS)
 
-    result = server.invoke("savepoint --timeout 0.05", A)
+    result = server.invoke("savepoint --timeout 0.05", A, status=1)
 
-    assert result.exit_code == 1
     assert f"has not ended after 0.05 s; it goes on, its trigger id is {TRIGGER}" in result.stderr
     assert "Hint: " in result.stderr
 
@@ -374,8 +365,7 @@ def test_a_server_with_a_token_says_what_is_missing(monkeypatch: pytest.MonkeyPa
         monkeypatch.setenv("FLINKISH_REST_TOKEN", given)
     with fake_server(token="the-right-token") as server:
         server.answer("GET /jobs/overview", {"jobs": []})
-        result = server.invoke("list")
-        assert result.exit_code == 1
+        result = server.invoke("list", status=1)
         assert text in result.stderr
         assert "wrong-token" not in result.stderr
         monkeypatch.setenv("FLINKISH_REST_TOKEN", "the-right-token")
@@ -386,9 +376,8 @@ def test_a_server_with_a_token_says_what_is_missing(monkeypatch: pytest.MonkeyPa
 def test_an_answer_of_something_else_is_recognized(server: FakeServer, status: int, body: bytes) -> None:
     server.answer("GET /jobs/overview", body, status=status)
 
-    result = server.invoke("list")
+    result = server.invoke("list", status=1)
 
-    assert result.exit_code == 1
     assert "is not a server of jobs" in result.stderr
 
 
@@ -405,17 +394,15 @@ def test_a_redirect_is_not_followed_with_the_token(server: FakeServer, monkeypat
 
 @pytest.mark.parametrize("verb", ["cancel", "stop", "savepoint", "checkpoint"])
 def test_what_is_no_id_of_a_job_is_refused_before_a_server_is_asked(server: FakeServer, verb: str) -> None:
-    result = server.invoke(verb, "my-job")
+    result = server.invoke(verb, "my-job", status=1)
 
-    assert result.exit_code == 1
     assert "'my-job' is not the id of a job" in result.stderr
     assert server.requests() == []
 
 
 @pytest.mark.parametrize("verb", ["cancel", "savepoint"])
 def test_a_missing_id_is_told_as_flink_does(server: FakeServer, verb: str) -> None:
-    result = server.invoke(verb)
-    assert result.exit_code == 1
+    result = server.invoke(verb, status=1)
     assert "Missing JobID. Specify a Job" in result.stderr
 
 

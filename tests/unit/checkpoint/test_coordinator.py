@@ -82,6 +82,12 @@ class World:
             Decline(checkpoint_id=CheckpointId(checkpoint_id), vertex=subtask.vertex, subtask=subtask.subtask, reason="no space")
         )
 
+    @property
+    def latest(self) -> int | None:
+        """The id of the last complete checkpoint."""
+        found = self.coordinator.latest()
+        return None if found is None else found.checkpoint_id
+
     def savepoint(self, *, stop: bool = False, drain: bool = False) -> tuple[Future[StoredCheckpoint], Trigger]:
         future = self.coordinator.trigger_savepoint("/savepoints", stop=stop, drain=drain)
         trigger = self.coordinator.trigger_if_due()
@@ -335,9 +341,7 @@ def test_a_checkpoint_completes_when_all_parts_are_in() -> None:
     world.coordinator.receive_coordinator_state(CheckpointId(1), coordinator_state())
     assert world.listener.completed_ids == [1]
     assert world.coordinator.pending == ()
-    latest = world.coordinator.latest()
-    assert latest is not None
-    assert latest.checkpoint_id == 1
+    assert world.latest == 1
 
 
 def test_the_drivers_part_may_come_first() -> None:
@@ -371,9 +375,7 @@ def test_a_failing_sink_commit_is_raised_and_the_checkpoint_stays_completed() ->
     world.listener.commit_error = RuntimeError("sink is down")
     with pytest.raises(RuntimeError, match="sink is down"):
         world.finish(1)
-    latest = world.coordinator.latest()
-    assert latest is not None
-    assert latest.checkpoint_id == 1
+    assert world.latest == 1
     assert world.listener.aborted == []
 
 
@@ -901,9 +903,7 @@ def test_a_stop_whose_copy_fails_is_no_stop_and_leaves_the_checkpoint() -> None:
     assert "the listener's words" in error_of(future)
     assert world.listener.failures == []
     assert world.listener.failed_stops == [1]
-    latest = world.coordinator.latest()
-    assert latest is not None
-    assert latest.checkpoint_id == 1
+    assert world.latest == 1
 
 
 def test_after_a_failed_stop_the_next_attempt_takes_checkpoints_again() -> None:

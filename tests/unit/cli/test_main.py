@@ -46,8 +46,10 @@ def job(tmp_path: Path) -> Path:
     return tmp_path / "job.py"
 
 
-def invoke(*arguments: object) -> Result:
-    return CliRunner().invoke(cli, [str(argument) for argument in arguments])
+def invoke(*arguments: object, status: int | None = None) -> Result:
+    result = CliRunner().invoke(cli, [str(argument) for argument in arguments])
+    assert status in (None, result.exit_code), result.output
+    return result
 
 
 def handed_on() -> dict[str, str]:
@@ -139,8 +141,7 @@ def test_a_script_that_is_explained_imports_the_python_files_given_for_it(comman
 
 def test_a_python_file_that_is_not_there_is_told_before_the_script_runs(job: Path) -> None:
     job.write_text("print('was run')")
-    result = invoke("run", "-pyfs", job.parent / "missing.py", job)
-    assert result.exit_code == 1
+    result = invoke("run", "-pyfs", job.parent / "missing.py", job, status=1)
     assert "InvalidProgramError: the Python file" in result.output
     assert "was run" not in result.output
 
@@ -148,15 +149,13 @@ def test_a_python_file_that_is_not_there_is_told_before_the_script_runs(job: Pat
 @pytest.mark.parametrize("option", ["--master", "--archives"])
 def test_short_options_of_spark_are_refused_with_a_session_cluster(option: str, job: Path) -> None:
     job.write_text("")
-    result = invoke("run", "-m", "host:8081", option, "x", job)
-    assert result.exit_code == 2
+    result = invoke("run", "-m", "host:8081", option, "x", job, status=2)
     assert "session.driver.spark-submit-options" in result.output
 
 
 def test_a_malformed_property_is_refused_before_the_script_runs(job: Path) -> None:
     job.write_text("print('was run')")
-    result = invoke("run", "-Dnonsense", job)
-    assert result.exit_code == 1
+    result = invoke("run", "-Dnonsense", job, status=1)
     assert "ConfigurationError: bad property 'nonsense'" in result.output
     assert "was run" not in result.output
 
@@ -181,8 +180,7 @@ def test_an_error_of_flinkish_shows_its_text_and_the_line_of_the_script(job: Pat
         "    raise InvalidProgramError('no such thing', hint='use another.')\n"
         "build()\n"
     )
-    result = invoke("run", job)
-    assert result.exit_code == 1
+    result = invoke("run", job, status=1)
     lines = result.output.splitlines()
     assert lines[:2] == ["InvalidProgramError: no such thing", "Hint: use another."]
     assert lines[2].startswith("in job.py line 3: raise InvalidProgramError(")
@@ -190,8 +188,7 @@ def test_an_error_of_flinkish_shows_its_text_and_the_line_of_the_script(job: Pat
 
 def test_an_error_of_the_script_shows_its_traceback_without_the_launcher(job: Path) -> None:
     job.write_text("def fail():\n    return 1 / 0\nfail()\n")
-    result = invoke("run", job)
-    assert result.exit_code == 1
+    result = invoke("run", job, status=1)
     lines = result.stderr.splitlines()
     assert lines[0] == "Traceback (most recent call last):"
     assert lines[1] == f'  File "{job}", line 3, in <module>'
@@ -213,14 +210,12 @@ def test_an_interrupt_ends_with_130_and_without_a_traceback(job: Path) -> None:
 @pytest.mark.parametrize("text", ["def f(:\n", "x = 'a\0b'"])
 def test_a_script_that_is_not_python_is_refused(job: Path, text: str) -> None:
     job.write_text(text)
-    result = invoke("run", job)
-    assert result.exit_code == 1
+    result = invoke("run", job, status=1)
     assert "InvalidProgramError: the job script is not valid Python: " in result.output
 
 
 def test_a_script_that_is_not_there_is_refused(job: Path) -> None:
-    result = invoke("run", job)
-    assert result.exit_code == 2
+    result = invoke("run", job, status=2)
     assert "does not exist" in result.output
 
 
@@ -234,8 +229,7 @@ env.from_collection([1]).map(lambda value: value).print()
 @pytest.mark.parametrize("end", ["", "raise SystemExit", "import sys\nsys.exit(0)"])
 def test_a_script_that_executes_nothing_of_what_it_has_built_fails(job: Path, end: str) -> None:
     job.write_text(BUILDING + end)
-    result = invoke("run", job)
-    assert result.exit_code == 1
+    result = invoke("run", job, status=1)
     assert f"{job}: the program has ended without execute(), so these operators have not run: 'Map', " in result.output
     assert "Hint: call execute()" in result.output
 
@@ -287,8 +281,7 @@ def test_explain_is_not_caught_by_the_script(job: Path) -> None:
 
 def test_explain_says_so_if_no_job_is_executed(job: Path) -> None:
     job.write_text("print('nothing')")
-    result = invoke("explain", job)
-    assert result.exit_code == 1
+    result = invoke("explain", job, status=1)
     assert "executed no job: there is nothing to explain" in result.output
 
 
@@ -317,14 +310,12 @@ def test_a_savepoint_and_state_to_leave_behind_are_given_as_with_flink(job: Path
 
 def test_a_folder_that_cannot_be_written_is_named_by_package(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    result = invoke("package", tmp_path / "file" / "flinkish.zip")
-    assert result.exit_code == 1
+    result = invoke("package", tmp_path / "file" / "flinkish.zip", status=1)
     assert str(tmp_path / "file") in result.output
 
 
 def test_submit_refuses_a_script_that_is_not_there(tmp_path: Path) -> None:
-    result = invoke("submit", "--master", "yarn", tmp_path / "no.py")
-    assert result.exit_code == 1
+    result = invoke("submit", "--master", "yarn", tmp_path / "no.py", status=1)
     assert f"there is no file {tmp_path / 'no.py'}" in result.output
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -59,8 +60,10 @@ def uploads(thread: UploadThread) -> Uploads:
     return Uploads(thread, ManualClock(0))
 
 
-def epoch(uploads: Uploads, *, waits: bool = False, aborted: tuple[int, ...] = ()) -> None:
+def epoch(uploads: Uploads, *begun: tuple[Any, Any], waits: bool = False, aborted: tuple[int, ...] = ()) -> None:
     uploads.begin_epoch([CheckpointId(each) for each in aborted])
+    for checkpoint_part, writing in begun:
+        uploads.start(checkpoint_part, writing, started=0, alignment_ms=0.0)
     uploads.end_epoch(waits=waits)
 
 
@@ -79,9 +82,7 @@ def test_without_a_thread_a_snapshot_is_written_at_once() -> None:
 
 def test_a_snapshot_is_acknowledged_in_the_epoch_in_which_it_is_written(uploads: Uploads) -> None:
     writing = Writing()
-    uploads.begin_epoch(())
-    uploads.start(part(1, b"c"), writing, started=0, alignment_ms=0.0)
-    uploads.end_epoch(waits=False)
+    epoch(uploads, (part(1, b"c"), writing))
     assert (uploads.acknowledgements, uploads.uploading) == ([], (part(1, b"c"),))
     epoch(uploads)
     assert (uploads.acknowledgements, uploads.uploading) == ([], (part(1),)), "committables are sent once"
@@ -93,9 +94,7 @@ def test_a_snapshot_is_acknowledged_in_the_epoch_in_which_it_is_written(uploads:
 
 def test_an_epoch_that_waits_ends_when_all_snapshots_are_written_in_their_order(uploads: Uploads) -> None:
     first, second = Writing("a"), Writing("b")
-    uploads.begin_epoch(())
-    uploads.start(part(1), first, started=0, alignment_ms=0.0)
-    uploads.end_epoch(waits=False)
+    epoch(uploads, (part(1), first))
     uploads.begin_epoch(())
     uploads.start(part(2), second, started=0, alignment_ms=0.0)
     assert first.begun.wait(DEADLINE_S)
@@ -108,18 +107,14 @@ def test_an_epoch_that_waits_ends_when_all_snapshots_are_written_in_their_order(
 
 def test_quick_snapshots_are_acknowledged_in_their_epoch(uploads: Uploads) -> None:
     for number in range(3):
-        uploads.begin_epoch(())
-        uploads.start(part(number), lambda: (), started=0, alignment_ms=0.0)
-        uploads.end_epoch(waits=False)
+        epoch(uploads, (part(number), lambda: ()))
         assert [ack.checkpoint_id for ack in uploads.acknowledgements] == [number]
 
 
 def test_a_file_that_cannot_be_written_declines_the_checkpoint_with_what_was_prepared(uploads: Uploads) -> None:
     writing = Writing(error=OSError(28, "No space left on device"))
     writing.go_on.set()
-    uploads.begin_epoch(())
-    uploads.start(part(1, b"c"), writing, started=0, alignment_ms=0.0)
-    uploads.end_epoch(waits=True)
+    epoch(uploads, (part(1, b"c"), writing), waits=True)
     (decline,) = uploads.declines
     assert (decline.reason, decline.committables) == (
         "OSError while writing state files: No space left on device",

@@ -80,11 +80,13 @@ def test_ordered_results_come_in_the_order_of_the_records() -> None:
 def test_results_never_pass_a_watermark_although_calls_do(build: Callable[..., Any]) -> None:
     with OneInputHarness(build(LastFirst(1))) as harness:
         with harness.epoch():
+            harness.process_watermark(0)
             harness.process_element(0, 1)
             harness.process_watermark(5)
             harness.process_element(1, 6)
             harness.process_status(idle=True)
-        assert harness.take_elements() == [StreamRecord(0, 1), Watermark(5), StreamRecord(1, 6), WatermarkStatus(True)]
+        expected = [Watermark(0), StreamRecord(0, 1), Watermark(5), StreamRecord(1, 6), WatermarkStatus(True)]
+        assert harness.take_elements() == expected
 
 
 def test_the_end_of_the_input_comes_after_all_results() -> None:

@@ -76,6 +76,11 @@ def make(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[..., StateB
     return make_one
 
 
+def recovered(backend: StateBackend, position: tuple[int, str], kept: bytes) -> StateBackend:
+    backend.recover(position, kept)
+    return backend
+
+
 def begun(backend: StateBackend) -> dict[str, Any]:
     return {name: backend.create(address(name), declared) for name, declared in METAS.items()}
 
@@ -220,8 +225,7 @@ def test_a_new_backend_recovers_the_last_position_and_goes_on_from_there(make: M
         step(found)
         position = epoch, f"nonce-{epoch}"
         kept, expected = backend.commit(position), content(backend)
-        backend = make()
-        backend.recover(position, kept)
+        backend = recovered(make(), position, kept)
         assert content(backend) == expected
         found = {name: backend.tables[address(name)] for name in METAS}
     assert found["objects"].get(1) == [1, 2]
@@ -236,8 +240,7 @@ def test_what_a_lost_try_has_committed_is_not_seen(make: Make) -> None:
     change(found)
     backend.commit((1, "lost"))
     for _ in range(2):  # the task may be run again more than once
-        again = make()
-        again.recover((0, "a"), kept)
+        again = recovered(make(), (0, "a"), kept)
         assert content(again) == expected
         change({name: again.tables[address(name)] for name in METAS})
         again.commit((1, "counts"))
@@ -248,8 +251,7 @@ def test_an_epoch_that_changes_nothing_has_a_position_of_its_own(make: Make) -> 
     fill(begun(backend))
     backend.commit((0, "a"))
     kept, expected = backend.commit((1, "b")), content(backend)
-    again = make()
-    again.recover((1, "b"), kept)
+    again = recovered(make(), (1, "b"), kept)
     assert content(again) == expected
 
 
@@ -262,8 +264,7 @@ def test_two_slots_in_one_folder_do_not_disturb_each_other(make: Make) -> None:
             table.put(key, slot)
         kept.append(backend.commit((0, "same")))
     for slot, blob in enumerate(kept):
-        again = make(slot)
-        again.recover((0, "same"), blob)
+        again = recovered(make(slot), (0, "same"), blob)
         assert {value for _, value in content(again)["value"]} == {slot}
 
 
@@ -382,16 +383,14 @@ def test_rows_that_nobody_has_requested_are_durable_and_in_the_next_snapshot(mak
     held = checkpoints.read(checkpoints.upload(backend.freeze([UID], 0, checkpoints.barrier())))
     other = make()
     other.hold(held)
-    again = make()
-    again.recover((0, "a"), other.commit((0, "a")))
+    again = recovered(make(), (0, "a"), other.commit((0, "a")))
     assert list(again.held) == [(UID, "keyed", "value")]
     files = checkpoints.upload(again.freeze([UID], 0, checkpoints.barrier()), "two")
     loaded = again.create((UID, "keyed", "value"), METAS["value"])
     fill_table(loaded, UID, "value", again.held[UID, "keyed", "value"], lambda: 0)
     again.claim((UID, "keyed", "value"))
     kept = again.commit((1, "b"))
-    last = make()
-    last.recover((1, "b"), kept)
+    last = recovered(make(), (1, "b"), kept)
     assert content(last) == {"value": [(1, 5)]}
     assert not last.held
     assert list(checkpoints.read(files)) == [(UID, "keyed", "value")]
@@ -499,8 +498,7 @@ def test_a_snapshot_on_an_unknown_base_has_all(make: Make, checkpoints: Checkpoi
     backend = make()
     fill({**stored(backend), "internal": {}})
     kept = backend.commit((0, "a"))
-    again = make()
-    again.recover((0, "a"), kept)
+    again = recovered(make(), (0, "a"), kept)
     files = checkpoints.take(again, checkpoints.barrier(9, incremental=True, base=8))
     assert {file.checkpoint_id for file in files} == {9}
     assert checkpoints.restored(make(1), files) == content(again)
@@ -604,6 +602,5 @@ def test_tables_that_are_frozen_in_another_order_than_they_were_made_in_keep_the
         table.put(1, value)
     backend.freeze([OperatorUid("second")], 0, checkpoints.barrier(1, incremental=True))
     kept = backend.commit((0, "a"))
-    again = make()
-    again.recover((0, "a"), kept)
+    again = recovered(make(), (0, "a"), kept)
     assert {operator: cast(Any, table).get(1) for (operator, _, _), table in again.tables.items()} == {"first": 1, "second": 2}

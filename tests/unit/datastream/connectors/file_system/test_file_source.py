@@ -285,8 +285,11 @@ def test_a_file_that_goes_away_or_shrinks_before_it_is_read_is_named(tmp_path: P
     with pytest.raises(SourceError, match="was 100 bytes long when it was found, and now has 8"):
         reader.poll_next(FakeOutput(1))
     path.unlink()
-    with pytest.raises(SourceError, match=r"a\.txt is gone"):
-        reader.poll_next(FakeOutput(1))
+    for modified in (None, 1):
+        reader = text_source(tmp_path).create_reader(FakeReaderContext())
+        reader.add_splits([FileSourceSplit(split_id="x", path=str(path), offset=0, length=None, file_size=8, modified=modified)])
+        with pytest.raises(SourceError, match=r"a\.txt is gone"):
+            reader.poll_next(FakeOutput(1))
 
 
 def test_wrong_arguments_are_refused_when_the_source_is_built(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Collection, Iterable
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -34,6 +35,7 @@ from flinkish.datastream.window import (
     PurgingTrigger,
     SlidingEventTimeWindows,
     SlidingProcessingTimeWindows,
+    TimeWindow,
     Trigger,
     TriggerResult,
     TumblingEventTimeWindows,
@@ -195,6 +197,14 @@ def test_a_trigger_that_merges_a_value_state_is_told_which_states_can_be_merged(
         window.process_element(("a", 4), 0)
         with pytest.raises(StateError, match=r"the state 'last' of a trigger cannot be merged.*ValueStateDescriptor"):
             window.process_element(("a", 5), 5)
+
+
+def test_sessions_say_which_windows_to_merge() -> None:
+    told: list[Any] = []
+    callback: Any = SimpleNamespace(merge=lambda windows, result: told.append((list(windows), result)))
+    windows = [TimeWindow(0, 10), TimeWindow(20, 30), TimeWindow(5, 15)]
+    EventTimeSessionWindows.with_gap(Time.milliseconds(10)).merge_windows(windows, callback)
+    assert told == [([TimeWindow(0, 10), TimeWindow(5, 15)], TimeWindow(0, 15))]
 
 
 def test_windows_of_a_stream_refuse_a_trigger_that_cannot_merge() -> None:
