@@ -82,11 +82,13 @@ class AsyncCalls:
         with self._condition:
             if self._closed:
                 return
+            if self._thread is None:
+                thread = threading.Thread(target=self._run, name=self._name, daemon=True)
+                thread.start()
+                # Only a thread that could be started can be waited for.
+                self._thread = thread
             due = self._clock.monotonic() + max(0, initial_delay)
             heapq.heappush(self._due, (due, next(self._order), work, handler, period))
-            if self._thread is None:
-                self._thread = threading.Thread(target=self._run, name=self._name, daemon=True)
-                self._thread.start()
             self._condition.notify_all()
 
     def close(self, wait: int = 0) -> None:

@@ -298,6 +298,19 @@ class TestDriverSources:
         sources = DriverSourceCoordinator(node, Configuration(), ManualClock(), post=gathered.post, limit=settings)
         return sources, gathered
 
+    def test_a_reader_is_closed_although_no_thread_could_be_started_to_wait_for_it(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        def start(_: threading.Thread) -> None:
+            raise RuntimeError("can't start new thread")
+
+        line = Line()
+        sources, _ = self.make(line)
+        sources.start(None)
+        monkeypatch.setattr(threading.Thread, "start", start)
+        with pytest.raises(RuntimeError, match="can't start"):
+            sources.refresh()
+        sources.close()
+        assert line.reader.closed
+
     def test_the_bell_rings_when_records_come(self) -> None:
         line = Line()
         sources, gathered = self.make(line)
