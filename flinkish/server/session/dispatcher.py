@@ -305,7 +305,11 @@ class Dispatcher:
             return None
         # While its driver is running, it may add the results of operations.
         final = self.driver(entry) is None and self._launch.is_alive(entry.driver) is not True
-        return (self._final_archive if final else self._read_archive)(entry.job_id, entry.archive)
+        found = (self._final_archive if final else self._read_archive)(entry.job_id, entry.archive)
+        if found is None:
+            # Not for ever: a folder that is not mounted has no files, either.
+            self._final_archive.cache_clear()
+        return found
 
     def _read_archive(self, job_id: str, inside: str) -> Archive | None:
         try:

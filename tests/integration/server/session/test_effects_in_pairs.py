@@ -343,6 +343,21 @@ def test_an_archive_is_read_again_while_its_driver_may_add_to_it(tmp_path: Path)
     assert found.find("/savepoints/b", {}) == b"2"
 
 
+def test_an_archive_whose_folder_was_away_for_a_moment_is_found_again(tmp_path: Path) -> None:
+    member = Member(tmp_path)
+    driver = member.submit()
+    member.archive(driver, **{"/a": 1})
+    member.lose(driver)
+    entry = member.entry(driver)
+    root = member.settings.root
+    root.rename(root.with_name("away"))
+    assert member.dispatcher.archive(entry) is None
+    root.with_name("away").rename(root)
+    found = member.dispatcher.archive(entry)
+    assert found is not None
+    assert found.find("/a", {}) == b"1"
+
+
 def test_an_ended_job_is_not_forgotten_while_its_script_goes_on(tmp_path: Path) -> None:
     member = Member(tmp_path, **{"jobstore.max-capacity": 0})
     driver = member.submit()
