@@ -33,7 +33,8 @@ def make_folder(parent: Path, prefix: str) -> Path:
     """
     owner = this_process()
     name = f"{_mine(prefix)}{owner.pid}-{_FORMAT}-{int(owner.created):x}-{namespace('pid'):x}-"
-    folder = Path(tempfile.mkdtemp(prefix=name, dir=parent))
+    # Absolute, since the program may change its working folder before the end.
+    folder = Path(tempfile.mkdtemp(prefix=name, dir=parent.absolute()))
     _made[:] = [(pid, made) for pid, made in _made if made.exists()]
     _made.append((owner.pid, folder))
     return folder

@@ -12,7 +12,7 @@ from flinkish.common.configuration import Configuration
 from flinkish.common.errors import ConfigurationError
 from flinkish.common.ids import random_id
 from flinkish.engine.executor import create_engine
-from flinkish.engine.scratch import make_folder, remove_orphans, temporary_folder
+from flinkish.engine.scratch import DiskFolder, make_folder, remove_orphans, temporary_folder
 
 PREFIX = "flinkish-test"
 #: No process has this pid: it is larger than the kernel's maximum.
@@ -37,6 +37,19 @@ def test_the_local_engine_has_its_scratch_files_below_the_folder_that_is_set(tmp
     assert engine.scratch_root() == root
     engine.close()
     assert list(temporary.iterdir()) == []
+
+
+def test_a_folder_below_a_relative_one_is_removed_from_wherever_the_program_has_gone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    folder = DiskFolder("temporary", PREFIX)
+    made = folder.path()
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    assert made.is_dir()
+    folder.remove()
+    assert list((tmp_path / "temporary").iterdir()) == []
 
 
 def _parts(folder: Path) -> tuple[int, int, int]:
