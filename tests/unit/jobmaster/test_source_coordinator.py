@@ -9,9 +9,10 @@ import msgspec
 import pytest
 
 from flinkish.checkpoint.manifest import SourceState
-from flinkish.common.clock import ManualClock
+from flinkish.common.clock import Clock, ManualClock
 from flinkish.common.configuration import Configuration
 from flinkish.common.errors import ForeignCheckpointError, SourceError
+from flinkish.jobmaster import driver_coordinator
 from flinkish.jobmaster.admission import AdmissionSettings
 from flinkish.jobmaster.driver_coordinator import DriverSourceCoordinator
 from flinkish.jobmaster.enumerator_coordinator import EnumeratorCoordinator
@@ -291,11 +292,13 @@ class TestAsyncCalls:
 
 
 class TestDriverSources:
-    def make(self, line: Line, limit: int = 100, max_bytes: int = 1 << 20) -> tuple[DriverSourceCoordinator, Gathered]:
+    def make(
+        self, line: Line, limit: int = 100, max_bytes: int = 1 << 20, clock: Clock | None = None
+    ) -> tuple[DriverSourceCoordinator, Gathered]:
         gathered = Gathered()
         node = SourceNode(uid=SOURCE, name="Lines", parallelism=1, source=line)
         settings = AdmissionSettings(target_duration=1_000, max_records=limit, max_bytes=max_bytes)
-        sources = DriverSourceCoordinator(node, Configuration(), ManualClock(), post=gathered.post, limit=settings)
+        sources = DriverSourceCoordinator(node, Configuration(), clock or ManualClock(), post=gathered.post, limit=settings)
         return sources, gathered
 
     def test_a_reader_is_closed_although_no_thread_could_be_started_to_wait_for_it(self, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -310,6 +313,26 @@ class TestDriverSources:
             sources.refresh()
         sources.close()
         assert line.reader.closed
+
+    def test_closing_ends_a_wait_that_has_been_repeated(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(driver_coordinator, "_DRIVER_WAIT_MS", 20)
+        waited = threading.Semaphore(0)
+        line, clock = Line(), JumpingClock()
+
+        def wait(timeout: int) -> None:
+            clock.advance(timeout)
+            waited.release()
+
+        monkeypatch.setattr(line.reader, "wait", wait)
+        sources, gathered = self.make(line, clock=clock)
+        sources.start(None)
+        sources.refresh()
+        for _ in range(3):
+            assert waited.acquire(timeout=DEADLINE_S)
+        (thread,) = (thread for thread in threading.enumerate() if thread.name == "flinkish-driver-source-Lines")
+        sources.close()
+        thread.join(DEADLINE_S)
+        assert (thread.is_alive(), line.reader.closed, gathered.wakeup.take_posted()) == (False, True, [])
 
     def test_the_bell_rings_when_records_come(self) -> None:
         line = Line()
