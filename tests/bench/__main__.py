@@ -152,6 +152,22 @@ def bench_shapes(report: Report, spark: Any, scale: float) -> None:
     report.add("rows / tuples, median of the rounds", f"{ratio:.2f}", "0.80", ratio >= 0.8)
 
 
+def bench_results(report: Report, spark: Any, scale: float) -> None:
+    """The keyed count of tuples and rows with a result for each record, beside two bare processes with tuples, in turn."""
+    records = int(6 * _MILLION * scale)
+    bare: list[float] = []
+    rates: dict[str, list[float]] = {"tuples": [], "rows": []}
+    for _ in range(3):
+        bare.append(floor.tuples_with_results(records // 2))
+        for shape, rounds in rates.items():
+            rounds.append(records / keyed_count.seconds_with_results(records, shape))
+    report.add("floor: two bare Python processes, a pipe, tuples with a result each", f"{median(bare):,.0f}/s")
+    for (shape, rounds), goal in zip(rates.items(), (0.7, 0.5), strict=True):
+        ratio = median([rate / limit for rate, limit in zip(rounds, bare, strict=True)])
+        report.add(f"{shape} with a result each and checkpoints, from end to end", f"{median(rounds):,.0f}/s")
+        report.add(f"{shape} / floor", f"{ratio:.2f}", f"{goal:.2f}", ratio >= goal)
+
+
 def bench_start(report: Report, spark: Any, scale: float) -> None:
     """The first job of a script, and a further small one, beside plain Spark: the least of three runs each, in turn."""
     found = start.measure()
@@ -540,6 +556,7 @@ _BENCHES: dict[str, Callable[[Report, Any, float], None]] = {
     "sum": bench_sum,
     "slow": bench_slow,
     "shapes": bench_shapes,
+    "results": bench_results,
     "start": bench_start,
     "metrics": bench_metrics,
     "credit": bench_credit,

@@ -10,10 +10,12 @@ import multiprocessing
 import pickle
 import time
 from collections.abc import Callable
+from functools import partial
 from multiprocessing.connection import Connection
 from typing import Any
 
 from tests.bench.functions import Count, add_one, key_of
+from tests.bench.keyed_count import SHAPES, CountEach
 
 _FRAME = 8_192
 
@@ -53,10 +55,23 @@ def _count_columns(connection: Connection) -> None:
     connection.send(len(state.values))
 
 
-def _send_records(connection: Connection, records: int) -> None:
-    frame: list[tuple[int, int, int]] = []
+def _count_with_results(connection: Connection) -> None:
+    function, state, results = CountEach(), _DictState(), 0
+    function.state = state
+    while frame := connection.recv_bytes():
+        for _timestamp, key, value in pickle.loads(frame):
+            state.key = key
+            for _ in function.process_element(value, None):
+                results += 1
+    connection.send(results)
+
+
+def _send_records(
+    connection: Connection, records: int, make: Callable[[int], Any] = add_one, key_of: Callable[[Any], int] = key_of
+) -> None:
+    frame: list[tuple[int, int, Any]] = []
     for number in range(records):
-        value = add_one(number)
+        value = make(number)
         frame.append((number, key_of(value), value))
         if len(frame) == _FRAME:
             connection.send_bytes(pickle.dumps(frame, 5))
@@ -99,6 +114,12 @@ def records(number: int) -> float:
 def columns(number: int) -> float:
     """Run so many records through, as columns of values and keys; return the rate per second."""
     return _rate(_send_columns, _count_columns, ([], []), number)
+
+
+def tuples_with_results(number: int) -> float:
+    """Run so many tuples of key and value through, each with a result, which is dropped; return the rate per second."""
+    make, _, key = SHAPES["tuples"]
+    return _rate(partial(_send_records, make=make, key_of=key), _count_with_results, [], number)
 
 
 if __name__ == "__main__":
