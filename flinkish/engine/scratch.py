@@ -92,7 +92,7 @@ class DiskFolder:
 
 @atexit.register
 def remove_made() -> None:
-    """Remove remaining folders of this process; called at its end, for jobs that could not be stopped, and sockets."""
+    """Remove what is left of this process's folders at its end: those of jobs that could not be stopped, and of sockets."""
     for pid, folder in _made:
         if pid == os.getpid():
             shutil.rmtree(folder, ignore_errors=True)

@@ -103,7 +103,7 @@ class JobSinks:
 
     @staticmethod
     def of(setup: JobSetup, clock: Clock) -> JobSinks:
-        """Return those of a job's sinks and of its table of dead letters."""
+        """Return the committers of a job's sinks and of its table of dead letters, which `start` creates."""
         nodes, table, configuration = program_parts.sinks(setup.plan.job_graph), setup.dead_letters, setup.configuration
         keep: Callable[[SinkNode], RefusedRecords] | None = None
         if table is not None:

@@ -107,17 +107,17 @@ def _rate(send: Callable[[Connection, int], None], count: Callable[[Connection],
 
 
 def records(number: int) -> float:
-    """Run so many records through, as tuples of time, key and value; return the rate per second."""
+    """Count `number` records that are sent as tuples of time, key and value; return how many a second."""
     return _rate(_send_records, _count_records, [], number)
 
 
 def columns(number: int) -> float:
-    """Run so many records through, as columns of values and keys; return the rate per second."""
+    """Count `number` records that are sent as columns of values and keys; return how many a second."""
     return _rate(_send_columns, _count_columns, ([], []), number)
 
 
 def tuples_with_results(number: int) -> float:
-    """Run so many tuples of key and value through, each with a result, which is dropped; return the rate per second."""
+    """Count `number` tuples of key and value with a result for each, which is dropped; return how many a second."""
     make, _, key = SHAPES["tuples"]
     return _rate(partial(_send_records, make=make, key_of=key), _count_with_results, [], number)
 

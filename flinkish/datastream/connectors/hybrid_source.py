@@ -68,7 +68,7 @@ class HybridSource(Source[Any, HybridSplit, HybridEnumeratorState]):
 
     All sources except the last must be bounded, and all must have records of the same type. Watermarks continue from one source
     to the next: records of a later source are late if their timestamps are before the end of an earlier source.
-    Differs from Flink: a socket, which the driver reads, cannot be used, nor a DataFrame.
+    Differs from Flink: neither a socket, which the driver reads, nor a DataFrame can be a part.
     """
 
     split_type = HybridSplit
