@@ -175,7 +175,8 @@ class _SlotHost:
             host = self._start()
         self._write(host, in_call=True)
         try:
-            with Client(self._address, "AF_UNIX", authkey=self._config.key.encode()) as connection:
+            with Client(self._address, "AF_UNIX") as connection:
+                connection.send_bytes(self._config.key.encode())
                 send_call(connection, request)
                 reply = receive_reply(connection)
         except (EOFError, OSError) as error:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import hmac
 import json
 import os
 import shutil
@@ -38,6 +39,8 @@ if TYPE_CHECKING:
 _WATCH_INTERVAL_S = 1.0
 #: Maximum seconds for close() of user functions before the process ends anyway.
 _CLOSE_GRACE_S = 10.0
+#: Maximum bytes of what a client sends as the key.
+_LONGEST_KEY = 64
 _OUT_OF_DESCRIPTORS = (errno.EMFILE, errno.ENFILE)
 
 
@@ -80,6 +83,7 @@ class _Host:
         while True:
             try:
                 with listener.accept() as connection:
+                    self._check_key(connection)
                     request = receive_call(connection)
                     self.in_call = True
                     self._answer(connection, request)
@@ -90,6 +94,15 @@ class _Host:
             finally:
                 self.in_call = False
                 self.calls += 1
+
+    def _check_key(self, connection: Connection) -> None:
+        """Raise AuthenticationError unless the client knows the key: a call is pickled, so it could run any code.
+
+        The key is sent, as only this user's processes can connect. To prove it in both directions, as `Listener` does with
+        `authkey`, takes three round trips between processes that wait for a processor: as long as the rest of a short call.
+        """
+        if not hmac.compare_digest(connection.recv_bytes(_LONGEST_KEY), self._order.key.encode()):
+            raise AuthenticationError("wrong key")
 
     def _answer(self, connection: Connection, request: Call) -> None:
         try:
@@ -215,7 +228,7 @@ def _listen(order: Order) -> Listener:
     """Bind the socket, for this user only; other files of the tasks have the permissions of the user's umask."""
     before = os.umask(0o077)
     try:
-        return Listener(order.address, "AF_UNIX", backlog=16, authkey=order.key.encode())
+        return Listener(order.address, "AF_UNIX", backlog=16)
     finally:
         os.umask(before)
 

@@ -14,6 +14,7 @@ import sys
 import tempfile
 import threading
 from collections.abc import Callable, Iterator, Mapping
+from multiprocessing.connection import Client
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,7 @@ from flinkish.common.ids import AttemptId, Epoch
 from flinkish.engine.processes import ProcessId, this_process
 from flinkish.engine.slots import hosts, slot_host, template
 from flinkish.engine.slots.hosts import HostConfig
-from flinkish.engine.slots.messages import Call, Reply
+from flinkish.engine.slots.messages import Call, Reply, receive_reply, send_call
 from flinkish.engine.spark.query import slot_values
 from flinkish.runtime.protocol import EpochCommand, EpochReport, TaskProgram
 from tests.kit.child import python
@@ -193,12 +194,18 @@ def test_a_client_without_the_key_gets_nothing_and_the_host_lives_on(make: Make)
     config = make()
     pid = _level_zero(config).process["pid"]
     address = str(hosts._folder_path(config.attempt_id, this_process()) / "s0.sock")
-    from multiprocessing import AuthenticationError
-    from multiprocessing.connection import Client
 
-    with pytest.raises((AuthenticationError, EOFError, ConnectionError)):
-        Client(address, "AF_UNIX", authkey=b"wrong")
-    assert _level_zero(config, epoch=1).process["pid"] == pid
+    def ask(key: bytes) -> Reply:
+        with Client(address, "AF_UNIX") as connection:
+            connection.send_bytes(key)
+            send_call(connection, Call(level=0, command=_command(1)))
+            return receive_reply(connection)
+
+    for wrong in (b"wrong", b"longer" * 100, b""):
+        with pytest.raises((EOFError, ConnectionError)):
+            ask(wrong)
+    assert ask(b"secret").error is None
+    assert _level_zero(config, epoch=2).process["pid"] == pid
 
 
 def test_close_lets_user_functions_close_and_leaves_nothing(make: Make, folder: Path) -> None:
