@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
-from pyspark.sql import SparkSession
+from pyspark import SparkContext
+from pyspark.sql import DataFrame, SparkSession
 
 from flinkish.common.clock import SystemClock
 from flinkish.common.errors import EngineError
@@ -16,9 +18,9 @@ from flinkish.engine.spark import query
 from flinkish.engine.spark.engine import SparkEngine
 from flinkish.engine.spark.log_suppression import scheduler_is_idle, suppress_jvm_logs
 from flinkish.engine.spark.query import Rows, slot_values, spark_hash
-from flinkish.engine.spark.scratch import make_query_folders
+from flinkish.engine.spark.scratch import url_in_jvm
 from flinkish.engine.spark.session import spark_plan_text
-from flinkish.runtime.protocol import EpochCommand, EpochReport, TaskProgram
+from flinkish.runtime.protocol import EpochCommand, TaskProgram
 from tests.kit.waiting import wait_until
 from tests.spark.toy import ToyLoop, ToySettings, expected_counts, toy_program
 
@@ -47,23 +49,18 @@ def test_results_are_exact_and_nothing_is_left(engine: SparkEngine, levels: int)
     assert _left(program) == []
 
 
-def test_spark_finds_all_folders_of_a_query_made(engine: SparkEngine, tmp_path: Path) -> None:
-    program = toy_program(engine.scratch_root(), levels=3)
-    place = program.scratch / "spark"
-
-    class Looking(ToyLoop):
-        def finish_epoch(self, reports: Sequence[EpochReport]) -> None:
-            super().finish_epoch(reports)
-            self.folders = _folders(place)
-
-    loop = Looking(1)
-    engine.run_attempt(program, loop)
-    make_query_folders(tmp_path, operators=2, slots=2)
-    assert loop.folders == _folders(tmp_path)
-
-
-def _folders(place: Path) -> set[Path]:
-    return {path.relative_to(place) for path in place.rglob("*") if path.is_dir()}
+def test_the_jvm_leaves_the_permissions_of_scratch_files_alone(engine: SparkEngine, tmp_path: Path) -> None:
+    engine.run_attempt(toy_program(engine.scratch_root()), ToyLoop(1))
+    context: Any = SparkContext._active_spark_context
+    path = context._jvm.org.apache.hadoop.fs.Path(url_in_jvm(context, tmp_path / "folder") + "/file")
+    system = path.getFileSystem(context._jsc.hadoopConfiguration())
+    system.getConf().set("fs.permissions.umask-mode", "077")
+    try:
+        system.create(path).close()
+    finally:
+        system.getConf().unset("fs.permissions.umask-mode")
+    (tmp_path / "file").touch()
+    assert (tmp_path / "folder" / "file").stat().st_mode == (tmp_path / "file").stat().st_mode
 
 
 def test_slots_keep_their_process_from_epoch_to_epoch_and_level_to_level(engine: SparkEngine) -> None:
@@ -97,9 +94,9 @@ def test_a_large_command_goes_by_file_and_the_file_is_removed(engine: SparkEngin
 def test_an_action_that_is_run_twice_counts_once(engine: SparkEngine, monkeypatch: pytest.MonkeyPatch) -> None:
     collect = query._collect
 
-    def collect_twice(rows: object) -> Rows:
-        collect(rows)  # type: ignore[arg-type]
-        return collect(rows)  # type: ignore[arg-type]
+    def collect_twice(rows: DataFrame, description: str) -> Rows:
+        collect(rows, description)
+        return collect(rows, description)
 
     monkeypatch.setattr(query, "_collect", collect_twice)
     loop = ToyLoop(4)

@@ -40,9 +40,9 @@ from flinkish.engine.spark.scratch import (
     check_cluster_settings,
     check_own_folders,
     make_own_folder,
-    make_query_folders,
     make_scratch_folder,
     uri_in_own,
+    url_in_jvm,
 )
 from flinkish.engine.spark.session import HeldSession, hold_session, job_session, list_query, release_session, workers_like_driver
 from flinkish.engine.spark.spark_settings import SparkSettings
@@ -314,8 +314,6 @@ class _Attempt:
         if self.own is not None:
             own = hosts.OwnFolder(name=self.own.parent.name, attempt=int(self.own.name), program=dumped)
             config = replace(config, own_folder=own)
-        if one_machine:
-            make_query_folders(self._folder, len(program.plan.levels) - 1, program.plan.slots)
         try:
             self._inputs = inputs = native_inputs(program.plan)
             users = inputs[0].frame.sparkSession if inputs else None
@@ -345,7 +343,12 @@ class _Attempt:
             return build(session, config, len(self.program.plan.levels), inputs, in_place=in_place, idle=idle)
 
     def _write(self, rows: DataFrame) -> DataStreamWriter:
-        place = hadoop_url(self._folder.resolve()) if self.own is None else uri_in_own(self.own.parent, self._folder)
+        if self.own is not None:
+            place = uri_in_own(self.own.parent, self._folder)
+        elif spark_settings.is_local(self.held.master):
+            place = url_in_jvm(self.held.session.sparkContext, self._folder.resolve())
+        else:
+            place = hadoop_url(self._folder.resolve())
         return rows.writeStream.outputMode("append").option("checkpointLocation", place)
 
     def _run_epochs(self) -> None:

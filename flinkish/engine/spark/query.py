@@ -149,12 +149,12 @@ class Turnstile:
         context.setJobDescription(description)
         if len(command) <= _LARGEST_PROPERTY or self._folder is None:
             context.setLocalProperty(shim.COMMAND_PROPERTY, shim.encode_command(command))
-            return _collect(rows)
+            return _collect(rows, description)
         path = self._folder / f"command-{batch_id}"
         path.write_bytes(command)
         context.setLocalProperty(shim.COMMAND_PROPERTY, shim.encode_command_file(str(path)))
         try:
-            return _collect(rows)
+            return _collect(rows, description)
         finally:
             path.unlink(missing_ok=True)
 
@@ -167,10 +167,14 @@ def describe(job_name: str, command: EpochCommand) -> str:
     )
 
 
-def _collect(rows: DataFrame) -> Rows:
+def _collect(rows: DataFrame, description: str) -> Rows:
     pieces: dict[tuple[int, int, int], list[tuple[int, bytes]]] = {}
-    for slot, _, level, piece, kind, body in rows.collect():
-        pieces.setdefault((slot, level, kind), []).append((piece, bytes(body)))
+    # Spark would pickle the bytes of rows one by one; and it looks at fewer of its classes than for collect().
+    table = rows.toArrow()
+    # PySpark has taken it away. Without it, Spark walks the stack for each RDD that it makes until the next call.
+    rows.sparkSession.sparkContext.setLocalProperty("callSite.short", description)
+    for slot, _, level, piece, kind, body in zip(*[column.to_pylist() for column in table.columns], strict=True):
+        pieces.setdefault((slot, level, kind), []).append((piece, body))
     return Rows([(level, kind, _joined(parts)) for (_, level, kind), parts in pieces.items()])
 
 

@@ -102,8 +102,6 @@ def job_settings(slots: int) -> Mapping[str, str]:
             "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
         ),
         "spark.sql.streaming.checkpoint.fileChecksum.enabled": "false",
-        # The checkpoint folder of an attempt is always new, and scratch.make_query_folders creates folders in it.
-        "spark.sql.streaming.verifyCheckpointDirectoryEmptyOnStart": "false",
         # One small blob per partition, for which the heap map is best; a user's choice of RocksDB is for the user's own queries.
         "spark.sql.streaming.stateStore.providerClass": (
             "org.apache.spark.sql.execution.streaming.state.HDFSBackedStateStoreProvider"
@@ -111,6 +109,9 @@ def job_settings(slots: int) -> Mapping[str, str]:
         "spark.sql.streaming.stateStore.stateSchemaCheck": "true",
         "spark.sql.streaming.minBatchesToRetain": "2",
         "spark.sql.streaming.stateStore.maintenanceInterval": "15s",
+        # Spark would warn that snapshots lag behind, after 50 short batches between two rounds of maintenance.
+        "spark.sql.streaming.stateStore.coordinatorReportSnapshotUploadLag": "false",
+        "spark.sql.streaming.stateStore.forceSnapshotUploadOnLag": "false",
         "spark.sql.streaming.noDataMicroBatches.enabled": "false",
         "spark.sql.streaming.numRecentProgressUpdates": "2",
         "spark.sql.streaming.metricsEnabled": "false",
