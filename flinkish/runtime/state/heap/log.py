@@ -5,8 +5,8 @@ entries, and the files that the last epoch dropped. An entry is the lengths of i
 as it may hold all state; the head (MessagePack); and the payload as it is, which is never copied.
 
 An entry is *full* (all state at its position; replaces all before it) or holds what one epoch changed. The inline part is
-carried from JVM to Python and back in every epoch (1 MB costs about 20 ms), so past INLINE_LIMIT it is written to a segment
-file and only referred to. Once the log is as large as the last full entry, it is folded: the next entry is full, or, if the log
+carried from JVM to Python and back in every epoch (1 MB costs about 20 ms), so past a limit it is written to a segment file and
+only referred to. Once the log is as large as the last full entry, it is folded: the next entry is full, or, if the log
 is large, a process of its own writes one to a file that replaces all files so far in a later epoch (fold.py). So replaying costs
 a few times the size of the state at most, and all that is ever written is at most three times what was changed.
 
@@ -30,8 +30,10 @@ from flinkish.common.errors import EngineError
 from flinkish.runtime.state.heap.fold import Fold
 from flinkish.runtime.state.positions import Place, Position
 
-#: Maximum bytes of inline entries; if there are more, they are written to a file.
-INLINE_LIMIT = 1 << 20
+#: Maximum bytes of inline entries, least and largest; if there are more, they are written to a file. Between the two it is a
+#: share of the files: a small state costs an epoch little, and a large one has a few dozen files for each doubling of its size.
+LEAST_INLINE, INLINE_LIMIT = 16 << 10, 1 << 20
+_SHARE = 32
 #: Maximum number of inline entries, because replaying each has a small cost; if there are more, they are written to a file.
 INLINE_ENTRIES = 1_024
 #: Minimum bytes of a log that a process of its own folds: a fork takes as long as pickling some megabytes.
@@ -140,7 +142,7 @@ class ChangeLog:
 
     def wants_full(self, size: int) -> bool:
         """Tell whether an entry with all state should replace one of `size` bytes, because the log has become too large."""
-        if self._fold is not None or (self._inline_size + size <= INLINE_LIMIT and len(self._inline) < INLINE_ENTRIES):
+        if self._fold is not None or (self._inline_size + size <= self._limit and len(self._inline) < INLINE_ENTRIES):
             return False
         return self._size + size >= 2 * self._full_size
 
@@ -151,6 +153,10 @@ class ChangeLog:
     @property
     def _size(self) -> int:
         return self._inline_size + sum(file.size for file in self._files)
+
+    @property
+    def _limit(self) -> int:
+        return min(INLINE_LIMIT, max(LEAST_INLINE, (self._size - self._inline_size) // _SHARE))
 
     def before_commit(self) -> None:
         """Delete the files that the last epoch dropped, as this epoch has begun with the bytes without them; end a fold."""
@@ -200,7 +206,7 @@ class ChangeLog:
             self._full_size = entry.size
         self._inline.append(entry.parts())
         self._inline_size += entry.size
-        if self._inline_size > INLINE_LIMIT or len(self._inline) > INLINE_ENTRIES:
+        if self._inline_size > self._limit or len(self._inline) > INLINE_ENTRIES:
             self._write_inline((entry.epoch, entry.nonce))
 
     def _write_inline(self, position: Position) -> None:

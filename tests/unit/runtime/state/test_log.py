@@ -54,6 +54,15 @@ def test_a_long_log_goes_to_files_and_the_bytes_stay_short(slot: Slot) -> None:
     assert content(slot) == expected
 
 
+@pytest.mark.parametrize(("keys", "least", "most"), [(5, 600, 1_400), (3_000, 2_000, 6_000), (20_000, 7_000, 9_500)])
+def test_what_goes_through_the_jvm_is_a_share_of_the_state_within_limits(slot: Slot, keys: int, least: int, most: int) -> None:
+    with mock.patch.multiple(log, LEAST_INLINE=1_000, INLINE_LIMIT=8_000, INLINE_ENTRIES=1_000):
+        put(slot, range(keys))
+        longest = max(len(put(slot, range(5))) for _ in range(200))
+    assert least < longest < most  # the header names files, too
+    assert len(files(slot)) < 32
+
+
 def test_files_are_bounded_by_the_size_of_the_state(slot: Slot) -> None:
     sizes = []
     for _ in range(200):
