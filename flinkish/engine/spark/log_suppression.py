@@ -12,7 +12,7 @@ from typing import Any
 from flinkish.engine.spark.jvm import java_class
 
 #: Loggers that report an intended end as an error.
-_JVM_LOGGERS = ("org.apache.spark", "org.apache.hadoop")
+_JVM_LOGGERS = ("org.apache.spark", "org.apache.hadoop", "org.sparkproject")
 _LOG4J = "org.apache.logging.log4j"
 #: Priority of a shutdown hook; those of Spark and Hadoop go up to 50.
 _FIRST_AT_SHUTDOWN = 1_000
