@@ -169,9 +169,9 @@ def describe(job_name: str, command: EpochCommand) -> str:
 
 def _collect(rows: DataFrame, description: str) -> Rows:
     pieces: dict[tuple[int, int, int], list[tuple[int, bytes]]] = {}
-    # Spark would pickle the bytes of rows one by one; and it looks at fewer of its classes than for collect().
+    # Not collect(): Spark would read the byte code of two of its largest classes in each call, and pickle bytes one by one.
     table = rows.toArrow()
-    # PySpark has taken it away. Without it, Spark walks the stack for each RDD that it makes until the next call.
+    # toArrow() has removed this property. Without it, Spark walks the stack for each RDD that it makes until the next call.
     rows.sparkSession.sparkContext.setLocalProperty("callSite.short", description)
     for slot, _, level, piece, kind, body in zip(*[column.to_pylist() for column in table.columns], strict=True):
         pieces.setdefault((slot, level, kind), []).append((piece, body))

@@ -66,10 +66,10 @@ def make_scratch_folder(scratch_dir: Path | None) -> Path:
 
 
 def url_in_jvm(context: SparkContext, folder: Path) -> str:
-    """Return a URL of a folder for a context whose tasks run in the driver's JVM: Hadoop leaves permissions alone there.
+    """Return a URL with which a JVM, and the tasks in it, write to a folder without setting permissions.
 
-    Without native Hadoop, it forks a `chmod` for each file and folder that it makes at a `file:` URL, which took a sixth of a
-    short epoch. Scratch data does not need it, because the folder that everything is in is closed to other users.
+    At a `file:` URL, Hadoop without its native library forks a `chmod` for each file and folder that it makes, which took a sixth
+    of a short epoch. Scratch data does not need it, because the folder that everything is in is closed to other users.
     """
     _make_file_system(context)
     return f"{_SCHEME}://{folder}"
@@ -77,7 +77,7 @@ def url_in_jvm(context: SparkContext, folder: Path) -> str:
 
 @functools.lru_cache(maxsize=1)
 def _make_file_system(context: SparkContext) -> None:
-    """Have Hadoop make the file system of _SCHEME, which it then finds without its class."""
+    """Have Hadoop make the file system of _SCHEME. It keeps one for each scheme, so from then on nobody needs the class."""
     jvm: Any = context._jvm
     compiler = java_class(jvm, "org.codehaus.janino.SimpleCompiler")()
     compiler.cook(_FILE_SYSTEM)
