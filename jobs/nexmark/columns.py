@@ -20,6 +20,7 @@ from flinkish.datastream.window import (
     TumblingProcessingTimeWindows,
 )
 from jobs.nexmark.events import Streams
+from jobs.nexmark.keyed import AuctionsOfPersons
 from jobs.nexmark.queries import CHANNEL_IDS, EUROS, LONG, TEN_SECONDS, TEXT, HighestBids, MostBids, tuples
 
 _PRICE: Final = pc.field("price") * EUROS
@@ -53,6 +54,13 @@ def q1(streams: Streams) -> DataStream:
 
 def q2(streams: Streams) -> DataStream:
     return streams.bid.filter(_remainder(pc.field("auction"), 123) == 0).select("auction", "price")
+
+
+def q3(streams: Streams) -> DataStream:
+    """Choose persons and auctions by columns; join them by records."""
+    persons = streams.person.filter(pc.field("state").isin(["OR", "ID", "CA"])).key_by("id")
+    auctions = streams.auction.filter(pc.field("category") == 10).key_by("seller")
+    return persons.connect(auctions).process(AuctionsOfPersons(), tuples(TEXT, TEXT, TEXT, LONG))
 
 
 def _counts(bids: DataStream, field: str, assigner: Any) -> DataStream:
@@ -220,5 +228,5 @@ def q22(streams: Streams) -> DataStream:
 
 
 QUERIES: Final[dict[str, Callable[[Streams], DataStream]]] = {
-    query.__name__: query for query in (q0, q1, q2, q5, q7, q8, q10, q11, q12, q13, q14, q15, q17, q18, q21, q22)
+    query.__name__: query for query in (q0, q1, q2, q3, q5, q7, q8, q10, q11, q12, q13, q14, q15, q17, q18, q21, q22)
 }

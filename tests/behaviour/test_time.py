@@ -72,22 +72,29 @@ def test_timers_fire_in_the_order_of_time_over_all_keys(env: StreamExecutionEnvi
     assert all(timestamp == time and event for _, time, timestamp, event in results)
 
 
-def test_processing_time_timers_fire_on_time_while_the_job_is_idle(env: StreamExecutionEnvironment) -> None:
+def test_processing_time_timers_fire_on_time_while_the_job_is_idle_unless_they_are_deleted(
+    env: StreamExecutionEnvironment,
+) -> None:
     class Delay(KeyedProcessFunction):
         def process_element(self, value: Any, ctx: KeyedProcessFunction.Context) -> Any:
             service = ctx.timer_service()
-            service.register_processing_time_timer(service.current_processing_time() + 700)
+            now = service.current_processing_time()
+            for delay in (400, 700, 1_000):
+                service.register_processing_time_timer(now + delay)
+            service.delete_processing_time_timer(now + 400)
+            self.due = now + 700
 
         def on_timer(self, timestamp: int, ctx: KeyedProcessFunction.OnTimerContext) -> Any:
-            yield ctx.timer_service().current_processing_time() - timestamp, ctx.time_domain() is TimeDomain.PROCESSING_TIME
+            assert ctx.time_domain() is TimeDomain.PROCESSING_TIME
+            yield timestamp - self.due, ctx.timer_service().current_processing_time() - timestamp
 
     # an unbounded source that has nothing to give after its first record
     source = DataGeneratorSource(lambda index: index, count=None, records_per_second=0.01, type_info=Types.LONG())
     stream = env.from_source(source, WatermarkStrategy.no_watermarks(), "slow").key_by(lambda value: value).process(Delay())
     with stream.execute_and_collect() as results:
-        late, processing_time = next(results)
-    assert processing_time
-    assert 0 <= late < 2_000
+        fired = [next(results), next(results)]
+    assert [after for after, _ in fired] == [0, 300]
+    assert [late for _, late in fired if not 0 <= late < 2_000] == []
 
 
 def test_both_inputs_of_a_keyed_co_process_function_share_state_and_timers(env: StreamExecutionEnvironment) -> None:

@@ -98,7 +98,8 @@ def test_files_that_deltalake_writes_have_the_chosen_compression(tmp_path: Path,
     merging.checkpoint([insert("b", 1)])  # and the files are merged
     assert len(DeltaTable(str(tmp_path / "merged")).file_uris()) == 1
     assert codecs(tmp_path / "merged") == {codec}
-    mapped = DeltaSink(str(tmp_path / "mapped"), compression=name, table_properties={"delta.columnMapping.mode": "name"})
+    table = DeltaSink.for_table(str(tmp_path / "mapped")).with_compression(name)
+    mapped = table.with_table_properties({"delta.columnMapping.mode": "name"}).build()
     mapped.validate(PAIR)
     SinkRun(mapped, PAIR).checkpoint([insert("a", 1)])
     assert codecs(tmp_path / "mapped") == {codec}
@@ -505,7 +506,7 @@ def test_a_row_that_is_replaced_keeps_no_value_of_a_column_that_the_new_row_lack
     old = {"text": ["x", "y"], "Deep er": [{"n": 1}, {"n": 2}], "parts": [[1], [2]], "at": [datetime.date(2000, 1, 1)] * 2}
     write_deltalake(str(tmp_path), pa.table({"k": ["a", "b"], **old}))
     narrow = Types.ROW_NAMED(["k", "v"], [Types.STRING(), Types.LONG()])
-    sink = DeltaSink(str(tmp_path), upsert_keys=["k"], add_columns=True)
+    sink = DeltaSink.for_table(str(tmp_path)).with_upsert_keys("k").with_add_columns().build()
     sink.validate(narrow)
     SinkRun(sink, narrow).checkpoint([Row(k="a", v=1), Row(k="c", v=3)])
     found = {row.pop("k"): row for row in DeltaTable(str(tmp_path)).to_pyarrow_table().to_pylist()}
@@ -572,7 +573,7 @@ def test_the_module_of_writers_has_the_column_that_marks_deletions() -> None:
 )
 def test_rows_whose_keys_are_stored_as_one_value_come_to_one_writer(tmp_path: Path, type_info: Any, keys: list[Any]) -> None:
     row_type = Types.ROW_NAMED(["k", "v"], [type_info, Types.INT()])
-    sink = DeltaSink(str(tmp_path), upsert_keys=["k"], row_type=row_type)
+    sink = DeltaSink.for_table(str(tmp_path)).with_upsert_keys("k").with_row_type(row_type).build()
     selected: list[Any] = []
     stream = SimpleNamespace(_record_type=row_type, key_by=selected.append)
     transformer = sink.get_transformer()
