@@ -152,11 +152,15 @@ class ChangeLog:
 
     @property
     def _size(self) -> int:
-        return self._inline_size + sum(file.size for file in self._files)
+        return self._inline_size + self._files_size
+
+    @property
+    def _files_size(self) -> int:
+        return sum(file.size for file in self._files)
 
     @property
     def _limit(self) -> int:
-        return min(INLINE_LIMIT, max(LEAST_INLINE, (self._size - self._inline_size) // _SHARE))
+        return min(INLINE_LIMIT, max(LEAST_INLINE, self._files_size // _SHARE))
 
     def before_commit(self) -> None:
         """Delete the files that the last epoch dropped, as this epoch has begun with the bytes without them; end a fold."""
